@@ -8,12 +8,15 @@ pub(crate) mod key;
 mod left_out;
 pub(crate) mod limits;
 pub(crate) mod log;
+pub(crate) mod login;
 pub(crate) mod manual;
 pub(crate) mod models;
 pub(crate) mod named;
+pub(crate) mod overlap;
 pub(crate) mod partial_file;
 pub(crate) mod provider;
 pub(crate) mod rules;
+pub(crate) mod sign_in;
 pub(crate) mod socket_owner;
 pub(crate) mod store;
 pub(crate) mod upgrade;
@@ -76,6 +79,15 @@ pub enum Command {
     /// List providers, and switch them off and on while weir runs
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
+    /// List the agents that are signed in with a key, and sign them out
+    #[command(subcommand)]
+    SignIn(sign_in::SignInCommand),
+    /// Sign this machine in at a gateway, so that agents here get tokens without a key
+    Login(login::LoginArgs),
+    /// Print a token of the gateway that this machine is signed in at, in place of a key
+    Token(login::SignInFile),
+    /// Sign this machine out
+    Logout(login::SignInFile),
     /// Open the operators' console
     #[command(subcommand)]
     Console(console::ConsoleCommand),
@@ -202,6 +214,16 @@ pub(crate) async fn run_provider(
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
     provider::run(command, &client, out).await
+}
+
+/// Runs `weir sign-in ...`.
+pub(crate) async fn run_sign_in(
+    command: &sign_in::SignInCommand,
+    socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
+    sign_in::run(command, &client, out).await
 }
 
 /// Runs `weir console ...`.

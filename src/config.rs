@@ -7,8 +7,11 @@ pub(crate) mod bodies;
 pub(crate) mod connections;
 pub(crate) mod console;
 mod host_port;
+pub(crate) mod leases;
 mod listeners;
 mod load;
+mod log;
+pub(crate) mod log_bucket;
 pub(crate) mod log_events;
 pub(crate) mod log_home;
 pub(crate) mod log_postgres;
@@ -33,9 +36,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use thiserror::Error;
-use tracing::level_filters::LevelFilter;
 
 pub(crate) use self::host_port::HostPort;
+pub(crate) use self::log::{AccessTarget, LogConfig};
 pub(crate) use self::log_home::JournalSink;
 use crate::domain::catalogue::{CatalogueSettings, SecretRef};
 use crate::domain::faults::pace::PaceLimit;
@@ -64,6 +67,8 @@ pub(crate) struct Config {
     pub key_cache: KeyCacheConfig,
     /// `[money]`: grace without the store, and waiting for holds.
     pub money: money::MoneyConfig,
+    /// `[leases]`: which keys the node admits by itself.
+    pub leases: leases::LeasesConfig,
     /// `[notices]`: what is told before it is over, and where to.
     pub notices: notices::NoticesConfig,
     /// `[journal]`: this node's record of requests and charges.
@@ -152,6 +157,8 @@ pub(crate) struct UpstreamConfig {
     pub pool_size: usize,
     /// How often a failed connect is tried again; may be 0.
     pub connect_retries: usize,
+    /// Whether HTTP/2 is spoken with a provider that chooses it in the TLS handshake.
+    pub http2: bool,
     /// Certificates trusted beside the platform's, PEM.
     pub ca_file: Option<PathBuf>,
     /// How often provider names are resolved anew.
@@ -282,32 +289,6 @@ impl AdminConfig {
     }
 }
 
-/// `[log]`: access log and messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogConfig {
-    /// Where access lines are written.
-    pub access: AccessTarget,
-    /// The least important message that is written to stderr.
-    pub level: LevelFilter,
-    /// Most access lines waiting to be written; more are dropped and counted.
-    pub access_queue_lines: usize,
-    /// Where the consumption log is at home.
-    pub home: log_home::LogHome,
-    /// Who gets its rows as events.
-    pub events: Option<log_events::LogEventsConfig>,
-}
-
-/// Where access lines are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AccessTarget {
-    /// A file; lines are appended.
-    File(PathBuf),
-    /// Access lines are discarded.
-    Off,
-    /// Standard output.
-    Stdout,
-}
-
 /// `[rules]`: which rule files are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RulesConfig {
@@ -352,11 +333,9 @@ impl Config {
         };
         let listener = |config: &GatewayConfig| {
             (
-                config.listen,
-                config.threads,
+                (config.listen, config.threads),
                 at_start(&config.bodies),
-                config.drain,
-                config.key_prefix.clone(),
+                (config.drain, config.key_prefix.clone()),
                 config.proxy_protocol_from.clone(),
                 (config.tls.tls.is_on(), config.tls.redirect_listen),
             )
@@ -364,11 +343,9 @@ impl Config {
         let places = |config: &Self| (config.connections.max, config.connections.per_address_max);
         let pool = |config: &UpstreamConfig| {
             (
-                config.pool_size,
+                (config.pool_size, config.client_gone_finish_max),
                 config.ca_file.clone(),
-                config.resolve,
-                config.resolve_timeout,
-                config.client_gone_finish_max,
+                (config.resolve, config.resolve_timeout),
             )
         };
         [
@@ -378,6 +355,7 @@ impl Config {
             ("upstream", pool(&self.upstream) != pool(&before.upstream)),
             ("store", self.store != before.store),
             ("key_cache", self.key_cache != before.key_cache),
+            ("leases", self.leases != before.leases),
             ("notices", self.notices != before.notices),
             ("journal", self.journal != before.journal),
             ("ops", self.ops != before.ops),

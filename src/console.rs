@@ -22,6 +22,7 @@ pub(crate) mod openid;
 mod operator;
 mod origin;
 pub(crate) mod portal;
+mod rotation;
 mod rows;
 mod sent;
 mod session;

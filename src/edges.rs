@@ -3,6 +3,8 @@
 
 pub(crate) mod body_budget;
 pub(crate) mod clock;
+mod connector;
+pub(crate) mod kept_client;
 pub(crate) mod limiter;
 pub(crate) mod low_priority;
 pub(crate) mod resolver;

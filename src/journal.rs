@@ -50,7 +50,8 @@ pub(crate) use handle::{Journal, Opened};
 pub(crate) use position::Position;
 pub(crate) use replay::PossiblySettled;
 pub(crate) use reservation::Reservation;
-pub(crate) use rows::{NumberedRow, Rows};
+pub use rows::NumberedRow;
+pub(crate) use rows::Rows;
 #[cfg(test)]
 pub(crate) use sizes::{ADMIT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub(crate) use sizes::{REQUEST_BYTES, STEP_BYTES_MAX};

@@ -65,4 +65,25 @@ pub mod parts {
             redis::{Adopt, RedisLedger, RedisMode, RedisSettings, RedisStore},
         },
     };
+
+    /// The log in files.
+    pub mod log {
+        pub use crate::{
+            domain::{
+                ledger::{
+                    consumption::{Modifiers, Row, UsageSource},
+                    log_filter::LogFilter,
+                    log_place::LogPlace,
+                    tag::Tag,
+                },
+                wire::usage::Usage,
+            },
+            journal::NumberedRow,
+            sinks::{
+                files::LogFiles,
+                home::{Home, HomeError, PAGE_ROWS_MAX},
+                sink::{Batch, Sink, SinkError},
+            },
+        };
+    }
 }

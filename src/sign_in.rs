@@ -193,7 +193,8 @@ impl AgentSignIns {
             Standing::Decided(Decision::Denied) => return Err(NotIssued::Denied),
             Standing::Decided(Decision::Approved(key, digest)) => (key, digest),
         };
-        if self.working_key(&key, now_unix).await? != Some(digest) {
+        let view = self.working_key(&key, now_unix).await?;
+        if !view.is_some_and(|view| view.has_text(&digest, now_unix)) {
             return Err(NotIssued::Denied);
         }
         let redeemed = DocumentChange {
@@ -218,12 +219,13 @@ impl AgentSignIns {
     /// [`NotIssued::InvalidGrant`] where the sign-in has ended.
     pub(crate) async fn refresh(&self, token: &RefreshToken) -> Result<Tokens, NotIssued> {
         let (_, now) = self.now();
-        let Some(digest) = self.working_key(token.key(), now).await? else {
+        let Some(view) = self.working_key(token.key(), now).await? else {
             return Err(NotIssued::InvalidGrant);
         };
+        let is_good = |text: &KeyDigest| view.has_text(text, now);
         let (prefix, lifetimes) = (&self.prefix, &self.settings.lifetimes);
         let step = |all: &mut SignIns| {
-            let refreshed = all.refresh(token, digest, prefix, lifetimes, now, &mut rand::rng());
+            let refreshed = all.refresh(token, is_good, prefix, lifetimes, now, &mut rand::rng());
             if refreshed.outcome.as_ref().err() == Some(&NotRefreshed::Reused) {
                 tracing::warn!(key = %token.key(), "a refresh token was used again after it was replaced: its sign-in has ended");
             }
@@ -252,10 +254,15 @@ impl AgentSignIns {
 
     /// How many agents are signed in with a key.
     pub(crate) async fn count(&self, key: &KeyId) -> Result<usize, StoreError> {
+        Ok(self.lasting(key).await?.len())
+    }
+
+    /// Of each agent that is signed in with a key, when it was last given tokens, and when its sign-in ends.
+    pub(crate) async fn lasting(&self, key: &KeyId) -> Result<Vec<(i64, i64)>, StoreError> {
         let (_, now) = self.now();
         let found = self.documents.document(&SignIns::name(key)).await?;
         let all = found.map(|text| read::<SignIns>(&text)).transpose()?;
-        Ok(all.map_or(0, |all| all.count(now)))
+        Ok(all.map_or_else(Vec::new, |all| all.lasting(now).collect()))
     }
 
     /// Ends all sign-ins of a key.
@@ -332,12 +339,10 @@ impl AgentSignIns {
         text.map(|text| read(&text)).transpose()
     }
 
-    /// The digest of a key's text, if the key works.
-    async fn working_key(&self, key: &KeyId, now: i64) -> Result<Option<KeyDigest>, StoreError> {
+    /// A key, if it works.
+    async fn working_key(&self, key: &KeyId, now: i64) -> Result<Option<KeyView>, StoreError> {
         let view = self.keys.by_id(key).await?;
-        Ok(view
-            .filter(|view| view.record.check(now).is_ok())
-            .map(|view| view.digest))
+        Ok(view.filter(|view| view.record.check(&view.digest, now).is_ok()))
     }
 
     /// The time, by the monotonic clock and by the store's, in seconds since the Unix epoch.

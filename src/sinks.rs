@@ -4,8 +4,11 @@
 //! journal reads rows in the order of their numbers and hands them over in batches. How far a sink is, it keeps itself, in the
 //! same atomic change as the rows, so that it has each row exactly once whatever is killed when. The journal keeps what a sink
 //! lacks. Settlement waits for none of them.
+//!
+//! One of them is where the log is at home: what it is known to have leaves the store after some days ([`trimmer`]).
 
 mod batching;
+pub(crate) mod comparison;
 #[cfg(test)]
 pub(crate) mod contract;
 pub(crate) mod events;
@@ -14,13 +17,17 @@ mod figures;
 pub(crate) mod files;
 pub(crate) mod fill;
 mod gathering;
-mod home;
+pub(crate) mod home;
+pub(crate) mod homes;
 #[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod postgres;
-mod sink;
+pub(crate) mod reading;
+pub(crate) mod sink;
+pub(crate) mod trimmer;
 
 pub(crate) use feeder::Feeder;
 pub(crate) use figures::SinkFigures;
 pub(crate) use home::Home;
+pub(crate) use homes::Homes;
 pub(crate) use sink::Sink;

@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::sign_in::access_token::AccessGrant;
 
@@ -50,7 +51,8 @@ pub trait KeyStore: KeyHealer {
     /// `record: None` makes the caller answer 401, so it must mean that the key does not exist. A store that is away,
     /// starting, or has lost its data says [`StoreError::Unavailable`] (503): a wrong `None` turns every customer away as
     /// unauthorised, and clients do not retry that. A version higher than the record's makes a revoked key live on in a
-    /// cache until its lifetime ends. No key has the digest of an access token: that is told beside.
+    /// cache until its lifetime ends. A key's former text finds its record too, also when its time is over: whoever asks checks
+    /// that by [`KeyRecord::check`]. No key has the digest of an access token: that is told beside.
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError>;
 
     /// Adds a key. [`StoreError::Duplicate`] if the digest or the id is taken; then nothing has changed.
@@ -69,10 +71,14 @@ pub trait KeyStore: KeyHealer {
     /// Changes what an operator may change. The state, the digest and the time of creation stay.
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError>;
 
-    /// Gives the key a new text: from now on only the new digest finds the record. [`StoreError::Duplicate`] if the digest
-    /// is taken, also by this very key. A revoked key stays revoked. Both digests go into the feed: leaving out the old one
+    /// Gives the key a new text: from now on the new digest finds the record, and the old one does as well if the rotation has
+    /// an overlap; a text that was replaced before that finds nothing any more. [`StoreError::Duplicate`] if the digest is
+    /// taken, also by this very key. A revoked key stays revoked. All these digests go into the feed: leaving out an old one
     /// would let the old text work on in caches, leaving out the new one would let a cached "unknown" refuse it.
-    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError>;
+    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError>;
+
+    /// Ends the overlap of the last rotation: the former text finds nothing any more. Without one nothing changes.
+    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError>;
 
     /// Withdraws a key for good, as of `at` (seconds since the Unix epoch). Revoking again changes nothing and keeps the
     /// first time. Acknowledged means durable: a revocation that is lost gives a stolen key back.
@@ -147,6 +153,14 @@ pub struct KeyView {
     pub record: KeyRecord,
     /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
     pub last_used: Option<i64>,
+}
+
+impl KeyView {
+    /// Whether this is the key's text, or its former one while that is good.
+    pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
+        let former = self.record.former.as_ref();
+        self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_good(now_unix))
+    }
 }
 
 /// The answer to [`KeyStore::changes_since`].

@@ -16,6 +16,7 @@ mod left_out;
 mod listen_fds;
 mod listeners;
 mod log_events;
+mod log_files;
 mod log_init;
 mod log_postgres;
 mod log_sinks;
@@ -62,6 +63,7 @@ use crate::{
         self, Command, ServeArgs,
         admin_client::AdminClientError,
         log::LogSubcommand,
+        login::LoginError,
         rules::{RulesCommand, RulesCommandError},
     },
     domain::rules::shipped,
@@ -100,12 +102,25 @@ pub fn run(command: Command) -> Result<(), StartError> {
         }
         Command::Usage(args) => client(client_runtime()?.block_on(cli::run_usage(&args, socket, &mut out))),
         Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
+        Command::SignIn(command) => client(client_runtime()?.block_on(cli::run_sign_in(&command, socket, &mut out))),
+        Command::Login(args) => signed_in(client_runtime()?.block_on(cli::login::login(&args, &mut out))),
+        Command::Token(file) => signed_in(client_runtime()?.block_on(cli::login::token(&file, &mut out))),
+        Command::Logout(file) => signed_in(client_runtime()?.block_on(cli::login::logout(&file, &mut out))),
         Command::Console(command) => client(client_runtime()?.block_on(cli::run_console(&command, socket, &mut out))),
         Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => run_sample_provider(&args),
         Command::Manual(args) => cli::write_manual(&args).map_err(|error| StartError::failed("the manual", error)),
+    }
+}
+
+/// What came of `weir login`, `weir token` or `weir logout`.
+fn signed_in(done: Result<(), LoginError>) -> Result<(), StartError> {
+    match done {
+        Err(LoginError::Output(error)) => printed(Err(error)),
+        Err(other) => Err(StartError::Client(other.to_string())),
+        Ok(()) => Ok(()),
     }
 }
 

@@ -100,6 +100,7 @@ impl Bench {
                 quota: Some(NanoUsd::from_nanos(1_000_000_000_000_000)),
                 ..KeyTerms::default()
             },
+            former: None,
         };
         let ask = Admit {
             node,

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::{bare, process::Process, row::Subject};
 
-const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+/// The program.
+pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// The model that the bench asks for, in any protocol; its name orders nothing from the sample provider.
 pub(crate) const MODEL: &str = "bench";
@@ -56,6 +57,8 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     /// Where it tells how stable the models are; its own address for a proxy that does not.
     pub(crate) stability: SocketAddr,
+    /// Where operators look at it; its own address for a proxy that has no console.
+    pub(crate) console: SocketAddr,
     /// Its process.
     pub(crate) process: Process,
     /// The folder with its files.
@@ -78,7 +81,7 @@ pub(crate) struct Fleet {
     /// Where Redis listens, if there is one.
     pub(crate) redis: Option<SocketAddr>,
     _others: Vec<Process>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// How the answer is asked for.
@@ -121,8 +124,13 @@ impl Fleet {
             proxies,
             redis: redis_address,
             _others: others,
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// Where everything has its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 }
 
@@ -203,6 +211,7 @@ fn bare_proxy(provider: SocketAddr, home: &Path, launch: Launch) -> Proxy {
         subject: Subject::Bare,
         address,
         stability: address,
+        console: address,
         process,
         home: home.to_owned(),
         key: "any-key".to_owned(),
@@ -222,6 +231,7 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path, laun
          [store]\n{store}\n\
          [ops]\nlisten = \"127.0.0.1:0\"\n\
          [stability]\nlisten = \"127.0.0.1:0\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
+         [console]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
          [journal]\npath = \"{home_shown}/journal\"\n\
          [prices]\nfile = \"{home_shown}/etc/prices.toml\"\n\
@@ -255,10 +265,10 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path, laun
         .arg("--ready-file")
         .arg(&ready);
     let mut process = Process::start(subject.name(), &mut command, &home);
-    let [address, stability] = process.wait_for("to write its ready file", || {
+    let [address, stability, console] = process.wait_for("to write its ready file", || {
         let told: Value = serde_json::from_str(&fs::read_to_string(&ready).ok()?).ok()?;
         let at = |name: &str| told.get(name)?.as_str()?.parse().ok();
-        Some([at("gateway")?, at("stability")?])
+        Some([at("gateway")?, at("stability")?, at("console")?])
     });
     process.wait_until_accepting(address);
     create_account(&admin);
@@ -266,6 +276,7 @@ fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path, laun
         subject,
         address,
         stability,
+        console,
         process,
         key: created_key(&admin),
         home,

@@ -33,6 +33,7 @@ mod phases;
 mod process;
 mod reference;
 mod row;
+mod servers;
 mod table;
 
 use std::{ffi::OsString, process::ExitCode};

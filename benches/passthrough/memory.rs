@@ -11,6 +11,7 @@ use crate::{
     phases::{Report, order},
     reference::Reference,
     row::{Compared, Row},
+    servers,
 };
 
 /// Longer than the phase: the provider says one delta and is then silent.
@@ -34,7 +35,7 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
     let mut resident = Row::new("memory: resident per open stream (KiB)", Compared::AsRatio);
     let mut proportional = Row::new("memory: proportional (PSS) per open stream (KiB)", Compared::AsRatio);
     for round in 0..scale.memory_rounds {
-        let fleet = Fleet::start(
+        let mut fleet = Fleet::start(
             Script {
                 deltas: 2,
                 delta_bytes: 12,
@@ -42,6 +43,7 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
             },
             redis,
         );
+        servers::join(&mut fleet);
         let prefix = Reference::read_first_delta(fleet.provider).await?;
         for place in order(fleet.proxies.len(), round) {
             let proxy = &fleet.proxies[place];

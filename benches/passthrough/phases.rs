@@ -11,6 +11,7 @@ use crate::{
     options::{Options, Phase, Scale, Streams},
     reference::Reference,
     row::{Aim, Compared, Row, Subject, quantile},
+    servers,
 };
 
 /// Bytes of text in a delta: about three tokens.
@@ -64,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     runtime.block_on(async {
         if options.wants(Phase::Unary) || options.wants(Phase::FirstByte) {
             let gap = Duration::ZERO;
-            let fleet = Fleet::start(
+            let mut fleet = Fleet::start(
                 Script {
                     deltas: SMALL_DELTAS,
                     delta_bytes: DELTA_BYTES,
@@ -72,6 +73,11 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
                 },
                 redis,
             );
+            let missing = servers::join(&mut fleet);
+            if !missing.is_empty() {
+                let names = missing.join(" and ");
+                report.notes.push(format!("Not installed, so left out: {names}."));
+            }
             if options.wants(Phase::Unary) {
                 unary(&fleet, &scale, &mut report).await?;
             }
@@ -197,7 +203,7 @@ async fn unary(fleet: &Fleet, scale: &Scale, report: &mut Report) -> Result<(), 
 
 async fn streams(pace: &str, load: Streams, scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
     let gap = Duration::from_millis(load.gap_ms);
-    let fleet = Fleet::start(
+    let mut fleet = Fleet::start(
         Script {
             deltas: load.deltas,
             delta_bytes: DELTA_BYTES,
@@ -205,6 +211,7 @@ async fn streams(pace: &str, load: Streams, scale: &Scale, redis: RedisRow, repo
         },
         redis,
     );
+    servers::join(&mut fleet);
     let row = |measure: &str, compared| Row::new(&format!("{pace} streams: {measure}"), compared);
     let mut cpu = row("CPU per chunk forwarded (us)", Compared::AsRatio).aiming(CHUNK_AIM);
     let mut kernel = row("of it in the kernel (us)", Compared::AsRatio);

@@ -9,6 +9,10 @@ pub(crate) enum Subject {
     Direct,
     /// The bare Pingora proxy.
     Bare,
+    /// nginx, as a proxy that does nothing else.
+    Nginx,
+    /// HAProxy, the same.
+    Haproxy,
     /// weir with the embedded store.
     Embedded,
     /// weir with the Redis store.
@@ -17,13 +21,22 @@ pub(crate) enum Subject {
 
 impl Subject {
     /// In the order of the columns.
-    pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Bare, Self::Embedded, Self::Redis];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Direct,
+        Self::Bare,
+        Self::Nginx,
+        Self::Haproxy,
+        Self::Embedded,
+        Self::Redis,
+    ];
 
     /// For files and JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Bare => "bare",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
             Self::Embedded => "weir-embedded",
             Self::Redis => "weir-redis",
         }
@@ -34,6 +47,8 @@ impl Subject {
         match self {
             Self::Direct => "direct",
             Self::Bare => "bare Pingora",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "HAProxy",
             Self::Embedded => "weir, embedded store",
             Self::Redis => "weir, Redis store",
         }
@@ -103,7 +118,12 @@ impl Row {
 
     /// The value of each round divided by the bare proxy's of the same round.
     pub(crate) fn ratios(&self, subject: Subject) -> Vec<f64> {
-        let (Some(own), Some(bare)) = (self.values.get(&subject), self.values.get(&Subject::Bare)) else {
+        self.ratios_to(subject, Subject::Bare)
+    }
+
+    /// The value of each round divided by another one's of the same round.
+    pub(crate) fn ratios_to(&self, subject: Subject, other: Subject) -> Vec<f64> {
+        let (Some(own), Some(bare)) = (self.values.get(&subject), self.values.get(&other)) else {
             return Vec::new();
         };
         if self.compared == Compared::Not {

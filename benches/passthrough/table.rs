@@ -18,10 +18,18 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
     let mut text = format!("{}\n\n", machine.line());
     let mut head = vec!["median of the rounds".to_owned()];
     head.extend(subjects.iter().map(|subject| subject.title().to_owned()));
+    let others: Vec<Subject> = [Subject::Bare, Subject::Nginx]
+        .into_iter()
+        .filter(present_in(&subjects))
+        .collect();
+    let compared: Vec<(Subject, Subject)> = others
+        .iter()
+        .flat_map(|other| weirs.iter().map(|weir| (*weir, *other)))
+        .collect();
     head.extend(
-        weirs
+        compared
             .iter()
-            .map(|subject| format!("{} / bare (min..max)", subject.name())),
+            .map(|(weir, other)| format!("{} / {} (min..max)", weir.name(), other.name())),
     );
     line(&mut text, &head);
     text.push_str("|---|");
@@ -34,7 +42,7 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
                 .iter()
                 .map(|subject| row.median(*subject).map_or_else(String::new, number)),
         );
-        cells.extend(weirs.iter().map(|subject| ratio(row, *subject)));
+        cells.extend(compared.iter().map(|(weir, other)| ratio(row, *weir, *other)));
         line(&mut text, &cells);
     }
     text.push('\n');
@@ -83,8 +91,12 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn ratio(row: &Row, subject: Subject) -> String {
-    let ratios = row.ratios(subject);
+fn present_in(subjects: &[Subject]) -> impl Fn(&Subject) -> bool {
+    move |subject| subjects.contains(subject)
+}
+
+fn ratio(row: &Row, subject: Subject, other: Subject) -> String {
+    let ratios = row.ratios_to(subject, other);
     let at = |share| quantile(&ratios, share);
     match (at(0.5), at(0.0), at(1.0)) {
         (Some(median), Some(low), Some(high)) => format!("{median:.2} ({low:.2}..{high:.2})"),

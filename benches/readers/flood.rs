@@ -1,4 +1,5 @@
-//! Readers of the public record: so many requests per second on a few connections, from a thread of their own.
+//! Readers of the public record, or people at the console: so many requests per second on a few connections, from a thread of
+//! their own.
 
 use std::{
     net::SocketAddr,
@@ -16,9 +17,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::decoder::Decoder;
+use crate::{console::PAGES, decoder::Decoder, fleet::Proxy};
 
-const CONNECTIONS: u32 = 8;
+/// On so many connections.
+pub(crate) const CONNECTIONS: u32 = 8;
 
 /// Whom the readers claim to be; weir believes this machine as a proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(crate) enum From {
     Everywhere,
     /// All are of one.
     OneAddress,
+    /// People with sessions look at the console.
+    Console,
 }
 
 /// What the readers were told.
@@ -53,8 +57,13 @@ pub(crate) struct Flood {
 }
 
 impl Flood {
-    /// Asks the listener so often, evenly.
-    pub(crate) fn start(listener: SocketAddr, per_second: u32, from: From) -> Self {
+    /// Asks so often, evenly. `people` are the cookies of those at the console, one for each connection.
+    pub(crate) fn start(proxy: &Proxy, per_second: u32, from: From, people: &[String]) -> Self {
+        let listener = match from {
+            From::Console => proxy.console,
+            From::Everywhere | From::OneAddress => proxy.stability,
+        };
+        let people = people.to_vec();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -62,8 +71,9 @@ impl Flood {
             let runtime = runtime.map_err(|error| error.to_string())?;
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
-                for number in 0..CONNECTIONS {
-                    tasks.spawn(read(listener, per_second, from, number, Arc::clone(&flag)));
+                for (number, cookie) in (0..CONNECTIONS).zip(people) {
+                    let reader = Reader { from, number, cookie };
+                    tasks.spawn(read(listener, per_second, reader, Arc::clone(&flag)));
                 }
                 let mut heard = Heard::default();
                 for one in tasks.join_all().await {
@@ -85,18 +95,40 @@ impl Flood {
     }
 }
 
-async fn read(
-    listener: SocketAddr,
-    per_second: u32,
+/// Who asks on one connection.
+struct Reader {
     from: From,
     number: u32,
-    stop: Arc<AtomicBool>,
-) -> Result<Heard, String> {
+    cookie: String,
+}
+
+impl Reader {
+    fn request(&self, turn: u32) -> String {
+        let number = self.number;
+        let (path, more) = match self.from {
+            From::Everywhere => {
+                let address = format!("x-forwarded-for: 10.{number}.{}.{}", turn / 256 % 256, turn % 256);
+                ("/web/v1/model-stability/summary", address)
+            }
+            From::OneAddress => (
+                "/web/v1/model-stability/summary",
+                "x-forwarded-for: 10.9.9.9".to_owned(),
+            ),
+            From::Console => {
+                let page = PAGES[(turn + number) as usize % PAGES.len()];
+                (page, format!("cookie: {}", self.cookie))
+            }
+        };
+        format!("GET {path} HTTP/1.1\r\nhost: gateway.test\r\naccept-encoding: gzip\r\n{more}\r\n\r\n")
+    }
+}
+
+async fn read(listener: SocketAddr, per_second: u32, reader: Reader, stop: Arc<AtomicBool>) -> Result<Heard, String> {
     let failed = |error: std::io::Error| format!("a reader: {error}");
     let mut stream = TcpStream::connect(listener).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     let every = Duration::from_secs(1) * CONNECTIONS / per_second;
-    let mut due = Instant::now() + every * number / CONNECTIONS;
+    let mut due = Instant::now() + every * reader.number / CONNECTIONS;
     let mut heard = Heard::default();
     let mut buffer = vec![0; 64 * 1024];
     let mut turn = 0_u32;
@@ -104,15 +136,10 @@ async fn read(
         tokio::time::sleep_until(due.into()).await;
         due += every;
         turn += 1;
-        let reader = match from {
-            From::Everywhere => format!("10.{number}.{}.{}", turn / 256 % 256, turn % 256),
-            From::OneAddress => "10.9.9.9".to_owned(),
-        };
-        let request = format!(
-            "GET /web/v1/model-stability/summary HTTP/1.1\r\nhost: gateway.test\r\naccept-encoding: gzip\r\n\
-             x-forwarded-for: {reader}\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await.map_err(failed)?;
+        stream
+            .write_all(reader.request(turn).as_bytes())
+            .await
+            .map_err(failed)?;
         let mut decoder = Decoder::new();
         while !decoder.is_done() {
             let read = stream.read(&mut buffer).await.map_err(failed)?;

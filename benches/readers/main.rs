@@ -1,4 +1,5 @@
-//! What a flood of readers of the public record costs those who generate: nothing may be felt, and Redis must not notice.
+//! What a flood of readers of the public record, people at the console, and a sink of the log cost those who generate: nothing may
+//! be felt, and of the readers Redis must not notice anything.
 //!
 //! `cargo bench --profile dist --bench readers [-- --quick]`. Paced small requests go through weir with the Redis store while
 //! the public listener is quiet, and while it is asked as often as given; both in turn, several times. Every reader comes
@@ -21,6 +22,7 @@
 
 #[path = "../passthrough/bare.rs"]
 mod bare;
+mod console;
 #[path = "../passthrough/decoder.rs"]
 mod decoder;
 #[path = "../passthrough/driver.rs"]
@@ -28,6 +30,9 @@ mod driver;
 #[path = "../passthrough/fleet.rs"]
 mod fleet;
 mod flood;
+#[path = "../log/generator.rs"]
+mod generator;
+mod intake;
 #[path = "../passthrough/machine.rs"]
 mod machine;
 #[path = "../passthrough/process.rs"]
@@ -40,6 +45,7 @@ mod row;
 use std::{
     ffi::OsString,
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -51,6 +57,7 @@ use crate::{
     driver::{Connection, Expect},
     fleet::{Fleet, Form, Proxy, RedisRow, Script},
     flood::{Flood, From, Heard},
+    intake::{Intake, Rows},
     reference::Reference,
     row::{Subject, quantile},
 };
@@ -72,21 +79,39 @@ struct Scale {
     length: Duration,
 }
 
-/// What is measured side by side: nobody reads, or so many requests per second.
-const STATES: [(&str, Option<(u32, From)>); 4] = [
-    ("nobody reads", None),
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// What goes on beside the traffic.
+#[derive(Clone, Copy)]
+enum Beside {
+    Nothing,
+    /// So many requests per second.
+    Readers(u32, From),
+    /// Rows that are taken in.
+    Sink,
+}
+
+/// What is measured side by side.
+const STATES: [(&str, Beside); 6] = [
+    ("nobody reads", Beside::Nothing),
     (
         "200 readers per second, each its own address",
-        Some((200, From::Everywhere)),
+        Beside::Readers(200, From::Everywhere),
     ),
     (
         "1000 readers per second, each its own address",
-        Some((1000, From::Everywhere)),
+        Beside::Readers(1000, From::Everywhere),
     ),
     (
         "1000 requests per second from one address",
-        Some((1000, From::OneAddress)),
+        Beside::Readers(1000, From::OneAddress),
     ),
+    (
+        "100 people at the console, a page every 2 seconds each",
+        Beside::Readers(50, From::Console),
+    ),
+    ("a sink takes in rows", Beside::Sink),
 ];
 
 /// What one state showed, over all rounds.
@@ -153,19 +178,28 @@ async fn measure(scale: Scale) -> Result<(), String> {
     let proxy = fleet.proxies.iter().find(|proxy| proxy.subject == Subject::Redis);
     let proxy = proxy.ok_or("no weir with the Redis store")?;
     let redis = fleet.redis.ok_or("no Redis")?;
+    let people = console::sessions(proxy, flood::CONNECTIONS)?;
+    let rows = Arc::new(Rows::make());
     let mut seen: Vec<Seen> = STATES.iter().map(|_| Seen::default()).collect();
     // The first round warms everything up.
     for round in 0..=scale.rounds {
-        for ((_, readers), seen) in STATES.iter().zip(&mut seen) {
-            let flood = readers.map(|(per_second, from)| Flood::start(proxy.stability, per_second, from));
+        for ((_, beside), seen) in STATES.iter().zip(&mut seen) {
+            let flood = match beside {
+                Beside::Readers(per_second, from) => Some(Flood::start(proxy, *per_second, *from, &people)),
+                Beside::Nothing | Beside::Sink => None,
+            };
+            let sink = matches!(beside, Beside::Sink).then(|| Intake::start(&rows));
             let (before, began) = (commands(redis).await?, Instant::now());
             let micros = generate(proxy, &reference, scale.length).await?;
             let elapsed = began.elapsed().as_secs_f64();
             let commands = (commands(redis).await? - before) as f64 / elapsed;
-            let heard = match flood {
+            let mut heard = match flood {
                 Some(flood) => flood.end().await?,
                 None => Heard::default(),
             };
+            if let Some(sink) = sink {
+                heard.answered += sink.end().await?;
+            }
             if round > 0 {
                 seen.p99.push(quantile(&micros, 0.99).ok_or("no request")?);
                 seen.micros.extend(micros);
@@ -180,7 +214,7 @@ async fn measure(scale: Scale) -> Result<(), String> {
 
 fn print(seen: &[Seen], scale: Scale) {
     println!(
-        "| {} paced requests per second while | p50 (us) | p99 (us) | p99 to quiet, median of the rounds | Redis commands per second | readers: 200 | 429 |\n\
+        "| {} paced requests per second while | p50 (us) | p99 (us) | p99 to quiet, median of the rounds | Redis commands per second | answered, or rows taken in | 429 |\n\
          |---|---:|---:|---:|---:|---:|---:|",
         GENERATING * 1000 / GENERATE_EVERY.as_millis() as usize
     );

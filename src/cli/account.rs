@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admin_client::{AdminClient, AdminClientError, ClientArgs},
-    limits::{RateArgs, put_or_null, something_to_change},
+    limits::{NotifyArgs, RateArgs, put_or_null, something_to_change},
     named::Named,
 };
 use crate::domain::ledger::OperationId;
@@ -85,6 +85,9 @@ pub struct LimitArgs {
     /// What its requests may name at a provider (responses, files, containers): what the account has made, or any
     #[arg(long, value_name = "own|any")]
     pub provider_state: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub notify: NotifyArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub rates: RateArgs,
@@ -172,6 +175,7 @@ impl LimitArgs {
         if let Some(state) = &self.provider_state {
             fields.insert("provider_state".to_owned(), json!(state));
         }
+        self.notify.put(fields);
         self.rates.put(fields);
     }
 }

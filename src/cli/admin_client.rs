@@ -181,14 +181,24 @@ impl AdminClient {
 
     /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
     pub(crate) async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), AdminClientError> {
+        self.download_within(CALL_WAIT, path, out).await
+    }
+
+    /// The same for one whose pieces may take longer.
+    pub(crate) async fn download_within(
+        &self,
+        wait: Duration,
+        path: &str,
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
         let sending = self.send(Method::GET, path, None);
-        let answer = tokio::time::timeout(CALL_WAIT, sending).await.map_err(late)??;
+        let answer = tokio::time::timeout(wait, sending).await.map_err(late)??;
         if !answer.status().is_success() {
             return self.read(answer).await.map(drop);
         }
         let mut body = answer.into_body();
-        while let Some(frame) = tokio::time::timeout(CALL_WAIT, body.frame()).await.map_err(late)? {
+        while let Some(frame) = tokio::time::timeout(wait, body.frame()).await.map_err(late)? {
             let frame = frame.map_err(|error| self.lost(error))?;
             if let Some(piece) = frame.data_ref() {
                 out.write_all(piece)?;

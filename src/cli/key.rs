@@ -11,6 +11,7 @@ use super::{
     admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::{QuotaArgs, RateArgs, put_or_null, something_to_change},
     named::Named,
+    overlap::Overlap,
 };
 
 /// How a quota that is not there is shown.
@@ -29,8 +30,10 @@ pub enum KeyCommand {
     Show(OneArgs),
     /// Change a key
     Update(UpdateArgs),
-    /// Give a key a new text; the old one stops working at once
-    Rotate(OneArgs),
+    /// Give a key a new text; the old one works on for a day, or as long as you say
+    Rotate(RotateArgs),
+    /// End the old text of a rotated key now
+    EndOverlap(OneArgs),
     /// Withdraw a key for good, keeping its record
     Revoke(OneArgs),
     /// Delete a key and its record
@@ -88,6 +91,20 @@ pub struct OneArgs {
     pub client: ClientArgs,
 }
 
+/// `weir key rotate`
+#[derive(Args, Clone, Debug)]
+pub struct RotateArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
+    /// For how long the old text works on, such as 24h, 30m or 7d; 24h unless set, at most 30d, 0 ends it at once
+    #[arg(long, value_name = "TIME|0", value_parser = Overlap::parse)]
+    pub overlap: Option<Overlap>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
 /// `weir key update`
 #[derive(Args, Clone, Debug)]
 pub struct UpdateArgs {
@@ -123,7 +140,8 @@ impl KeyCommand {
         match self {
             Self::Create(args) => &args.client,
             Self::List(args) => &args.client,
-            Self::Show(args) | Self::Rotate(args) | Self::Revoke(args) | Self::Delete(args) => &args.client,
+            Self::Rotate(args) => &args.client,
+            Self::Show(args) | Self::EndOverlap(args) | Self::Revoke(args) | Self::Delete(args) => &args.client,
             Self::Update(args) => &args.client,
         }
     }
@@ -167,8 +185,16 @@ pub(crate) async fn run(
         }
         KeyCommand::Show(args) => client.call(Method::GET, &path(args.named.id(), ""), None).await?,
         KeyCommand::Rotate(args) => {
+            let body = args
+                .overlap
+                .map(|Overlap(seconds)| json!({ "overlap_seconds": seconds }));
             client
-                .call(Method::POST, &path(args.named.id(), "/rotate"), None)
+                .call(Method::POST, &path(args.named.id(), "/rotate"), body.as_ref())
+                .await?
+        }
+        KeyCommand::EndOverlap(args) => {
+            client
+                .call(Method::POST, &path(args.named.id(), "/end-overlap"), None)
                 .await?
         }
         KeyCommand::Revoke(args) => {
@@ -280,10 +306,16 @@ fn absent(field: &str) -> &'static str {
     match field {
         "models" => "all",
         "quota_usd" => UNLIMITED,
-        "rpm" | "tpm" | "concurrency" | "finish_factor" => "none",
+        "rpm" | "tpm" | "concurrency" | "finish_factor" | "former" => "none",
+        "notify_percent" => "default",
         "spent_usd" | "held_usd" | "running" => "unknown",
         _ => "never",
     }
+}
+
+/// A member of a list.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The text of a key that was made just now.
@@ -302,7 +334,12 @@ fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
             (Value::Null, "revoked_at") => continue,
             (Value::Null, _) => absent(field).to_owned(),
             (Value::String(text), _) => text.clone(),
-            (Value::Array(list), _) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            (Value::Object(former), "former") => {
+                let text = |field: &str| former.get(field).and_then(Value::as_str).unwrap_or_default();
+                format!("ends in {}, works until {}", text("hint"), text("until"))
+            }
+            (Value::Array(list), _) if list.is_empty() => "none".to_owned(),
+            (Value::Array(list), _) => list.iter().map(plain).collect::<Vec<_>>().join(","),
             (other, _) => other.to_string(),
         };
         writeln!(out, "{field:<12} {shown}")?;

@@ -39,6 +39,36 @@ pub struct QuotaArgs {
     /// 2 unless set
     #[arg(long, value_name = "N|none", value_parser = limit)]
     pub finish_factor: Option<Limit>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub notify: NotifyArgs,
+}
+
+/// When somebody is told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct NotifyArgs {
+    /// At which parts of a key's quota somebody is told, in percent and separated by commas: of 50, 75, 80, 90, 95 and 100; none;
+    /// or default for what the account says, or else the notices of the configuration
+    #[arg(long, value_name = "LIST|none|default")]
+    pub notify: Option<String>,
+}
+
+impl NotifyArgs {
+    /// Adds what was given to a request's fields. What is no number is refused by the admin API, which knows the parts.
+    pub fn put(&self, fields: &mut Map<String, Value>) {
+        let percent = |text: &str| {
+            text.trim()
+                .parse::<u64>()
+                .map_or_else(|_| json!(text), |number| json!(number))
+        };
+        let chosen = match self.notify.as_deref() {
+            None => return,
+            Some("default") => Value::Null,
+            Some("none") => json!([]),
+            Some(list) => list.split(',').map(percent).collect(),
+        };
+        fields.insert("notify_percent".to_owned(), chosen);
+    }
 }
 
 fn limit(text: &str) -> Result<Limit, &'static str> {
@@ -74,6 +104,7 @@ impl QuotaArgs {
         if let Some(Limit(factor)) = self.finish_factor {
             fields.insert("finish_factor".to_owned(), json!(factor));
         }
+        self.notify.put(fields);
     }
 }
 

@@ -1,37 +1,30 @@
 //! `weir log`: the consumption log, read page by page and printed as it comes.
 
-use std::{
-    fs::OpenOptions,
-    io::{BufWriter, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
-use super::partial_file::partial_path;
-use crate::{
-    domain::ledger::consumption::{Part, Row},
-    sinks::files::Export,
-};
+use crate::domain::ledger::consumption::{Part, Row};
 
-mod csv;
 mod days;
+mod export;
+mod filter;
 mod home;
 pub(crate) mod init;
 mod timestamp;
 mod verify;
 
+use filter::FilterArgs;
 use timestamp::time;
 
 /// Rows asked for at once.
 const PAGE: usize = 1000;
-/// Rows are for the eyes of whoever exports them.
-const EXPORT_MODE: u32 = 0o600;
+/// How long a page may take: it looks for rows for some seconds, and a home may take its time.
+const PAGE_WAIT: Duration = Duration::from_secs(45);
 /// How far back a query goes, unless told otherwise, in hours.
 const QUERY_HOURS: u32 = 24;
 
@@ -51,34 +44,11 @@ pub enum LogCommand {
     /// Print rows; without --since those of the last 24 hours
     Query(QueryArgs),
     /// Write rows as JSON lines, CSV or Parquet; without --since all there are
-    Export(ExportArgs),
+    Export(export::ExportArgs),
     /// Compare rows with the daily sums that are kept of them; ends with 1 where any differ
     Verify(verify::VerifyArgs),
     /// Bring the rows that the store has to the log's home, while weir serves
     Move(home::MoveArgs),
-}
-
-/// Which rows. They come by account, then by day, in the order in which they were written.
-#[derive(Args, Clone, Debug, Default)]
-pub struct FilterArgs {
-    /// Only rows of this account
-    #[arg(long)]
-    pub account: Option<String>,
-    /// Only rows of the key with this id
-    #[arg(long, value_name = "ID")]
-    pub key: Option<String>,
-    /// Only rows of this model, asked for or served
-    #[arg(long)]
-    pub model: Option<String>,
-    /// Only requests with this tag
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub tag: Option<String>,
-    /// Only requests that ended then or later: an RFC 3339 time, or a date for its first moment in UTC
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<String>,
-    /// Only requests that ended before then
-    #[arg(long, value_name = "TIME")]
-    pub until: Option<String>,
 }
 
 /// `weir log query`
@@ -93,37 +63,6 @@ pub struct QueryArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
-}
-
-/// `weir log export`
-#[derive(Args, Clone, Debug)]
-pub struct ExportArgs {
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "documented at its type")]
-    pub filter: FilterArgs,
-    /// One JSON object per line, CSV with a heading, or Parquet
-    #[arg(long, value_enum)]
-    pub format: Format,
-    /// Where to write, whole or not at all [default: standard output]
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// Replace a file that is there
-    #[arg(long, requires = "out")]
-    pub force: bool,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "documented at its type")]
-    pub client: ClientArgs,
-}
-
-/// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON lines.
-    Jsonl,
-    /// CSV, RFC 4180.
-    Csv,
-    /// Parquet, with the columns of the log's own files.
-    Parquet,
 }
 
 impl LogCommand {
@@ -151,112 +90,49 @@ pub(crate) async fn run(
             if args.filter.since.is_none() {
                 wanted.push_str(&format!("&hours={QUERY_HOURS}"));
             }
-            let form = if args.client.json { Form::Jsonl } else { Form::Table };
-            rows(&wanted, args.limit, client, form, out).await
+            rows(&wanted, args.limit, client, args.client.json, out).await
         }
         LogCommand::Verify(args) => verify::run(args, client, out).await,
         LogCommand::Move(args) => home::move_rows(args, client, out).await,
-        LogCommand::Export(args) => {
-            let form = match args.format {
-                Format::Jsonl => Form::Jsonl,
-                Format::Csv => Form::Csv,
-                Format::Parquet => Form::Parquet,
-            };
-            let Some(path) = &args.out else {
-                return rows(&args.filter.query(), None, client, form, out).await;
-            };
-            if !args.force && path.exists() {
-                let what = format!("{} is there already; --force replaces it", path.display());
-                return Err(AdminClientError::Usage(what));
-            }
-            // Renamed when it is whole, so that nobody takes a part for all.
-            let partial = partial_path(path);
-            let failed = |path: &Path, source| AdminClientError::File {
-                path: path.to_owned(),
-                source,
-            };
-            let mut file = OpenOptions::new();
-            let file = file
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(EXPORT_MODE)
-                .open(&partial);
-            let mut file = BufWriter::new(file.map_err(|error| failed(&partial, error))?);
-            let written = rows(&args.filter.query(), None, client, form, &mut file).await;
-            let written = written.and_then(|()| {
-                file.flush()?;
-                std::fs::rename(&partial, path).map_err(|error| failed(path, error))
-            });
-            let written = written.map_err(|error| match error {
-                AdminClientError::Output(error) => failed(&partial, error),
-                other => other,
-            });
-            if written.is_err() {
-                // What is left of it is no use, and the error says what happened.
-                let _ = std::fs::remove_file(&partial);
-            }
-            written
-        }
+        LogCommand::Export(args) => export::run(args, client, out).await,
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Table,
-    Jsonl,
-    Csv,
-    Parquet,
 }
 
 async fn rows(
     wanted: &str,
     limit: Option<usize>,
     client: &AdminClient,
-    form: Form,
+    as_json: bool,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    match form {
-        Form::Table => writeln!(out, "{}", heading())?,
-        Form::Csv => csv::heading(out)?,
-        Form::Jsonl | Form::Parquet => {}
+    if !as_json {
+        writeln!(out, "{}", heading())?;
     }
-    let mut table = (form == Form::Parquet).then(Export::begin).transpose()?;
     let mut left = limit.unwrap_or(usize::MAX);
     let mut cursor = String::new();
     // A model that has left the catalogue may still have rows.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         let path = format!("/v1/log?limit={}{wanted}{cursor}", left.min(PAGE));
-        let page = client.call(Method::GET, &path, None).await?;
+        let page = client.call_within(PAGE_WAIT, Method::GET, &path, None).await?;
         unknown_model = unknown_model.or_else(|| Some(page.get("unknown_model")?.as_str()?.to_owned()));
         for row in page.get("rows").and_then(Value::as_array).into_iter().flatten() {
             left = left.saturating_sub(1);
             found = true;
-            match form {
-                Form::Jsonl => writeln!(out, "{row}")?,
-                Form::Table => {
-                    let row = read(row)?;
-                    writeln!(out, "{}", line(&row))?;
-                    for part in &row.parts {
-                        writeln!(out, "{}", part_line(part))?;
-                    }
-                }
-                Form::Csv => csv::record(&read(row)?, out)?,
-                Form::Parquet => {
-                    if let Some(table) = &mut table {
-                        out.write_all(&table.row(read(row)?)?)?;
-                    }
-                }
+            if as_json {
+                writeln!(out, "{row}")?;
+                continue;
+            }
+            let row = read(row)?;
+            writeln!(out, "{}", line(&row))?;
+            for part in &row.parts {
+                writeln!(out, "{}", part_line(part))?;
             }
         }
         match page.get("next").and_then(Value::as_str) {
             Some(next) => cursor = format!("&cursor={}", utf8_percent_encode(next, NON_ALPHANUMERIC)),
             None => break,
         }
-    }
-    if let Some(table) = table {
-        out.write_all(&table.finish()?)?;
     }
     match unknown_model {
         Some(why) if !found => Err(AdminClientError::Refused(why)),
@@ -301,24 +177,4 @@ fn part_line(part: &Part) -> String {
         part.usage.output_total(),
         part.cost_nano_usd.to_string(),
     )
-}
-
-impl FilterArgs {
-    fn query(&self) -> String {
-        let fields = [
-            ("account", &self.account),
-            ("key", &self.key),
-            ("model", &self.model),
-            ("tag", &self.tag),
-            ("since", &self.since),
-            ("until", &self.until),
-        ];
-        fields
-            .into_iter()
-            .filter_map(|(name, value)| {
-                let value = value.as_deref()?;
-                Some(format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
-            })
-            .collect()
-    }
 }

@@ -7,7 +7,10 @@ use serde::Deserialize;
 
 use super::raw_secret::RawSecret;
 use super::values::Values;
-use crate::domain::{catalogue::SecretRef, ledger::notice::PERCENTS};
+use crate::domain::{
+    catalogue::SecretRef,
+    keys::thresholds::{PERCENTS, Thresholds},
+};
 
 /// The section as in the file.
 #[derive(Debug, Default, Deserialize)]
@@ -23,8 +26,8 @@ pub(super) struct RawNotices {
 /// The section, checked and with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoticesConfig {
-    /// The parts of a quota that are told; each one of [`PERCENTS`].
-    pub quota_percent: Vec<u8>,
+    /// The parts of a quota that are told where neither key nor account says it.
+    pub quota_percent: Thresholds,
     /// Where they are sent; `None`: they are in the log alone.
     pub webhook: Option<WebhookConfig>,
     /// How long one attempt to send may take. Shorter than the first pause.
@@ -51,6 +54,7 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawNotices) -> NoticesConfi
         let message = format!("{other} is none of the parts that are counted: 50, 75, 80, 90, 95, 100");
         values.wrong(&["notices", "quota_percent"], message);
     }
+    let quota_percent = Thresholds::from(quota_percent);
     let timeout = values.millis(&["notices", "timeout_ms"], raw.timeout_ms, 5_000, 100..=60_000);
     let retry = values.millis(&["notices", "retry_ms"], raw.retry_ms, 10_000, 200..=600_000);
     if retry <= timeout {

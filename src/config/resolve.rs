@@ -1,6 +1,6 @@
 //! Turns the raw file into the checked configuration: defaults, limits, and values that depend on each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -66,6 +66,7 @@ pub(super) fn resolve(
     let store = store(&mut values, raw.store);
     let key_cache = key_cache(&mut values, &raw.key_cache);
     let money = super::money::resolve(&mut values, &raw.money);
+    let leases = super::leases::resolve(&mut values, &raw.leases);
     let notices = super::notices::resolve(&mut values, &raw.notices);
     let journal = journal(&mut values, &raw.journal);
     let ops = OpsConfig {
@@ -75,20 +76,14 @@ pub(super) fn resolve(
     let admin = admin(&mut values, &raw.admin);
     let console = super::console::resolve(&mut values, &raw.console);
     let sign_in = super::sign_in::resolve(&mut values, &raw.sign_in, &console);
-    let log = log(&mut values, &raw.log);
+    let log = log(&mut values, &raw.log, &store);
     let journal = JournalConfig {
         sinks: sinks(&log),
         ..journal
     };
     let rules = rules(&mut values, &raw.rules);
     let prices = prices(&mut values, &raw.prices);
-    let providers = raw.provider.into_iter();
-    let overrides = providers
-        .map(|(name, raw)| {
-            let checked = provider(&mut values, &name, raw);
-            (name, checked)
-        })
-        .collect();
+    let overrides = overrides(&mut values, raw.provider);
     let catalogue = CatalogueSettings {
         overrides,
         models: raw.model,
@@ -108,6 +103,7 @@ pub(super) fn resolve(
         store,
         key_cache,
         money,
+        leases,
         notices,
         journal,
         ops,
@@ -121,6 +117,14 @@ pub(super) fn resolve(
         catalogue,
     };
     (config, values.errors)
+}
+
+fn overrides(values: &mut Values<'_>, raw: BTreeMap<String, RawProvider>) -> BTreeMap<String, ProviderOverride> {
+    let checked = |(name, raw): (String, RawProvider)| {
+        let checked = provider(values, &name, raw);
+        (name, checked)
+    };
+    raw.into_iter().map(checked).collect()
 }
 
 fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
@@ -195,6 +199,7 @@ fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
         pool_idle: values.seconds(&["upstream", "pool_idle_seconds"], raw.pool_idle_seconds, 50, day()),
         pool_size: values.count(&["upstream", "pool_size"], raw.pool_size, 256, 1..=65_536),
         connect_retries: values.count(&["upstream", "connect_retries"], raw.connect_retries, 1, 0..=10),
+        http2: raw.http2.unwrap_or(false),
         ca_file: values.optional_path(&["upstream", "ca_file"], raw.ca_file.as_deref()),
         resolve: values.seconds(&["upstream", "resolve_seconds"], raw.resolve_seconds, 30, day()),
         resolve_timeout: values.millis(
@@ -285,7 +290,7 @@ fn admin(values: &mut Values<'_>, raw: &RawAdmin) -> AdminConfig {
     }
 }
 
-fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
+fn log(values: &mut Values<'_>, raw: &RawLog, store: &StoreConfig) -> LogConfig {
     let access = match raw.access.as_deref() {
         None | Some("stdout") => AccessTarget::Stdout,
         Some("off") => AccessTarget::Off,
@@ -311,11 +316,21 @@ fn log(values: &mut Values<'_>, raw: &RawLog) -> LogConfig {
         65_536,
         1..=16_777_216,
     );
+    let embedded = match store {
+        StoreConfig::Embedded(store) => Some(store.path.as_path()),
+        StoreConfig::Redis(_) => None,
+    };
+    let hours = values.number(&["log", "store_keep_hours"], raw.store_keep_hours, 48, 1..=4320);
+    let homes = (raw.home.as_deref(), raw.former_home.as_deref());
+    let (home, former_home) = super::log_home::resolve(values, homes, (&raw.files, &raw.postgres), embedded);
     LogConfig {
         access,
         level,
         access_queue_lines: lines,
-        home: super::log_home::resolve(values, raw.home.as_deref(), &raw.files, &raw.postgres),
+        home,
+        former_home,
+        home_is_named: raw.home.is_some(),
+        store_keep: Duration::from_secs(hours.saturating_mul(3600)),
         events: super::log_events::resolve(values, &raw.events),
     }
 }

@@ -73,6 +73,7 @@ fn the_shipped_file_names_every_key() {
             "[[gateway.tls.certificate]]\nchain = \"c\"\nkey = \"env:K\"",
         ),
         ("own_usage", "[own_usage]"),
+        ("leases", "[leases]"),
         ("notices", "[notices]"),
         ("upstream", "[upstream]"),
         ("store.redis", "[store.redis]"),
@@ -84,10 +85,15 @@ fn the_shipped_file_names_every_key() {
         ("console", "[console]"),
         ("sign_in", "[sign_in]"),
         (
+            "sign_in.template",
+            "[console]\nlisten = \"127.0.0.1:1\"\n[console.openid]\nissuer = \"https://a\"\nclient_id = \"c\"\nroles = { g = \"owner\" }\n[sign_in.template]\naccount = \"a\"",
+        ),
+        (
             "console.openid",
             "[console]\nlisten = \"127.0.0.1:1\"\n[console.openid]\nissuer = \"https://a\"\nclient_id = \"c\"\nroles = { g = \"owner\" }",
         ),
         ("log", "[log]"),
+        ("log.files.bucket", "[log.files.bucket]"),
         ("log.postgres", "[log.postgres]"),
         ("log.events", "[log.events]"),
         ("rules", "[rules]"),

@@ -27,6 +27,12 @@ pub(super) const OPENID: Cookie = Cookie {
     plain: "weir-openid",
 };
 
+/// The same for somebody who comes to the portal.
+pub(super) const PORTAL_OPENID: Cookie = Cookie {
+    secure: "__Host-weir-portal-openid",
+    plain: "weir-portal-openid",
+};
+
 /// The cookie of the owners' portal.
 pub(super) const PORTAL: Cookie = Cookie {
     secure: "__Host-weir-portal",

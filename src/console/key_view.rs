@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::view;
+use super::{rotation, view};
 use crate::{domain::money::NanoUsd, edges::clock};
 
 /// Whether it works, as a pill.
@@ -52,10 +52,24 @@ pub(super) fn facts(key: &Value) -> Markup {
                 dt { "Requests per minute" } dd { (view::number(key, "rpm", "no limit")) }
                 dt { "Tokens per minute" } dd { (view::number(key, "tpm", "no limit")) }
                 dt { "Requests at once" } dd { (view::number(key, "concurrency", "no limit")) }
+                dt { "Somebody is told at" } dd { (told_at(key)) }
                 dt { "Created" } dd { (view::time(key, "created_at", "unknown")) }
                 dt { "Last used" } dd { (view::time(key, "last_used", "never")) }
+                @if let Some(former) = rotation::former(key) { dt { "Rotated" } dd { (rotation::works_on(former)) } }
                 @if !view::text(key, "revoked_at").is_empty() { dt { "Revoked" } dd { (view::time(key, "revoked_at", "")) } }
             }
+        }
+    }
+}
+
+/// At which parts of the quota.
+fn told_at(key: &Value) -> Markup {
+    let parts = key.get("notify_percent").and_then(Value::as_array);
+    html! {
+        @match parts {
+            None => span class="none" { "as set for all" },
+            Some(parts) if parts.is_empty() => span class="none" { "nothing" },
+            Some(parts) => { @for (place, part) in parts.iter().enumerate() { @if place > 0 { ", " } (part.to_string()) " %" } },
         }
     }
 }

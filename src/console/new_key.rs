@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{snippet, view};
+use super::{rotation, snippet, view};
 
 /// The text, and how to use it.
 pub(super) fn section(made: &Value, gateway: &str) -> Markup {
@@ -13,6 +13,7 @@ pub(super) fn section(made: &Value, gateway: &str) -> Markup {
         section class="card once" aria-labelledby="key" {
             h2 id="key" { (view::name(view::text(made, "name"))) }
             p { "Copy it now: it is shown this once, and weir keeps only its digest." }
+            @if let Some(former) = rotation::former(made) { p { (rotation::works_on(former)) } }
             pre tabindex="0" { code class="key" { (text) } }
         }
         (snippet::section(gateway, Some(text), &model))

@@ -1,9 +1,8 @@
-//! Operators sign in by OpenID Connect: the authorization code flow with PKCE (OpenID Connect Core 1.0, section 3.1; RFC 7636).
+//! People sign in by OpenID Connect: the authorization code flow with PKCE (OpenID Connect Core 1.0, section 3.1; RFC 7636).
 //!
 //! What a sign-in under way needs, its state, nonce and PKCE verifier, comes of a random text in the browser's cookie. The
 //! store knows only that such a sign-in is under way, so that each is finished once, at whichever node, and soon.
 
-mod endpoint;
 mod failure;
 mod fetch;
 mod id_token;
@@ -11,6 +10,7 @@ mod keys;
 mod metadata;
 mod person;
 mod provider;
+pub(super) mod returned;
 
 use std::{
     sync::Arc,
@@ -22,7 +22,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use self::{fetch::Fetch, id_token::Expected, metadata::Metadata, person::Person, provider::Provider};
+use self::{fetch::Fetch, id_token::Expected, metadata::Metadata, provider::Provider};
 use super::{fields, fields::Fields, link::Operator};
 use crate::{
     domain::{
@@ -32,15 +32,14 @@ use crate::{
     edges::{
         clock,
         limiter::{Allowance, Limiter},
+        roots::RootsError,
     },
     side::admin::Peer,
     store::web_sessions::{Lifetime, SessionDigest, WebSessionStore},
 };
 
-pub(super) use self::failure::Failure;
+pub(super) use self::{failure::Failure, person::Person};
 
-/// Where the provider sends the browser back to.
-const RETURN: &str = "/openid/return";
 /// How long a sign-in may take a person.
 const UNDER_WAY: Lifetime = Lifetime {
     idle: Duration::from_secs(600),
@@ -72,11 +71,11 @@ pub(crate) struct OpenIdSettings {
     pub(crate) groups_claim: String,
     /// What the members of groups may do.
     pub(crate) roles: Vec<(String, Role)>,
-    /// The certificate authorities that are trusted, one PEM file; `None`: the platform's.
-    pub(crate) ca_file: Option<String>,
+    /// The certificate authorities that are trusted besides the platform's, as a PEM file has them.
+    pub(crate) ca: Option<Vec<u8>>,
 }
 
-/// The provider, as operators sign in with it.
+/// The provider, as people sign in with it at one door.
 pub(crate) struct OpenId {
     settings: OpenIdSettings,
     provider: Provider,
@@ -130,15 +129,27 @@ impl Words<'_> {
 
 impl OpenId {
     /// Asks nobody before somebody signs in. `start` is a time before that.
-    pub(crate) fn new(settings: OpenIdSettings, store: Arc<dyn WebSessionStore>, start: Instant) -> Self {
-        let fetch = Fetch::new(settings.ca_file.clone());
-        Self {
+    ///
+    /// # Errors
+    /// No certificate of the provider's could be verified.
+    pub(crate) fn new(
+        settings: OpenIdSettings,
+        store: Arc<dyn WebSessionStore>,
+        start: Instant,
+    ) -> Result<Self, RootsError> {
+        let fetch = Fetch::new(settings.ca.as_deref())?;
+        Ok(Self {
             provider: Provider::new(settings.issuer.clone(), fetch),
             settings,
             store,
             begun: Limiter::new(BEGUN, start),
             asking: Semaphore::new(ASKING_MAX),
-        }
+        })
+    }
+
+    /// The provider's own name for itself.
+    pub(super) fn issuer(&self) -> &str {
+        &self.settings.issuer
     }
 
     /// What people know the provider by: its host.
@@ -148,8 +159,8 @@ impl OpenId {
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Begins a sign-in at the console of this address.
-    pub(super) async fn begin(&self, console: &str, now: Instant) -> Result<Begun, Failure> {
+    /// Begins a sign-in from which the provider sends the browser back to this address.
+    pub(super) async fn begin(&self, back: &str, now: Instant) -> Result<Begun, Failure> {
         let _place = self.asking.try_acquire().map_err(|_| Failure::Busy)?;
         if self.begun.try_acquire((), now).is_err() {
             return Err(Failure::Busy);
@@ -164,7 +175,7 @@ impl OpenId {
         let query = fields::query(&[
             ("response_type", "code"),
             ("client_id", &self.settings.client_id),
-            ("redirect_uri", &return_address(console)),
+            ("redirect_uri", back),
             ("scope", &self.settings.scopes.join(" ")),
             ("state", &words.state()),
             ("nonce", &words.nonce()),
@@ -175,14 +186,14 @@ impl OpenId {
         Ok(Begun { text, to })
     }
 
-    /// Finishes a sign-in, which succeeds once: `returned` is what the provider has sent the browser back with, `text` what
-    /// its cookie has.
+    /// Finishes a sign-in that has begun with the same address, which succeeds once: `returned` is what the provider has sent
+    /// the browser back with, `text` what its cookie has.
     pub(super) async fn finish(
         &self,
-        console: &str,
+        back: &str,
         (returned, text): (&Fields, Option<&str>),
         now: Instant,
-    ) -> Result<Operator, Failure> {
+    ) -> Result<Person, Failure> {
         let words = Words(text.ok_or(Failure::NotUnderWay)?);
         // In a time that does not tell how much of it is right.
         if Sha256::digest(returned.text("state")) != Sha256::digest(words.state()) {
@@ -200,9 +211,16 @@ impl OpenId {
             return Err(Failure::denied(error));
         }
         let code = returned.given("code").ok_or(Failure::NotUnderWay)?;
-        let tokens = self.exchange(&metadata, code, (&words, console)).await?;
+        let tokens = self.exchange(&metadata, code, (&words, back)).await?;
         let claims = self.claims(&metadata, &tokens, &words).await?;
-        let person = Person::of(&claims, &self.settings.groups_claim);
+        Ok(Person::of(&claims, &self.settings.groups_claim))
+    }
+
+    /// The person as an operator of the console.
+    ///
+    /// # Errors
+    /// None of their groups has a role.
+    pub(super) fn operator(&self, person: Person) -> Result<Operator, Failure> {
         let role = person.role(&self.settings.roles).ok_or_else(|| Failure::NoRole {
             name: person.name.clone(),
             needed: self.settings.roles.clone(),
@@ -230,14 +248,14 @@ impl OpenId {
         &self,
         metadata: &Metadata,
         code: &str,
-        (words, console): (&Words<'_>, &str),
+        (words, back): (&Words<'_>, &str),
     ) -> Result<Value, Failure> {
         let settings = &self.settings;
-        let (redirect, verifier) = (return_address(console), words.verifier());
+        let verifier = words.verifier();
         let mut form = vec![
             ("grant_type", "authorization_code"),
             ("code", code),
-            ("redirect_uri", &redirect),
+            ("redirect_uri", back),
             ("code_verifier", &verifier),
         ];
         let mut authorization = None;
@@ -286,10 +304,6 @@ impl OpenId {
         let told = told.map_err(|why| Failure::Provider(why.message))?;
         person::joined(claims, &told).ok_or(Failure::OtherProvider)
     }
-}
-
-fn return_address(console: &str) -> String {
-    format!("{console}{RETURN}")
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Console {
             ["accounts"] => accounts::create(&desk, form).await,
             ["accounts", id, verb] => accounts::change(&desk, id, verb, form).await,
             ["keys"] => Ok(shown(&key_form::create(&desk, form).await?)),
-            ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&desk, id).await?)),
+            ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&desk, id, form).await?)),
             ["keys", id, verb] => keys::change(&desk, id, verb, form).await,
             ["providers", name, verb] => providers::switch(&desk, name, verb).await,
             ["rules"] => {
@@ -215,9 +215,9 @@ impl Console {
 fn needed(at: &[&str]) -> Option<Role> {
     match at {
         ["rules"] => Some(Role::Viewer),
-        ["keys"] | ["keys", _, "update" | "rotate" | "revoke" | "delete"] | ["providers", _, "enable" | "disable"] => {
-            Some(Role::Operator)
-        }
+        ["keys"]
+        | ["keys", _, "update" | "rotate" | "end-overlap" | "revoke" | "delete"]
+        | ["providers", _, "enable" | "disable"] => Some(Role::Operator),
         ["accounts"] | ["accounts", _, "credit" | "adjust" | "limits" | "suspend" | "resume"] => Some(Role::Owner),
         _ => None,
     }

@@ -1,10 +1,13 @@
 //! The portal: the owner of a key signs in with it, sees what it has used and may, lowers its limits and rotates it.
 //!
 //! A session stands for one key. It is no key itself, and ends with it: each request looks up whether the key is there, not
-//! revoked, and the text that it was opened with is still the key's.
+//! revoked, and the text that it was opened with is still good for it.
 
+mod changes;
 mod device;
 mod page;
+mod people;
+mod vouched;
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,35 +15,38 @@ use http::{Method, StatusCode};
 use ipnet::IpNet;
 use maud::html;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+pub(crate) use self::people::People;
 use super::{
     answer::Answer,
     ask::Ask,
     cookie,
     desk::below,
     exchange::Entrance,
-    fields::Fields,
-    forms::{Again, Forms, NOT_GENUINE, is_changed, is_genuine},
+    forms::{Again, Forms, NOT_GENUINE, is_genuine},
     frame::{Page, STYLE},
-    key_view, limits,
     oauth::{OAuth, VERIFICATION},
     sent::NotAgain,
     session::{Session, Sessions},
     view,
 };
+
 use crate::{
     domain::keys::{
-        key::{KeyId, KeyState},
+        key::{KeyId, KeyRecord, KeyState},
         secret::{KeyDigest, KeyPrefix, ServiceKey},
     },
     domain::sign_in::user_code::UserCode,
-    edges::limiter::{Allowance, Limiter, client::Client},
+    edges::{
+        clock,
+        limiter::{Allowance, Limiter, client::Client},
+    },
     side::admin::{
         Peer,
         local::{LocalApi, Refused},
     },
-    store::{KeyStore, StoreError, web_sessions::WebSessionStore},
+    store::{KeyStore, KeyView, StoreError, web_sessions::WebSessionStore},
 };
 
 /// Where it is.
@@ -80,6 +86,8 @@ pub(crate) struct Portal {
     codes_of_keys: Limiter<KeyDigest>,
     /// Where agents sign in; `None`: they cannot.
     oauth: Option<OAuth>,
+    /// Who signs in by the OpenID provider; `None`: nobody.
+    people: Option<People>,
     sessions: Sessions,
 }
 
@@ -121,6 +129,7 @@ impl Portal {
             codes: Limiter::new(CODE_TRIES, start),
             codes_of_keys: Limiter::new(CODE_TRIES, start),
             oauth: None,
+            people: None,
             sessions: Sessions::new("portal", sessions),
         }
     }
@@ -128,6 +137,11 @@ impl Portal {
     /// The same with agents that sign in.
     pub(crate) fn with_agents(self, oauth: Option<OAuth>) -> Self {
         Self { oauth, ..self }
+    }
+
+    /// The same with people who sign in by the OpenID provider.
+    pub(crate) fn with_people(self, people: Option<People>) -> Self {
+        Self { people, ..self }
     }
 
     /// What the log calls a request for this path; `None`: it is none of the portal's.
@@ -155,6 +169,14 @@ impl Portal {
         if let (Some(oauth), ["device"]) = (&self.oauth, &*segments) {
             return self.device(oauth, ask).await;
         }
+        if let (Some(people), ["openid", rest @ ..]) = (&self.people, &*segments) {
+            match (&ask.method, rest) {
+                (&Method::POST, []) => return self.ask_provider(people, ask).await,
+                (&Method::GET, ["return"]) => return Self::returned(ask),
+                (&Method::POST, ["return"]) => return self.come_in(people, ask).await,
+                _ => {}
+            }
+        }
         match (&ask.method, &*segments) {
             (&Method::GET, ["style.css"]) => Answer::style(STYLE),
             (&Method::POST, ["sign-in"]) => self.sign_in(ask).await,
@@ -162,11 +184,13 @@ impl Portal {
                 Ok((_, session)) => self.show(&session, ask, None).await,
                 Err(refused) => *refused,
             },
-            (&Method::POST, ["sign-out" | "lower" | "rotate" | "agents"]) => match self.signed_in(ask).await {
-                Ok((id, session)) => self.send(&id, &session, &segments, ask).await,
-                Err(refused) => *refused,
-            },
-            (_, ["sign-in" | "sign-out" | "lower" | "rotate" | "agents"]) => {
+            (&Method::POST, ["sign-out" | "lower" | "rotate" | "end-overlap" | "agents"]) => {
+                match self.signed_in(ask).await {
+                    Ok((id, session)) => self.send(&id, &session, &segments, ask).await,
+                    Err(refused) => *refused,
+                }
+            }
+            (_, ["sign-in" | "sign-out" | "lower" | "rotate" | "end-overlap" | "agents"]) => {
                 let why = "This is done by a form, never by an address.";
                 page::refusal(StatusCode::METHOD_NOT_ALLOWED, why).allowing("POST")
             }
@@ -178,28 +202,15 @@ impl Portal {
     }
 
     async fn sign_in(&self, ask: &Ask) -> Answer {
-        if !ask.is_own() {
-            return page::refusal(
-                StatusCode::FORBIDDEN,
-                "This form does not come from the portal. Nobody was signed in.",
-            );
-        }
-        if let Err(wait) = self.sign_ins.try_acquire(self.client(ask), ask.now) {
-            let why = format!(
-                "Too many attempts from this address: try again in {} seconds.",
-                wait.as_secs() + 1
-            );
-            return page::sign_in(StatusCode::TOO_MANY_REQUESTS, Some(&why), None);
-        }
         let form = ask.form();
         let code = UserCode::parse(form.text("user_code"));
+        if let Err(refused) = self.admit(ask, code.as_ref()) {
+            return *refused;
+        }
         // The same words for whatever is wrong: whether a key was there once is its owner's to know.
         let unknown = || {
-            page::sign_in(
-                StatusCode::FORBIDDEN,
-                Some("This key opens nothing. Is it whole, and not revoked?"),
-                code.as_ref(),
-            )
+            let why = "This key opens nothing. Is it whole, and not revoked?";
+            self.door(StatusCode::FORBIDDEN, Some(why), code.as_ref())
         };
         let Ok(key) = ServiceKey::parse(&self.prefix, form.text("key")) else {
             return unknown();
@@ -209,17 +220,43 @@ impl Portal {
             Ok(lookup) => lookup.record,
             Err(error) => return unavailable(&error),
         };
-        let Some(record) = record.filter(|record| record.state == KeyState::Active) else {
+        let now = clock::unix_seconds();
+        let opens = |record: &KeyRecord| record.state == KeyState::Active && !record.has_replaced(&digest, now);
+        let Some(record) = record.filter(opens) else {
             return unknown();
         };
         let owner = Owner { key: record.id, digest };
+        let next = code.as_ref().map(|code| format!("{VERIFICATION}?user_code={code}"));
+        self.begin(&owner, next.as_deref().unwrap_or(ROOT), ask).await
+    }
+
+    /// Whether somebody may try to sign in now.
+    fn admit(&self, ask: &Ask, code: Option<&UserCode>) -> Result<(), Box<Answer>> {
+        if !ask.is_own() {
+            let why = "This form does not come from the portal. Nobody was signed in.";
+            return Err(Box::new(page::refusal(StatusCode::FORBIDDEN, why)));
+        }
+        self.sign_ins.try_acquire(self.client(ask), ask.now).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            let why = format!("Too many attempts from this address: try again in {seconds} seconds.");
+            Box::new(self.door(StatusCode::TOO_MANY_REQUESTS, Some(&why), code))
+        })
+    }
+
+    /// Begins a session, and goes on to `next`.
+    async fn begin(&self, owner: &Owner, next: &str, ask: &Ask) -> Answer {
         if let Some(before) = cookie::PORTAL.read(&ask.headers, ask.way()) {
             // Where the store is away it ends by itself, later: nobody has its text but this browser.
             let _ = self.sessions.close(before).await;
         }
-        let id = self.sessions.open(&owner, ask.now).await;
-        let next = code.as_ref().map(|code| format!("{VERIFICATION}?user_code={code}"));
-        Answer::see(next.as_deref().unwrap_or(ROOT)).with_cookie(cookie::PORTAL.set(&id, ask.way()))
+        let id = self.sessions.open(owner, ask.now).await;
+        Answer::see(next).with_cookie(cookie::PORTAL.set(&id, ask.way()))
+    }
+
+    /// The page on which people sign in.
+    fn door(&self, status: StatusCode, why: Option<&str>, code: Option<&UserCode>) -> Answer {
+        let provider = self.people.as_ref().map(|people| people.openid.name());
+        page::sign_in(status, why, code, provider)
     }
 
     fn client(&self, ask: &Ask) -> Client {
@@ -230,23 +267,21 @@ impl Portal {
     async fn signed_in(&self, ask: &Ask) -> Result<(String, Session<Owner>), Box<Answer>> {
         let nobody = || {
             let code = UserCode::parse(ask.query().text("user_code"));
-            Box::new(page::sign_in(StatusCode::UNAUTHORIZED, None, code.as_ref()))
+            Box::new(self.door(StatusCode::UNAUTHORIZED, None, code.as_ref()))
         };
         let away = |error: StoreError| Box::new(unavailable(&error));
         let id = cookie::PORTAL.read(&ask.headers, ask.way()).ok_or_else(nobody)?;
         let found = self.sessions.find::<Owner>(id, ask.now).await;
         let session = found.map_err(away)?.ok_or_else(nobody)?;
         let view = self.keys.by_id(&session.who.key).await.map_err(away)?;
-        let is_whole = |digest: KeyDigest| digest == session.who.digest;
+        let is_whole = |view: &KeyView| view.has_text(&session.who.digest, clock::unix_seconds());
         match view {
-            Some(view) if view.record.state == KeyState::Active && is_whole(view.digest) => {
-                Ok((id.to_owned(), session))
-            }
+            Some(view) if view.record.state == KeyState::Active && is_whole(&view) => Ok((id.to_owned(), session)),
             _ => {
                 // Whoever comes with it again is looked at again.
                 let _ = self.sessions.close(id).await;
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
-                let ended = page::sign_in(StatusCode::UNAUTHORIZED, Some(why), None);
+                let ended = self.door(StatusCode::UNAUTHORIZED, Some(why), None);
                 Err(Box::new(ended.with_cookie(cookie::PORTAL.clear(ask.way()))))
             }
         }
@@ -273,7 +308,13 @@ impl Portal {
         ]);
         let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
         let models = self.read(session, "/v1/models").await?;
-        let used = |by| super::fields::query(&[("key", session.who.key.as_str()), ("by", by)]);
+        let used = |by| {
+            super::fields::query(&[
+                ("key", session.who.key.as_str()),
+                ("by", by),
+                ("most", super::usage_table::LINES_MAX),
+            ])
+        };
         let signed_in = match &self.oauth {
             Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await.map_err(|error| Refused {
                 status: StatusCode::SERVICE_UNAVAILABLE,
@@ -323,62 +364,6 @@ impl Portal {
             Err(NotAgain::Refused(refused)) => page::refusal(refused.status(), refused.as_str()),
         }
     }
-
-    async fn change(&self, session: &Session<Owner>, at: &[&str], form: &Fields, ask: &Ask) -> Result<Answer, Refused> {
-        let path = below("/v1/keys", session.who.key.as_str());
-        let peer = Peer::Owner(session.who.key.clone());
-        if let ["agents"] = at {
-            let path = below(&path, "sign-ins");
-            self.api.call(peer, Method::DELETE, &path, Some(&json!({}))).await?;
-            return Ok(Answer::see(ROOT));
-        }
-        let key = self.key(session).await?;
-        if key_view::has_expired(&key) || key_view::is_used_up(&key) {
-            return Err(Refused {
-                status: StatusCode::FORBIDDEN,
-                message: "This key is used up or has expired: it can be looked at, and only an operator can change it."
-                    .to_owned(),
-            });
-        }
-        if let ["rotate"] = at {
-            let made = self
-                .api
-                .call(peer, Method::POST, &below(&path, "rotate"), Some(&json!({})))
-                .await?;
-            return Ok(self.rotated(session, &made, &ask.base()).await);
-        }
-        let body = Value::Object(lowered(form)?);
-        self.api
-            .call(peer, Method::POST, &below(&path, "lower"), Some(&body))
-            .await?;
-        Ok(Answer::see(ROOT))
-    }
-
-    /// The session goes on with the new text of its key, which is shown once.
-    async fn rotated(&self, session: &Session<Owner>, made: &Value, base: &str) -> Answer {
-        let text = view::text(made, "key");
-        if let Ok(key) = ServiceKey::parse(&self.prefix, text) {
-            let owner = Owner {
-                digest: key.digest(),
-                ..session.who.clone()
-            };
-            // Where the store is away now, its owner signs in again, with the new text.
-            let _ = self.sessions.becomes(session, &owner).await;
-        }
-        Answer::page(StatusCode::OK, page::framed(Some(session), &page::rotated(made, base)))
-    }
-}
-
-/// The limits that were changed, for the admin API.
-fn lowered(form: &Fields) -> Result<Map<String, Value>, Refused> {
-    let mut body = Map::new();
-    for field in ["quota_usd", "expires_at"] {
-        if is_changed(form, field) {
-            body.insert(field.to_owned(), json!(form.given(field)));
-        }
-    }
-    limits::changed_rates(form, &mut body)?;
-    Ok(body)
 }
 
 fn unavailable(error: &StoreError) -> Answer {

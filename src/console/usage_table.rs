@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::{rows, view};
 
-/// The most lines of a table.
-const LINES_MAX: usize = 100;
+/// The most lines of a table, as it is asked for.
+pub(super) const LINES_MAX: &str = "100";
 
-/// The table of an answer: the latest days, or what cost most. `name` shows what a line is of.
+/// The table of an answer, with the latest day or what cost most first. `name` shows what a line is of.
 pub(super) fn table(usage: &Value, name: impl Fn(&str) -> Markup) -> Markup {
     let by = view::text(usage, "by");
     let mut lines: Vec<&Value> = view::list(usage, "usage").iter().collect();
@@ -17,8 +17,7 @@ pub(super) fn table(usage: &Value, name: impl Fn(&str) -> Markup) -> Markup {
     } else {
         lines.sort_by_key(|line| std::cmp::Reverse(line.get("cost_nano_usd").and_then(Value::as_i64)));
     }
-    let left_out = lines.len().saturating_sub(LINES_MAX);
-    lines.truncate(LINES_MAX);
+    let left_out = view::count(usage, "left_out");
     let heading = match by {
         "model" => "Model",
         "key" => "Key",

@@ -1,4 +1,4 @@
-//! Accounts, quotas and holds: what every ledger store is asked, what it answers, and what changes it.
+//! Accounts, quotas, holds and leases: what every ledger store is asked, what it answers, and what changes it.
 //!
 //! A request's money goes through three steps: [`Admit`] checks everything and puts a hold,
 //! [`TopUp`] enlarges the hold while the answer runs, and a [`Step`] with a [`Settlement`] charges what was used and ends
@@ -12,6 +12,10 @@ pub(crate) mod consumption;
 pub(crate) mod crash;
 pub(crate) mod daily_sums;
 pub(crate) mod journaled;
+pub(crate) mod lease;
+mod log_day;
+pub(crate) mod log_filter;
+pub(crate) mod log_place;
 pub(crate) mod node;
 pub(crate) mod notice;
 pub(crate) mod operation_id;
@@ -36,6 +40,7 @@ pub use admission::{Admission, Admit};
 pub(crate) use admission::{Counted, Denied, Grant, QuotaUse, Scope};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};
 pub(crate) use journaled::{Admitted, Checkpoint, Record};
+pub(crate) use log_day::LogDay;
 #[cfg(test)]
 pub(crate) use node::LEASE_MS;
 pub use node::NodeId;

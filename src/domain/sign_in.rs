@@ -4,6 +4,7 @@
 
 pub(crate) mod access_token;
 pub(crate) mod device_request;
+pub(crate) mod endpoint;
 pub(crate) mod managed_settings;
 pub(crate) mod refresh_token;
 pub(crate) mod sign_ins;

@@ -18,25 +18,45 @@ pub(crate) enum RootsError {
 
 /// The authorities in a PEM file's content, or else the platform's.
 pub(crate) fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
+    match pem {
+        Some(pem) => extended(RootCertStore::empty(), pem),
+        None => some(platform()),
+    }
+}
+
+/// The platform's authorities, and those in a PEM file's content besides.
+pub(crate) fn roots_besides_platform(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
+    match pem {
+        Some(pem) => extended(platform(), pem),
+        None => some(platform()),
+    }
+}
+
+fn platform() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    let Some(pem) = pem else {
-        // Some of a platform's certificates may be odd; what counts is that any can be used.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return if roots.is_empty() {
-            Err(RootsError::Nobody)
-        } else {
-            Ok(roots)
-        };
-    };
+    // Some of a platform's certificates may be odd; what counts is that any can be used.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+fn some(roots: RootCertStore) -> Result<RootCertStore, RootsError> {
+    if roots.is_empty() {
+        return Err(RootsError::Nobody);
+    }
+    Ok(roots)
+}
+
+/// The same with those in a PEM file's content, each of which has to be one.
+fn extended(mut roots: RootCertStore, pem: &[u8]) -> Result<RootCertStore, RootsError> {
+    let before = roots.len();
     for one in CertificateDer::pem_slice_iter(pem) {
         let added = one.ok().and_then(|one| roots.add(one).ok());
         added.ok_or(RootsError::NoAuthority)?;
     }
-    if roots.is_empty() {
-        Err(RootsError::NoAuthority)
-    } else {
-        Ok(roots)
+    if roots.len() == before {
+        return Err(RootsError::NoAuthority);
     }
+    Ok(roots)
 }
 
 #[cfg(test)]
@@ -50,13 +70,15 @@ mod tests {
             "no certificate",
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
-            assert_eq!(
-                roots(Some(wrong.as_bytes())).err(),
-                Some(RootsError::NoAuthority),
-                "{wrong}"
-            );
+            for made in [roots, roots_besides_platform] {
+                let told = made(Some(wrong.as_bytes())).err();
+                assert_eq!(told, Some(RootsError::NoAuthority), "{wrong}");
+            }
         }
         let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        assert_eq!(roots(Some(own.cert.pem().as_bytes())).unwrap().len(), 1);
+        let own = own.cert.pem();
+        assert_eq!(roots(Some(own.as_bytes())).unwrap().len(), 1);
+        let both = roots_besides_platform(Some(own.as_bytes())).unwrap();
+        assert_eq!(both.len(), platform().len() + 1);
     }
 }

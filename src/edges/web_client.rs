@@ -1,22 +1,20 @@
 //! Requests of weir's own to web servers: one at a time on a connection of its own, within limits, redirects not followed.
 //! What clients ask providers goes another way, through Pingora.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Request, Response, Uri, header, uri::Scheme};
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, crypto::ring, pki_types::ServerName};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
+use rustls::RootCertStore;
+use tokio::time::timeout;
 
-use crate::edges::roots::{RootsError, roots};
+use crate::edges::{
+    connector::{ConnectError, Connector},
+    roots::{RootsError, roots},
+};
 
 /// How long a request may take, and how much its answer may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +47,21 @@ pub(crate) enum WebError {
     TooLong(usize),
 }
 
+impl From<ConnectError> for WebError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Address => Self::Address,
+            ConnectError::Io(error) => Self::Connect(error),
+        }
+    }
+}
+
 /// Sends requests. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct WebClient {
-    tls: TlsConnector,
+    connector: Connector,
     limits: WebLimits,
 }
-
-trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
 impl WebClient {
     /// One that trusts the authorities in a PEM file's content, or else the platform's.
@@ -65,14 +69,16 @@ impl WebClient {
     /// # Errors
     /// There is nobody to trust.
     pub(crate) fn new(ca: Option<&[u8]>, limits: WebLimits) -> Result<Self, RootsError> {
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        // This provider has what these versions need.
-        let builder = builder
-            .with_safe_default_protocol_versions()
-            .map_err(|_| RootsError::Nobody)?;
-        let config = builder.with_root_certificates(roots(ca)?).with_no_client_auth();
+        Self::trusting(roots(ca)?, limits)
+    }
+
+    /// One that trusts these authorities.
+    ///
+    /// # Errors
+    /// TLS cannot be spoken.
+    pub(crate) fn trusting(roots: RootCertStore, limits: WebLimits) -> Result<Self, RootsError> {
         Ok(Self {
-            tls: TlsConnector::from(Arc::new(config)),
+            connector: Connector::new(roots)?,
             limits,
         })
     }
@@ -87,8 +93,8 @@ impl WebClient {
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, WebError> {
         let connect = self.limits.connect;
-        let connected = timeout(connect, self.connect(request.uri())).await;
-        let stream = connected.unwrap_or(Err(WebError::Late(connect)))?;
+        let connected = timeout(connect, self.connector.connect(request.uri())).await;
+        let stream = connected.map_err(|_| WebError::Late(connect))??;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(WebError::Broken)?;
         let driver = tokio::spawn(connection);
         let answer = async {
@@ -101,23 +107,6 @@ impl WebClient {
         let answer = answer.await;
         driver.abort();
         answer
-    }
-
-    async fn connect(&self, uri: &Uri) -> Result<Box<dyn Transport>, WebError> {
-        let is_https = uri.scheme() == Some(&Scheme::HTTPS);
-        let host = uri.host().ok_or(WebError::Address)?;
-        let host = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .unwrap_or(host);
-        let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-        let stream = TcpStream::connect((host, port)).await.map_err(WebError::Connect)?;
-        if !is_https {
-            return Ok(Box::new(stream));
-        }
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| WebError::Address)?;
-        let stream = self.tls.connect(name, stream).await.map_err(WebError::Connect)?;
-        Ok(Box::new(stream))
     }
 
     async fn whole(&self, answer: Response<Incoming>) -> Result<Response<Bytes>, WebError> {

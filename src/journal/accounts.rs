@@ -24,6 +24,8 @@ pub(super) struct RecordedStep {
     pub(super) at_ms: i64,
     /// The key, if it settles a request that was running in this process.
     pub(super) key: Option<Arc<KeyId>>,
+    /// It settles a request that was admitted out of a lease: nobody waits for it.
+    pub(super) is_patient: bool,
     /// The step itself, until it is first sent.
     pub(super) kept: Option<Box<Step>>,
 }
@@ -33,6 +35,8 @@ struct Account {
     last: u64,
     acked: u64,
     places: VecDeque<RecordedStep>,
+    /// How many of them are not patient.
+    urgent: usize,
     /// Requests of this process that have ended, by key.
     keys: HashMap<Arc<KeyId>, u64>,
     settled: u64,
@@ -85,6 +89,7 @@ impl Accounts {
             *account.keys.entry(key).or_default() += 1;
             account.settled += 1;
         }
+        account.urgent += usize::from(!place.is_patient);
         account.places.push_back(place);
         self.unacknowledged += 1;
         if !self.woken.contains(name) {
@@ -149,6 +154,7 @@ impl Accounts {
         }
         while account.places.front().is_some_and(|place| place.seq <= watermark) {
             let Some(place) = account.places.pop_front() else { break };
+            account.urgent -= usize::from(!place.is_patient);
             self.unacknowledged = self.unacknowledged.saturating_sub(1);
             self.kept = self.kept.saturating_sub(usize::from(place.kept.is_some()));
             let Some(key) = place.key else { continue };
@@ -189,6 +195,11 @@ impl Accounts {
     /// The number of unacknowledged steps.
     pub(super) fn waiting(&self, account: &str) -> usize {
         self.by_name.get(account).map_or(0, |account| account.places.len())
+    }
+
+    /// Whether nobody waits for any of the steps that the store has not acknowledged.
+    pub(super) fn is_patient(&self, account: &str) -> bool {
+        self.by_name.get(account).is_none_or(|account| account.urgent == 0)
     }
 
     /// Requests that have ended, of a key and of its account.
@@ -245,6 +256,7 @@ impl Accounts {
         for place in places.into_iter().rev() {
             let fits = account.places.front().is_none_or(|front| place.seq < front.seq);
             if fits && place.seq > account.acked {
+                account.urgent += usize::from(!place.is_patient);
                 account.places.push_front(place);
                 self.unacknowledged += 1;
             }

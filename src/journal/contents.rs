@@ -9,7 +9,7 @@ use crate::{
     domain::{
         faults::stability::Hour,
         keys::key::KeyId,
-        ledger::{Change, Record, Settlement, Step},
+        ledger::{Change, NodeId, Record, Settlement, Step},
     },
     journal::{
         accounts::{Accounts, RecordedStep},
@@ -63,6 +63,8 @@ pub(super) struct Contents {
     pub(super) told: Position,
     /// How far sinks have the rows.
     pub(super) holders: Holders,
+    /// By account, who last held leases that requests of processes before were admitted out of.
+    pub(super) lessees: HashMap<String, NodeId>,
 }
 
 impl Contents {
@@ -210,10 +212,16 @@ impl Contents {
                 }
             }
         }
+        let mut is_patient = false;
         let key = match &step.change {
             Change::Settle(settlement) => {
                 self.settled(settlement, position);
-                live.then(|| Arc::new(settlement.key.clone()))
+                is_patient = settlement.lease.is_some();
+                if let Some(lease) = settlement.lease.as_ref().filter(|_| !live) {
+                    self.lessees.insert(account.to_owned(), lease.holder.clone());
+                }
+                // Of a lease the store knows how many run in it, whatever is settled.
+                (live && !is_patient).then(|| Arc::new(settlement.key.clone()))
             }
             Change::Open { .. }
             | Change::Credit { .. }
@@ -227,6 +235,7 @@ impl Contents {
             position,
             at_ms,
             key,
+            is_patient,
             kept: None,
         };
         self.accounts.recorded(account, place);

@@ -125,7 +125,7 @@ pub enum Found<'a> {
         /// Its payload, checksum verified.
         payload: &'a [u8],
     },
-    /// The segment has no further frames.
+    /// The segment has no further frames. Whatever stands behind the last one is zero, unless it is damaged.
     End,
     /// What stands here is no frame.
     Bad {
@@ -184,11 +184,8 @@ impl Frames {
     pub fn next_frame(&mut self) -> io::Result<Found<'_>> {
         let left = self.end.saturating_sub(self.at);
         if left < HEAD as u64 {
-            return Ok(if left == 0 {
-                Found::End
-            } else {
-                Found::Bad { claimed: left }
-            });
+            // No frame begins here: a segment may be full but for a few bytes.
+            return Ok(Found::End);
         }
         let Some((length, sum)) = self.bytes(HEAD)?.and_then(head) else {
             return Ok(Found::Bad { claimed: left });

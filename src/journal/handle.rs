@@ -47,6 +47,8 @@ pub(crate) struct Opened {
     pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
     /// Requests whose settlement may be in a damaged part of the journal, which `settlement/left_over.rs` judges.
     pub possibly_settled: Vec<PossiblySettled>,
+    /// Who has left leases of accounts, perhaps: holders that ended with a process before.
+    pub lessees: Vec<(NodeId, String)>,
 }
 
 /// The journal of this node. Every method may be called from any thread.
@@ -75,6 +77,7 @@ impl Journal {
             offset: frame::HEADER as u64,
         };
         let mut contents = replayed.contents;
+        let lessees = std::mem::take(&mut contents.lessees);
         contents.holders = Holders::new(&settings.sinks);
         contents.begin(begin, settings.segment_bytes, clock::unix_millis());
         let engine = Arc::new(JournalEngine {
@@ -108,6 +111,7 @@ impl Journal {
             journal,
             unsettled: replayed.unsettled,
             possibly_settled: replayed.possibly_settled,
+            lessees: lessees.into_iter().map(|(account, holder)| (holder, account)).collect(),
         })
     }
 

@@ -18,7 +18,7 @@ use crate::{
 
 /// A row and its number in the lane of the journal that has it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NumberedRow {
+pub struct NumberedRow {
     /// More than that of every row before it.
     pub number: u64,
     /// The row, as the store logs it.

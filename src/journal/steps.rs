@@ -52,6 +52,14 @@ impl Journal {
         self.engine.lock().contents.accounts.waiting(account)
     }
 
+    /// How many steps of an account the store has not acknowledged, if all of them settle requests that were admitted out of
+    /// leases: nobody waits for these.
+    pub(crate) fn patient(&self, account: &str) -> Option<usize> {
+        let state = self.engine.lock();
+        let accounts = &state.contents.accounts;
+        accounts.is_patient(account).then(|| accounts.waiting(account))
+    }
+
     /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
     /// until it is given here. `None`: ask [`Journal::unsent`].
     pub(crate) fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
@@ -180,6 +188,7 @@ impl Journal {
                         position,
                         at_ms,
                         key: None,
+                        is_patient: false,
                         kept: None,
                     };
                     found.entry(account).or_default().push(place);

@@ -80,6 +80,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
         input_cost: NanoUsd::from_nanos(100),
         latency_ms: 20,
         tokens_estimated: 7,
+        lease: None,
     }
 }
 

@@ -8,6 +8,8 @@ mod figures;
 mod grace;
 mod growth;
 mod last_seen;
+mod leases;
+mod leasing;
 mod priced_route;
 mod queue;
 mod recheck;
@@ -23,6 +25,7 @@ mod wanted;
 pub(crate) use bill::{Bill, Consumed, Progress};
 pub(crate) use engine::NotAdmitted;
 pub(crate) use last_seen::GraceLimits;
+pub(crate) use leases::LeaseLimits;
 #[cfg(test)]
 pub(crate) use priced_route::PricedLeg;
 pub(crate) use priced_route::PricedRoute;

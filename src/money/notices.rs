@@ -17,12 +17,13 @@ use tokio::sync::{Notify, watch};
 use self::webhook::Webhook;
 use crate::{
     domain::{
+        keys::{key::KeyId, thresholds::Thresholds},
         ledger::notice::{Notice, NoticeOf},
         money::NanoUsd,
     },
     edges::clock,
     store::{
-        StoreError,
+        KeyStore, StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LedgerStore},
     },
 };
@@ -63,8 +64,8 @@ impl Charged {
 /// What is told, and how.
 #[derive(Debug)]
 pub(crate) struct NoticeSettings {
-    /// The parts of a quota that are told, in percent.
-    pub quota_percent: Vec<u8>,
+    /// The parts of a quota that are told where neither key nor account says it.
+    pub quota_percent: Thresholds,
     /// Where to; `None`: to the log alone.
     pub webhook: Option<Webhook>,
     /// The pause after the first attempt that fails. Longer than an attempt may take.
@@ -74,14 +75,21 @@ pub(crate) struct NoticeSettings {
 /// The task that tells.
 pub(crate) struct Teller {
     ledger: Arc<dyn LedgerStore>,
+    keys: Arc<dyn KeyStore>,
     charged: Arc<Charged>,
     settings: NoticeSettings,
 }
 
 impl Teller {
-    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, charged: Arc<Charged>, settings: NoticeSettings) -> Self {
+    pub(crate) fn new(
+        ledger: Arc<dyn LedgerStore>,
+        keys: Arc<dyn KeyStore>,
+        charged: Arc<Charged>,
+        settings: NoticeSettings,
+    ) -> Self {
         Self {
             ledger,
+            keys,
             charged,
             settings,
         }
@@ -183,10 +191,25 @@ impl Teller {
         Ok(rest.map(Duration::from_millis))
     }
 
+    /// Whether this part of a key's quota is told: as the key says, or else its account, or else the configuration. Where that
+    /// cannot be looked up it is told: once too often is better than never.
+    async fn is_wanted(&self, account: &str, key: &KeyId, percent: u8) -> bool {
+        let of_key = match self.keys.by_id(key).await {
+            Ok(view) => view.and_then(|view| view.record.terms.notify),
+            Err(_) => return true,
+        };
+        let chosen = match (of_key, self.ledger.account(account).await) {
+            (Some(chosen), _) => Some(chosen),
+            (None, Ok(view)) => view.and_then(|view| view.terms.notify),
+            (None, Err(_)) => return true,
+        };
+        chosen.unwrap_or(self.settings.quota_percent).has(percent)
+    }
+
     /// Tells one; whether that was done.
     async fn send(&self, account: &str, notice: &Notice) -> bool {
-        if let NoticeOf::Quota { percent, .. } = &notice.of
-            && !self.settings.quota_percent.contains(percent)
+        if let NoticeOf::Quota { percent, key, .. } = &notice.of
+            && !self.is_wanted(account, key, *percent).await
         {
             return true;
         }

@@ -52,7 +52,7 @@ use tokio::{
 };
 
 use connection_extension::ConnectionExtension;
-pub(crate) use home::LogHome;
+pub(crate) use home::{LogHome, LogHomes};
 pub(crate) use peer::Peer;
 pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
 pub(crate) use state::{AdminState, Stores};
@@ -68,7 +68,7 @@ const HEADER_READ: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a whole connection may last: the client makes one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
-/// How long one may last that takes a backup.
+/// How long one may last that takes a backup, or an export of the log.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
 
 fn router(state: AdminState) -> Router {
@@ -83,11 +83,13 @@ fn router(state: AdminState) -> Router {
         .route("/v1/console/links", post(console::issue))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
+        .route("/v1/log/export/{form}", get(log::export::send))
         .route("/v1/log/home", get(log_home::about))
         .route("/v1/log/home/verify", get(log_home::verify))
         .route("/v1/log/home/fill", post(log_home::fill))
         .route("/v1/log/verify", get(verify::verify))
         .route("/v1/log/mend", post(verify::mend))
+        .route("/v1/log/verified", post(verify::verified))
         .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
@@ -97,9 +99,13 @@ fn router(state: AdminState) -> Router {
             get(keys::show).patch(keys::update).delete(keys::delete),
         )
         .route("/v1/keys/{id}/lower", post(keys::lower::lower))
-        .route("/v1/keys/{id}/rotate", post(keys::rotate))
+        .route("/v1/keys/{id}/rotate", post(keys::rotation::rotate))
+        .route("/v1/keys/{id}/end-overlap", post(keys::rotation::end_overlap))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))
-        .route("/v1/keys/{id}/sign-ins", post(sign_ins::decide).delete(sign_ins::end))
+        .route(
+            "/v1/keys/{id}/sign-ins",
+            get(sign_ins::list).post(sign_ins::decide).delete(sign_ins::end),
+        )
         .route("/v1/models", get(models))
         .route("/v1/providers", get(providers::list))
         .route("/v1/providers/{name}/enable", post(providers::enable))

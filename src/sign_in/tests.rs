@@ -1,7 +1,7 @@
 //! Tests of how agents sign in, on an embedded store and a clock of their own.
 
 use super::*;
-use crate::store::contract::{digest, id, record};
+use crate::store::contract::{digest, id, record, to};
 use crate::store::embedded::EmbeddedStore;
 
 const SETTINGS: SignInSettings = SignInSettings {
@@ -130,7 +130,7 @@ async fn a_key_that_does_not_work_any_more_ends_everything() {
         let tokens = all.signed_in().await;
         let code = all.approved().await;
         match rotated {
-            true => drop(all.store.rotate(&id(1), &digest(2), "hint").await.unwrap()),
+            true => drop(all.store.rotate(&id(1), &to(2, "hint", None)).await.unwrap()),
             false => drop(all.store.revoke(&id(1), 1).await.unwrap()),
         }
         assert_eq!(
@@ -145,7 +145,7 @@ async fn a_key_that_does_not_work_any_more_ends_everything() {
         );
         let key = all.stands_for(&tokens).await.unwrap();
         let works = all.store.find(&key).await.unwrap().record;
-        assert!(works.is_none_or(|record| record.check(1).is_err()), "{rotated}");
+        assert!(works.is_none_or(|record| record.check(&key, 1).is_err()), "{rotated}");
     }
 }
 
@@ -204,4 +204,29 @@ async fn many_sign_ins_of_one_key_at_once_are_all_kept() {
         assert_eq!(all.stands_for(&tokens.unwrap()).await, Some(digest(1)));
     }
     assert_eq!(all.sign_ins.count(&id(1)).await, Ok(3));
+}
+
+#[tokio::test]
+async fn what_stands_on_the_text_before_a_rotation_lasts_as_long_as_that() {
+    let all = Fixture::new().await;
+    let tokens = all.signed_in().await;
+    let code = all.approved().await;
+    let (_, now) = all.sign_ins.now();
+    all.store.rotate(&id(1), &to(2, "hint", Some(now + 100))).await.unwrap();
+    let second = all.sign_ins.redeem(&code).await.unwrap();
+    let refreshed = all.sign_ins.refresh(&tokens.refresh).await.unwrap();
+    let key = all.stands_for(&refreshed).await.unwrap();
+    let record = all.store.find(&key).await.unwrap().record.unwrap();
+    assert_eq!(record.check(&key, now + 99), Ok(()));
+    assert!(record.check(&key, now + 100).is_err(), "no token outlives the text");
+    all.later(200);
+    for tokens in [refreshed, second] {
+        assert_eq!(
+            refused(all.sign_ins.refresh(&tokens.refresh)).await,
+            NotIssued::InvalidGrant
+        );
+    }
+    let (code, view) = (all.sign_ins.begin().await.unwrap(), all.key().await);
+    assert_eq!(all.sign_ins.decide(code.user_code(), &view, true).await, Ok(true));
+    assert!(all.sign_ins.redeem(&code).await.is_ok(), "the new text signs in");
 }

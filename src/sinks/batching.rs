@@ -6,7 +6,7 @@ use crate::domain::faults::stability::Hour;
 
 /// How large a batch becomes, and how long it may take to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Batching {
+pub struct Batching {
     /// The most rows of a batch; at least 1. They are in memory together.
     pub rows_max: usize,
     /// When a smaller one is handed over.
@@ -15,7 +15,7 @@ pub(crate) struct Batching {
 
 /// When a batch is complete that could take more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Linger {
+pub enum Linger {
     /// So long after its first row was read.
     For(Duration),
     /// When the hour is over that its first row ended in, by this machine's clock, or so long after its first row was read. Rows

@@ -10,6 +10,7 @@ use crate::{
     sinks::sink::{Batch, Sink, SinkError},
 };
 
+pub(crate) mod pages;
 pub(crate) mod samples;
 
 use samples::{node, rows};

@@ -3,57 +3,69 @@
 //! A file's name says which rows of the journal it has, so the file is its own watermark. It is written beside, brought to
 //! disk and renamed. What is in it follows from the rows alone: whoever writes it again makes the same bytes.
 
-use std::{
-    fs::{self, File},
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::civil::Date;
 use parquet::errors::ParquetError;
+use tokio::runtime::Handle;
 
 use crate::{
-    domain::ledger::{NodeId, consumption::Row, retention::Retention, usage_report},
-    journal::NumberedRow,
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace, retention::Retention, usage_report,
+        },
+    },
+    edges::low_priority::{LowPriority, NotDone},
     sinks::{
         batching::{Batching, Linger},
-        home::{Home, HomeError},
+        home::{Home, HomeError, PAGE_ROWS_MAX},
         sink::{Batch, Sink, SinkError},
     },
 };
 
+mod bucket;
 mod export;
+mod folder;
+mod group;
 mod merge;
+mod pages;
 mod place;
 mod query;
+mod s3;
 mod schema;
+mod source;
+mod storage;
 mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod wanted;
+mod workplace;
 mod write;
 
+use bucket::Bucket;
 pub(crate) use export::Export;
+use folder::Folder;
+use pages::Pages;
 use place::Place;
-use query::Readers;
+use query::{Readers, is_gone};
+pub(crate) use s3::{BucketError, BucketSettings};
+use storage::Storage;
 use table::sort_key;
-use write::{PARTIAL, make_folder, sync};
+use workplace::Workplace;
 
-/// One that has not been written to for so long is none any more: its writer has died.
-const PARTIAL_OLD_MS: i64 = 24 * 3600 * 1000;
-/// The file that says how far removal of old days has gone.
-const RETENTION: &str = "retention.json";
-
-/// The log in files of this machine.
+/// The log in files.
 #[derive(Clone)]
-pub(crate) struct LogFiles {
-    folder: Arc<PathBuf>,
+pub struct LogFiles {
+    workplace: Arc<Workplace>,
+    storage: Arc<dyn Storage>,
     batching: Batching,
     readers: Arc<Readers>,
+    pages: Arc<Pages>,
+    /// Sorts, packs and writes an hour's rows at a time: no request may wait for that.
+    writing: LowPriority,
 }
 
 impl LogFiles {
@@ -62,28 +74,42 @@ impl LogFiles {
     ///
     /// # Errors
     /// It cannot be made, or weir may not write there.
-    pub(crate) fn open(folder: &Path, longest: Duration, rows_max: usize) -> io::Result<Self> {
-        make_folder(folder)?;
-        tempfile::Builder::new().prefix(PARTIAL).tempfile_in(folder)?;
+    pub fn open(folder: &Path, longest: Duration, rows_max: usize) -> io::Result<Self> {
+        let workplace = Workplace::open(folder)?;
         Ok(Self {
-            folder: Arc::new(folder.to_owned()),
+            workplace: Arc::new(workplace),
+            storage: Arc::new(Folder::new(folder)),
             batching: Batching {
                 rows_max,
                 linger: Linger::HourOr(longest),
             },
             readers: Arc::default(),
+            pages: Arc::default(),
+            writing: LowPriority::new(1),
+        })
+    }
+
+    /// The same in a bucket, for which the folder is no more than a place to make files in. Requests run on the runtime.
+    ///
+    /// # Errors
+    /// The settings name no bucket that could be asked. Whether it can be reached, and takes files, is seen later.
+    pub(crate) fn in_bucket(self, settings: &BucketSettings, runtime: Handle) -> Result<Self, BucketError> {
+        let storage = Bucket::new(settings, self.workplace.folder(), runtime)?;
+        Ok(Self {
+            storage: Arc::new(storage),
+            ..self
         })
     }
 
     /// Writes the rows of a batch, unless they are there.
-    fn write(&self, batch: &Batch) -> Result<(), SinkError> {
+    fn write(&self, mut batch: Batch) -> Result<(), SinkError> {
         let failed = |error: ParquetError| self.failed(&error.to_string());
         let refused = |error: io::Error| self.failed(&error.to_string());
         // A call that was dropped may still be at work, in this process or in the one before.
-        let lock = self.lock(&batch.node).map_err(refused)?;
+        let lock = self.workplace.lock(&batch.node).map_err(refused)?;
         let watermark = self.end_of(&batch.node).map_err(refused)?;
         if watermark >= batch.upto {
-            return self.sync_days().map_err(refused);
+            return self.storage.settle().map_err(refused);
         }
         if watermark != batch.after {
             return Err(SinkError::OutOfOrder { watermark });
@@ -91,53 +117,49 @@ impl LogFiles {
         let Some(first) = batch.rows.first() else { return Ok(()) };
         let place = Place {
             day: place::day_of(first.row.time_ms),
-            node: batch.node.clone(),
+            node: batch.node,
             after: batch.after,
             upto: batch.upto,
         };
-        let mut rows: Vec<&NumberedRow> = batch.rows.iter().collect();
-        rows.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
-        let rows = rows.into_iter().cloned().collect::<Vec<_>>();
-        write::file(&self.folder, &place, |out| {
-            rows.chunks(schema::GROUP_ROWS).try_for_each(|group| out.group(group))
+        batch.rows.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
+        write::file(&self.workplace, &*self.storage, &place, |out| {
+            batch
+                .rows
+                .chunks(schema::GROUP_ROWS)
+                .try_for_each(|group| out.group(group))
         })
         .map_err(failed)?;
         drop(lock);
         Ok(())
     }
 
-    /// Nobody else writes rows of the lane until the answer is dropped.
-    fn lock(&self, node: &NodeId) -> io::Result<File> {
-        let file = self.lock_file(node.as_str())?;
-        file.lock()?;
-        Ok(file)
-    }
-
-    fn lock_file(&self, what: &str) -> io::Result<File> {
-        File::create(self.folder.join(format!(".lock-{what}")))
-    }
-
     /// Where the rows of a lane end.
     fn end_of(&self, node: &NodeId) -> io::Result<u64> {
-        let mut end = 0;
-        for day in place::days(&self.folder)? {
-            let places = place::all_of(&self.folder, day)?;
-            let of_node = places.iter().filter(|place| place.node == *node);
-            end = of_node.map(|place| place.upto).max().unwrap_or(0).max(end);
-        }
-        Ok(end)
-    }
-
-    /// Brings names to disk that a call before may not have had the time for.
-    fn sync_days(&self) -> io::Result<()> {
-        for day in place::days(&self.folder)? {
-            sync(&self.folder.join(day.to_string()))?;
-        }
-        sync(&self.folder)
+        let all = self.storage.all()?;
+        let of_node = all.iter().filter(|place| place.node == *node);
+        Ok(of_node.map(|place| place.upto).max().unwrap_or(0))
     }
 
     fn failed(&self, why: &str) -> SinkError {
-        SinkError::Unavailable(format!("{}: {why}", self.folder.display()))
+        SinkError::Unavailable(format!("{}: {why}", self.storage.name()))
+    }
+
+    /// What is read of the files, which blocks on the disk.
+    async fn read(
+        &self,
+        read: impl Fn() -> parquet::errors::Result<Vec<Row>> + Send + 'static,
+    ) -> Result<Vec<Row>, HomeError> {
+        // In a bucket a file that is merged meanwhile cannot be read on.
+        let read = move || match read() {
+            Err(error) if is_gone(&error) => read(),
+            read => read,
+        };
+        let failed = |why: String| HomeError(format!("{}: {why}", self.storage.name()));
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(error) => Err(failed(error.to_string())),
+        }
     }
 
     /// Merges the files of days that are over, and removes those of days that are not kept any more. At any time, as often as
@@ -145,61 +167,33 @@ impl LogFiles {
     ///
     /// # Errors
     /// The disk refuses, or a file is damaged. Nothing is lost.
-    pub(crate) fn keep_house(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
-        let turn = self.lock_file("upkeep")?;
-        if turn.try_lock().is_err() {
-            // Another process is at it.
+    pub fn keep_house(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
+        let Some(_turn) = self.workplace.turn()? else {
             return Ok(());
-        }
+        };
+        self.workplace.remove_partial(now_ms)?;
         self.remove_old(now_ms, keep_days)?;
-        merge::merge_past(&self.folder, now_ms)
-    }
-
-    /// Removes what a crash has left of files that were being written.
-    fn remove_partial(&self, days: &[Date], now_ms: i64) -> io::Result<()> {
-        let of_days = days.iter().map(|day| self.folder.join(day.to_string()));
-        for folder in of_days.chain([self.folder.to_path_buf()]) {
-            for name in place::names(&folder)? {
-                let path = folder.join(&name);
-                if name.starts_with(PARTIAL) && is_old(&path, now_ms) {
-                    fs::remove_file(path)?;
-                }
-            }
-        }
-        Ok(())
+        merge::merge_past(&self.workplace, &*self.storage, now_ms)
     }
 
     fn remove_old(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
-        let path = self.folder.join(RETENTION);
-        let days = place::days(&self.folder)?;
+        let days = self.storage.days()?;
         let oldest = days.first().map(|day| number_of(*day));
-        let before = fs::read(&path)
-            .ok()
-            .and_then(|text| serde_json::from_slice::<Retention>(&text).ok());
+        let before = self.storage.retention()?;
         let after = match before {
             Some(before) => before.go_on(now_ms, keep_days, oldest),
             None => Retention::begin(now_ms, keep_days, oldest),
         };
         if before != Some(after) {
-            let mut partial = tempfile::Builder::new().prefix(PARTIAL).tempfile_in(&*self.folder)?;
-            serde_json::to_writer(&mut partial, &after)?;
-            partial.as_file().sync_all()?;
-            partial.persist(&path).map_err(|error| error.error)?;
+            self.storage.keep_retention(&after)?;
         }
-        self.remove_partial(&days, now_ms)?;
         let first_kept = after.first_kept(now_ms);
         for day in days.into_iter().filter(|day| number_of(*day) < first_kept) {
-            fs::remove_dir_all(self.folder.join(day.to_string()))?;
+            self.storage.remove_day(day)?;
             tracing::info!(%day, "the log's files of this day are older than they are kept, and removed");
         }
-        sync(&self.folder)
+        Ok(())
     }
-}
-
-/// Whether a file was last changed long ago.
-fn is_old(path: &Path, now_ms: i64) -> bool {
-    let modified = fs::metadata(path).map_or(now_ms, |meta| meta.mtime().saturating_mul(1000));
-    now_ms.saturating_sub(modified) > PARTIAL_OLD_MS
 }
 
 /// The number of a day since the Unix epoch.
@@ -220,7 +214,7 @@ impl Sink for LogFiles {
     async fn watermark(&self, node: &NodeId) -> Result<u64, SinkError> {
         let (files, node) = (self.clone(), node.clone());
         let end = tokio::task::spawn_blocking(move || {
-            let _lock = files.lock(&node)?;
+            let _lock = files.workplace.lock(&node)?;
             files.end_of(&node)
         });
         match end.await {
@@ -232,8 +226,8 @@ impl Sink for LogFiles {
 
     async fn append(&self, batch: &Batch) -> Result<(), SinkError> {
         let (files, batch) = (self.clone(), batch.clone());
-        let written = tokio::task::spawn_blocking(move || files.write(&batch)).await;
-        written.unwrap_or_else(|error| Err(self.failed(&error.to_string())))
+        let written = self.writing.run(move || files.write(batch)).await;
+        written.unwrap_or_else(|NotDone| Err(self.failed("the writer failed")))
     }
 }
 
@@ -241,13 +235,36 @@ impl Sink for LogFiles {
 impl Home for LogFiles {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
         let (files, account) = (self.clone(), account.to_owned());
-        let rows =
-            tokio::task::spawn_blocking(move || files.readers.rows(&files.folder, &account, day, skip, limit)).await;
-        let failed = |why: String| HomeError(format!("{}: {why}", self.folder.display()));
-        match rows {
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(error) => Err(failed(error.to_string())),
-        }
+        self.read(move || files.readers.rows(&*files.storage, &account, day, skip, limit))
+            .await
+    }
+
+    async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {
+        let (files, filter, after) = (self.clone(), filter.clone(), after.clone());
+        self.read(move || {
+            files
+                .pages
+                .page(&*files.storage, &filter, day, &after, limit.min(PAGE_ROWS_MAX))
+        })
+        .await
+    }
+
+    async fn latest(
+        &self,
+        account: &str,
+        key: &KeyId,
+        days: RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<Vec<Row>, HomeError> {
+        let (files, account, key) = (self.clone(), account.to_owned(), key.clone());
+        self.read(move || {
+            pages::latest(
+                &*files.storage,
+                (&account, &key),
+                days.clone(),
+                limit.min(PAGE_ROWS_MAX),
+            )
+        })
+        .await
     }
 }

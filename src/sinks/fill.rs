@@ -1,7 +1,5 @@
-//! Brings rows to a home that it lacks although the store has them: those from before it was one, and those that a journal has
-//! lost.
-
-use std::collections::HashSet;
+//! Brings rows to a home that it lacks although the store, or the home before it, has them: those from before it was one, and
+//! those that a journal has lost.
 
 use thiserror::Error;
 
@@ -9,13 +7,11 @@ use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
-        home::{Home, HomeError},
+        comparison::{ComparisonError, Missing, ROWS_AT_ONCE, Source},
+        home::Home,
         sink::{Batch, SinkError},
     },
-    store::{
-        StoreError,
-        ledger::{LOG_ROWS_MAX, LedgerStore},
-    },
+    store::ledger::LOG_ROWS_MAX,
 };
 
 /// The most rows that are handed over at once.
@@ -27,39 +23,49 @@ const ATTEMPTS_MAX: usize = 16;
 #[derive(Debug, Error)]
 pub(crate) enum FillError {
     #[error(transparent)]
-    Home(#[from] HomeError),
+    Comparison(#[from] ComparisonError),
     #[error(transparent)]
     Sink(#[from] SinkError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Brings the rows of an account and day that ended before `before_ms` to the home, if it lacks them; says how many. The home
-/// has whatever journals will ever bring of that time. The ids of the day's rows are in memory meanwhile.
+/// has whatever journals will ever bring of that time. Hashes of [`ROWS_AT_ONCE`] ids at most are in memory meanwhile.
 pub(crate) async fn fill(
     home: &dyn Home,
-    ledger: &dyn LedgerStore,
+    source: Source<'_>,
     (account, day): (&str, i64),
     before_ms: i64,
 ) -> Result<u64, FillError> {
-    let mut known = HashSet::new();
-    let mut skip = 0;
+    let (mut brought, mut skip) = (0, 0);
     loop {
-        let page = home.rows(account, day, skip, LOG_ROWS_MAX).await?;
-        skip += page.len();
-        let is_last = page.len() < LOG_ROWS_MAX;
-        known.extend(page.into_iter().map(|row| row.request_id));
-        if is_last {
-            break;
+        let portion = (skip, ROWS_AT_ONCE);
+        let missing = Missing::find((home, source), (account, day), portion, |_| {}).await?;
+        if !missing.is_empty() {
+            brought += bring(home, source, (account, day), (skip, &missing), before_ms).await?;
+        }
+        skip += missing.looked_for;
+        if missing.looked_for < ROWS_AT_ONCE {
+            return Ok(brought);
         }
     }
-    let (mut lacking, mut brought, mut skip) = (Vec::new(), 0, 0);
+}
+
+/// Brings those of the rows that were looked for, from the one behind `skip` on, that are missing.
+async fn bring(
+    home: &dyn Home,
+    source: Source<'_>,
+    (account, day): (&str, i64),
+    (skip, missing): (usize, &Missing),
+    before_ms: i64,
+) -> Result<u64, FillError> {
+    let (mut lacking, mut brought, mut read) = (Vec::new(), 0, 0);
     loop {
-        let page = ledger.rows(account, day, skip, LOG_ROWS_MAX).await?;
-        skip += page.len();
-        let is_last = page.len() < LOG_ROWS_MAX;
+        let limit = (missing.looked_for - read).min(LOG_ROWS_MAX);
+        let page = source.rows((account, day), skip + read, limit).await?;
+        read += page.len();
+        let is_last = page.len() < limit || read == missing.looked_for;
         let rows = page.into_iter().filter(|row| row.time_ms < before_ms);
-        lacking.extend(rows.filter(|row| !known.contains(&row.request_id)));
+        lacking.extend(rows.filter(|row| missing.has(row)));
         if !lacking.is_empty() && (is_last || lacking.len() >= BATCH_ROWS) {
             brought += append(home, std::mem::take(&mut lacking)).await?;
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    edges::clock,
+    edges::{clock, low_priority::LowPriority},
     journal::{Journal, JournalError, NumberedRow, Rows},
     sinks::{
         batching::Batching,
@@ -31,6 +31,8 @@ pub(super) struct Gathering {
     after: u64,
     /// Read, and not for the batch before.
     ahead: Option<NumberedRow>,
+    /// A sink that catches up reads as fast as it can, and no request may wait for that.
+    reading: LowPriority,
 }
 
 impl Gathering {
@@ -45,6 +47,7 @@ impl Gathering {
             rows,
             after,
             ahead: None,
+            reading: LowPriority::new(1),
         }
     }
 
@@ -109,7 +112,7 @@ impl Gathering {
         }
         let (batching, first) = (self.batching, rows.first().map(|first| first.row.time_ms));
         let most = batching.rows_max.saturating_sub(rows.len()).min(READ_ROWS_MAX);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = self.reading.run(move || {
             let read = read(&mut reader, batching, first, most);
             (reader, read)
         });

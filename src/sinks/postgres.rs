@@ -5,6 +5,7 @@ mod columns;
 mod connection;
 mod error;
 mod migrations;
+mod pages;
 mod partitions;
 mod reading;
 mod retention;

@@ -7,7 +7,7 @@ use crate::{domain::ledger::NodeId, journal::NumberedRow, sinks::batching::Batch
 
 /// Rows of one lane of the journal. A node's name and a row's number say which row it is, for ever and everywhere.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Batch {
+pub struct Batch {
     /// The name of the lane.
     pub node: NodeId,
     /// The sink has all rows of the lane with lower numbers, and no others.
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
 
 /// Why a sink does not have a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum SinkError {
+pub enum SinkError {
     /// The batch does not begin where the sink's rows of the lane end. Nothing has changed.
     #[error("the sink has the lane's rows up to {watermark}, and the batch does not begin there")]
     OutOfOrder {
@@ -39,7 +39,7 @@ pub(crate) enum SinkError {
 /// Dropping a future leaves the sink whole: a batch is there in full, with its watermark, or not at all. Lanes have nothing to
 /// do with each other, and may be fed at the same time, also by several processes; one lane is fed by one task at a time.
 #[async_trait]
-pub(crate) trait Sink: Send + Sync {
+pub trait Sink: Send + Sync {
     /// Its name in metrics, messages and settings ([`crate::config::JournalSink::name`]).
     fn name(&self) -> &'static str;
 

@@ -17,6 +17,7 @@ use crate::{
             NodeId,
             account::{AccountSummary, key::AccountKey, operations::Recorded},
             consumption::Row,
+            daily_sums::{DailySum, Sums},
         },
     },
     store::StoreError,
@@ -61,6 +62,29 @@ pub(crate) enum Item {
         /// The mirror of its record, and its spending.
         state: Box<AccountKey>,
     },
+    /// How many rows of an account's day had left for the log's home: the backup has their sums, and not them. Before the rows
+    /// that it has of the day.
+    Trimmed {
+        /// The account.
+        account: String,
+        /// The day, counted from the Unix epoch, in UTC.
+        day: i64,
+        /// How many.
+        rows: u64,
+    },
+    /// What those add up to: the sums of one subject and model. Behind their number.
+    TrimmedSum {
+        /// The account.
+        account: String,
+        /// The day, counted from the Unix epoch, in UTC.
+        day: i64,
+        /// Whose sums these are, as the stores name it (`a`, `k:` and a key's id, `o`, `t:` and a tag).
+        subject: String,
+        /// The model.
+        model: String,
+        /// The sums.
+        sums: Box<Sums>,
+    },
     /// A row of the consumption log. Rows of one account and day come in their order.
     Row { row: Box<Row> },
     /// What a node has counted in an hour.
@@ -74,11 +98,30 @@ pub(crate) enum Item {
     },
 }
 
+impl Item {
+    /// What rows of an account's day add up to that had left, as items.
+    pub(crate) fn trimmed(account: &str, day: i64, rows: u64, sums: impl IntoIterator<Item = DailySum>) -> Vec<Self> {
+        let trimmed = Self::Trimmed {
+            account: account.to_owned(),
+            day,
+            rows,
+        };
+        let sums = sums.into_iter().map(|sum| Self::TrimmedSum {
+            account: account.to_owned(),
+            day,
+            subject: sum.subject.text(),
+            model: sum.model,
+            sums: Box::new(sum.sums),
+        });
+        std::iter::once(trimmed).chain(sums).collect()
+    }
+}
+
 /// An engine's part in backups.
 #[async_trait]
 pub(crate) trait Archive: Send + Sync {
     /// Sends all items; an account with its keys and rows as of one moment, so that the log and the counters agree. Ends early
-    /// when nobody receives any more.
+    /// when nobody receives any more. [`StoreError::Busy`]: rows left for the log's home while they were read; begin anew.
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError>;
 
     /// Whether there is nothing: no key, no account. Hours do not count, they are merged.

@@ -13,10 +13,12 @@ use crate::domain::ledger::{KeyTerms, KeyTermsChange, Reset};
 use crate::domain::money::NanoUsd;
 
 pub(crate) use heal::*;
+pub(crate) use rotation::*;
 
 mod heal;
 pub(crate) mod model;
 mod programs;
+mod rotation;
 
 /// How long a test waits for what has to happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -46,6 +48,10 @@ macro_rules! suite {
             an_update_changes_what_it_names_and_nothing_else
             a_rotated_key_is_found_by_its_new_text_alone
             a_rotated_key_needs_a_digest_of_its_own
+            the_text_before_finds_its_key_until_the_next_rotation
+            an_overlap_is_ended_once
+            a_revoked_key_is_that_by_both_texts
+            a_key_is_put_back_with_both_texts
             a_revocation_is_for_good_and_keeps_its_first_time
             a_deleted_key_leaves_nothing_behind
             a_forgotten_key_is_put_back
@@ -106,6 +112,7 @@ pub(crate) fn record(number: u8, created_at: i64) -> KeyRecord {
         hint: "wxyz".into(),
         revision: 0,
         terms: KeyTerms::default(),
+        former: None,
     }
 }
 
@@ -151,7 +158,11 @@ pub(crate) async fn an_unknown_id_is_not_found(store: &dyn KeyStore) {
     let unknown = id(9);
     let change = KeyChange::default();
     assert_eq!(store.update(&unknown, &change).await, Err(StoreError::NotFound));
-    assert_eq!(store.rotate(&unknown, &digest(9), "h").await, Err(StoreError::NotFound));
+    assert_eq!(
+        store.rotate(&unknown, &to(9, "h", None)).await,
+        Err(StoreError::NotFound)
+    );
+    assert_eq!(store.end_overlap(&unknown).await, Err(StoreError::NotFound));
     assert_eq!(store.revoke(&unknown, 1).await, Err(StoreError::NotFound));
     assert_eq!(store.delete(&unknown).await, Err(StoreError::NotFound));
     assert_eq!(store.list(Some(&unknown), 10).await, Err(StoreError::NotFound));
@@ -233,40 +244,6 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
     assert_eq!(found(store, 1).await.unwrap().models, Some(vec![]));
 }
 
-pub(crate) async fn a_rotated_key_is_found_by_its_new_text_alone(store: &dyn KeyStore) {
-    store.create(&digest(1), &record(1, 100)).await.unwrap();
-    store.revoke(&id(1), 700).await.unwrap();
-    store.touch(&[(id(1), 150)]).await.unwrap();
-    let view = store.rotate(&id(1), &digest(2), "abcd").await.unwrap();
-    let expected = KeyRecord {
-        hint: "abcd".into(),
-        revision: 2,
-        state: KeyState::Revoked { at: 700 },
-        ..record(1, 100)
-    };
-    assert_eq!((&view.record, view.last_used), (&expected, Some(150)));
-    assert_eq!(view.digest, digest(2));
-    assert_eq!(found(store, 1).await, None);
-    assert_eq!(found(store, 2).await, Some(expected));
-    // The old text is free again.
-    store.rotate(&id(1), &digest(1), "wxyz").await.unwrap();
-    assert_eq!(found(store, 2).await, None);
-    assert!(found(store, 1).await.is_some());
-}
-
-pub(crate) async fn a_rotated_key_needs_a_digest_of_its_own(store: &dyn KeyStore) {
-    store.create(&digest(1), &record(1, 100)).await.unwrap();
-    store.create(&digest(2), &record(2, 100)).await.unwrap();
-    let before = version(store).await;
-    for taken in [1, 2] {
-        let refused = store.rotate(&id(1), &digest(taken), "abcd").await;
-        assert_eq!(refused, Err(StoreError::Duplicate));
-    }
-    assert_eq!(version(store).await, before);
-    assert_eq!(found(store, 1).await, Some(record(1, 100)));
-    assert_eq!(found(store, 2).await, Some(record(2, 100)));
-}
-
 pub(crate) async fn a_revocation_is_for_good_and_keeps_its_first_time(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let first = store.revoke(&id(1), 700).await.unwrap();
@@ -316,7 +293,7 @@ pub(crate) async fn the_feed_names_exactly_the_digests_of_every_change(store: &d
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.create(&digest(2), &record(2, 100)).await.unwrap();
     store.update(&id(1), &KeyChange::default()).await.unwrap();
-    store.rotate(&id(1), &digest(3), "abcd").await.unwrap();
+    store.rotate(&id(1), &to(3, "abcd", None)).await.unwrap();
     store.revoke(&id(2), 1).await.unwrap();
     store.delete(&id(1)).await.unwrap();
     let all = [1, 2, 1, 1, 3, 2, 3].map(digest);
@@ -347,10 +324,10 @@ pub(crate) async fn a_change_nudges(store: &dyn KeyStore) {
 pub(crate) async fn concurrent_changes_are_all_counted(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let before = version(store).await;
-    let (key, text, change) = (id(1), digest(2), KeyChange::default());
+    let (key, rotation, change) = (id(1), to(2, "abcd", None), KeyChange::default());
     let (one, two, three) = tokio::join!(
         store.update(&key, &change),
-        store.rotate(&key, &text, "abcd"),
+        store.rotate(&key, &rotation),
         store.update(&key, &change),
     );
     let mut revisions = [one, two, three].map(|view| view.unwrap().record.revision);

@@ -15,6 +15,7 @@ use self::documents::Documents;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
 use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::edges::clock;
@@ -161,9 +162,16 @@ impl KeyStore for EmbeddedStore {
             .ok_or(StoreError::NotFound)
     }
 
-    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
-        let (wanted, digest, hint) = (id.clone(), *digest, hint.to_owned());
-        self.change(id, move |index| index.decide_rotate(&wanted, &digest, &hint))
+    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
+        let (wanted, rotation) = (id.clone(), rotation.clone());
+        self.change(id, move |index| index.decide_rotate(&wanted, &rotation))
+            .await?
+            .ok_or(StoreError::NotFound)
+    }
+
+    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
+        let wanted = id.clone();
+        self.change(id, move |index| index.decide_end_overlap(&wanted))
             .await?
             .ok_or(StoreError::NotFound)
     }

@@ -9,9 +9,10 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
@@ -43,8 +44,13 @@ pub trait LedgerStore: Send + Sync {
     /// Admitting a request that has a hold already answers with that hold and changes nothing.
     async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError>;
 
-    /// Enlarges the hold of a running request.
+    /// Enlarges the hold of a running request, or the lease that it was admitted out of.
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError>;
+
+    /// Lets a lease of budget begin, grow, shrink or end, and tells how it and its account stand. Renews the holder's lease.
+    /// A question that comes late or twice changes nothing, unless it lets a lease begin that has ended: then that ends
+    /// with its holder.
+    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError>;
 
     /// Applies a node's steps of one account in order: each if and only if its `seq` is one more than the watermark; the
     /// ones at or below it are passed over, and a gap ends the work. Answers with the watermark after that. The rows of its
@@ -77,8 +83,8 @@ pub trait LedgerStore: Send + Sync {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
 
     /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
-    /// the order they were applied in, the first `skip` left out. Rows older than [`crate::domain::ledger::consumption::RETENTION_DAYS`]
-    /// are gone.
+    /// the order they were applied in, the first `skip` of those that are there left out. Rows older than
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] are gone, and so are those that were trimmed ([`LedgerStore::trim`]).
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
 
     /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model. They are those of the rows of that
@@ -86,8 +92,20 @@ pub trait LedgerStore: Send + Sync {
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError>;
 
     /// Puts the sums of a day's rows in the place of those that are kept. In one atomic step, as of a moment during the call.
-    /// [`StoreError::Busy`]: rows came too fast for that.
+    /// [`StoreError::Busy`]: rows came too fast for that, or some of the day's were trimmed, so that the store cannot tell.
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError>;
+
+    /// The days of an account that have rows here, or had some that were trimmed, the earliest first.
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
+
+    /// Takes the rows of a day out of the log, all of them in one atomic step, if the day is as it was `seen`: no row has come
+    /// since and none was trimmed. Answers whether it was. Its sums stay. They are gone for good: only for rows that the log's
+    /// home is known to have.
+    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
+
+    /// Whether a node has the turn at a task that one node does at a time. It has it from now on for so long, unless another
+    /// has it already. It saves work: what has to be right must not depend on it.
+    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError>;
 
     /// Takes what an account has to tell: parts of quotas that were reached and low balances, at most
     /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. What was taken is given to nobody for `pause_ms`, twice as long each further

@@ -5,6 +5,7 @@
 //! - `:ids` digest to key id, `:digests` key id to digest, `:records` key id to record (JSON), `:used` key id to last use,
 //! - `:order` key ids by time of creation,
 //! - `:version` counts changes, `:feed` holds the last of them as `<version> <digest> [<digest>]`,
+//! - `:former` digest to key id of texts that were replaced and stay good for a while: the record says until when,
 //! - `:gone` the ids of deleted keys, so that no node that is behind puts one back,
 //! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
@@ -36,9 +37,10 @@ use self::loaded::Loaded;
 use self::reply::ScriptReply;
 use self::scripts::Scripts;
 use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
+use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
+    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
     StoreOpenError, StoreTrouble, StoreWarning,
 };
 
@@ -47,6 +49,7 @@ mod archive;
 mod dialer;
 mod examination;
 mod generation;
+mod healing;
 mod ledger;
 mod ledger_scripts;
 mod link;
@@ -96,6 +99,7 @@ pub struct RedisStore {
     session_key: String,
     web_session_key: String,
     gone_key: String,
+    former_key: String,
     stability_key: String,
     budget: Duration,
     /// The generation this node has seen first; kept for the life of the process.
@@ -126,6 +130,7 @@ impl RedisStore {
             session_key: settings.key("session")?,
             web_session_key: settings.key("web")?,
             gone_key: settings.key("gone")?,
+            former_key: settings.key("former")?,
             stability_key: settings.key("stability")?,
             budget: settings.budget,
             generation: OnceCell::new(),
@@ -184,15 +189,15 @@ impl RedisStore {
         &self,
         id: &KeyId,
         digest: Option<&KeyDigest>,
-        change: impl Fn(&KeyRecord) -> KeyRecord + Send + Sync,
+        change: impl Fn(&KeyView) -> Result<KeyRecord, StoreError> + Send + Sync,
     ) -> Result<KeyView, StoreError> {
         for _ in 0..CONFLICTS_MAX {
             let (text, view) = self.read(id).await?.ok_or(StoreError::NotFound)?;
-            let record = change(&view.record);
+            let record = change(&view)?;
             if record == view.record {
                 return Ok(view);
             }
-            if self.put_back(id, text, &record, digest).await? {
+            if self.put_back(&view.record, text, &record, digest).await? {
                 let digest = digest.copied().unwrap_or(view.digest);
                 return Ok(KeyView { digest, record, ..view });
             }
@@ -200,21 +205,24 @@ impl RedisStore {
         Err(contended(id))
     }
 
-    /// Puts a record in place of the one with this text, with a new digest if there is one; false if that text has changed.
+    /// Puts a record in place of the one before, whose text this is, with a new digest if there is one; false if that text has
+    /// changed.
     async fn put_back(
         &self,
-        id: &KeyId,
+        before: &KeyRecord,
         text: String,
         record: &KeyRecord,
         digest: Option<&KeyDigest>,
     ) -> Result<bool, StoreError> {
+        let withdraws = record.state != KeyState::Active || (before.former.is_some() && record.former.is_none());
         let mut call = self.prepare(&self.scripts.replace);
+        call.key(&self.former_key);
         call.arg(FEED_CHANGES_MAX)
-            .arg(id.as_str())
+            .arg(record.id.as_str())
             .arg(text)
             .arg(reply::record_text(record)?)
             .arg(digest.map(|digest| digest.to_hex()).unwrap_or_default())
-            .arg(u8::from(record.state != KeyState::Active));
+            .arg(u8::from(withdraws));
         Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 
@@ -226,7 +234,7 @@ impl RedisStore {
         record: &KeyRecord,
     ) -> Result<ScriptInvocation<'a>, StoreError> {
         let mut call = self.prepare(loaded);
-        call.key(&self.gone_key);
+        call.key(&self.gone_key).key(&self.former_key);
         call.arg(FEED_CHANGES_MAX)
             .arg(digest.to_hex())
             .arg(record.id.as_str())
@@ -238,7 +246,7 @@ impl RedisStore {
     /// Deletes a key, if `expected` is empty or the text of its record. `None`: it is another one.
     async fn remove(&self, id: &KeyId, expected: &str) -> Result<Option<KeyView>, StoreError> {
         let mut call = self.prepare(&self.scripts.delete);
-        call.key(&self.gone_key);
+        call.key(&self.gone_key).key(&self.former_key);
         call.arg(FEED_CHANGES_MAX).arg(id.as_str()).arg(expected);
         let mut reply = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
         if reply.is_conflict() {
@@ -253,7 +261,8 @@ impl RedisStore {
 impl KeyStore for RedisStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
         let mut call = self.prepare(&self.scripts.find);
-        call.key(self.document_key(digest)).arg(digest.to_hex());
+        call.key(self.document_key(digest)).key(&self.former_key);
+        call.arg(digest.to_hex());
         let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
         let version = reply.number()?;
         let (text, token) = (reply.text()?, reply.text()?);
@@ -283,15 +292,23 @@ impl KeyStore for RedisStore {
     }
 
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
-        self.replace(id, None, |record| change.apply(record)).await
+        self.replace(id, None, |view| Ok(change.apply(&view.record))).await
     }
 
-    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
-        self.replace(id, Some(digest), |record| record.rotated(hint)).await
+    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
+        let rotated = |view: &KeyView| match digests_of(&view.digest, &view.record).any(|one| one == rotation.digest) {
+            true => Err(StoreError::Duplicate),
+            false => Ok(view.record.rotated(&view.digest, rotation)),
+        };
+        self.replace(id, Some(&rotation.digest), rotated).await
+    }
+
+    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
+        self.replace(id, None, |view| Ok(view.record.overlap_ended())).await
     }
 
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
-        self.replace(id, None, |record| record.revoked(at)).await
+        self.replace(id, None, |view| Ok(view.record.revoked(at))).await
     }
 
     async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
@@ -348,51 +365,9 @@ impl KeyStore for RedisStore {
     }
 }
 
-#[async_trait]
-impl KeyHealer for RedisStore {
-    async fn heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<(), StoreError> {
-        for _ in 0..CONFLICTS_MAX {
-            let is_done = match self.read(&told.id).await? {
-                None => {
-                    let call = self.adding(&self.scripts.heal, digest, told)?;
-                    !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
-                }
-                Some((text, view)) => match view.record.healed(told) {
-                    None => true,
-                    Some(record) => {
-                        let is_newer = told.revision > view.record.revision;
-                        let digest = Some(digest).filter(|digest| is_newer && **digest != view.digest);
-                        self.put_back(&told.id, text, &record, digest).await?
-                    }
-                },
-            };
-            if is_done {
-                return Ok(());
-            }
-        }
-        Err(contended(&told.id))
-    }
-
-    async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
-        for _ in 0..CONFLICTS_MAX {
-            let is_done = match self.read(id).await? {
-                Some((_, view)) if view.record.revision > revision => true,
-                Some((text, _)) => match self.remove(id, &text).await {
-                    Err(StoreError::NotFound) => false,
-                    removed => removed?.is_some(),
-                },
-                None => {
-                    let mut call = self.prepare(&self.scripts.gone);
-                    call.key(&self.gone_key).arg(id.as_str());
-                    !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
-                }
-            };
-            if is_done {
-                return Ok(());
-            }
-        }
-        Err(contended(id))
-    }
+/// The digests of a key's texts.
+fn digests_of(digest: &KeyDigest, record: &KeyRecord) -> impl Iterator<Item = KeyDigest> {
+    std::iter::once(*digest).chain(record.former_digest())
 }
 
 fn contended(id: &KeyId) -> StoreError {

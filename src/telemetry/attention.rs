@@ -31,7 +31,7 @@ enum Holds {
 }
 
 /// Those that the pages cannot show better, name by name: low balances, providers, warnings of the store.
-const CONDITIONS: [Condition; 17] = [
+const CONDITIONS: [Condition; 18] = [
     Condition {
         alert: "WeirJournalDown",
         of: Of::Value("weir_journal_up"),
@@ -79,6 +79,12 @@ const CONDITIONS: [Condition; 17] = [
         of: Of::Value("weir_log_sink_behind_seconds"),
         holds: Holds::Over(7_200.0),
         said: "rows of the log that are {} seconds old are not yet where it is at home: {label}",
+    },
+    Condition {
+        alert: "WeirLogHomeDiffers",
+        of: Of::Value("weir_log_differing_days"),
+        holds: Holds::Over(0.0),
+        said: "{} days of accounts stay in the store because the log's home does not have what their sums say",
     },
     Condition {
         alert: "WeirGraceInUse",
@@ -280,7 +286,14 @@ mod tests {
             let wanted = (condition.alert.to_owned(), expression(condition));
             assert_eq!(alert, Some(&wanted));
         }
-        let history = ["rate(", "increase(", "changes(", "predict_linear(", "up =="];
+        let history = [
+            "rate(",
+            "over_time(",
+            "increase(",
+            "changes(",
+            "predict_linear(",
+            "up ==",
+        ];
         let of_now = alerts.iter().filter(|(_, expression)| {
             !history.iter().any(|word| expression.contains(word)) || expression.contains("_up ==")
         });

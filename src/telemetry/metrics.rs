@@ -33,8 +33,8 @@ mod unattended;
 pub(crate) use connections::{CloseReason, ListenerFigures};
 pub(crate) use gauge_guard::GaugeGuard;
 pub(crate) use health::Health;
-pub(crate) use log_sinks::LogSinkFigures;
 use log_sinks::LogSinkMetrics;
+pub(crate) use log_sinks::{LogSinkFigures, LogTrimFigures};
 use maker::{Maker, NONE, raise};
 pub(crate) use money::MoneyFigures;
 pub(crate) use providers::ProviderFigures;
@@ -245,6 +245,16 @@ impl Metrics {
     /// How a sink of the consumption log stands; for use in a sampler. `sink` from a closed set.
     pub(crate) fn log_sink_is(&self, sink: &'static str, figures: LogSinkFigures) {
         self.log_sinks.is(sink, figures);
+    }
+
+    /// What has left the store for the log's home; for use in a sampler.
+    pub(crate) fn log_trimmed_is(&self, figures: LogTrimFigures) {
+        self.log_sinks.trimmed(figures);
+    }
+
+    /// When the log was last found to be whole, in seconds since the Unix epoch; for use in a sampler.
+    pub(crate) fn log_verified_is(&self, at: i64) {
+        self.log_sinks.verified(at);
     }
 
     /// A further attempt at a provider.

@@ -11,7 +11,9 @@ use crate::{
     domain::strict_toml::FileError,
     edges::clock,
     front::tls::certificate::Certificate,
-    wiring::{catalogue, notices, output::printed, sign_in, start_error::StartError, store_check, tls, trust},
+    wiring::{
+        catalogue, log_sinks, notices, output::printed, sign_in, start_error::StartError, store_check, tls, trust,
+    },
 };
 
 /// What is wrong nowhere, and of what nobody would be served.
@@ -93,6 +95,7 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
                     .iter()
                     .map(ToString::to_string)
                     .chain(nothing)
+                    .chain(log_sinks::warning(config).map(str::to_owned))
                     .chain(expiring)
                     .collect(),
                 certificates,

@@ -12,7 +12,7 @@ use crate::{
         listener::ConsoleHandler,
         oauth::OAuth,
         openid::{OpenId, OpenIdSettings},
-        portal::Portal,
+        portal::{People, Portal},
     },
     domain::{
         faults::stability::{Hour, Window},
@@ -33,6 +33,7 @@ use crate::{
         StartError, catalogue,
         front_service::{self, FrontService},
         listeners::{CONSOLE, Listeners},
+        log_postgres::pem,
         parts::Parts,
         store,
     },
@@ -47,9 +48,12 @@ pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc
     (state.with_console(Arc::clone(&links) as _), Some(links))
 }
 
-/// The portal, unless it is switched off.
-pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
+/// The portal, unless it is switched off. `openid` is for people who get a key of the template.
+pub(super) fn portal(parts: &Parts, state: &AdminState, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
+    let people = config.sign_in.template.clone().zip(openid);
+    let url = &config.console.gateway_url;
+    let people = people.map(|(template, openid)| People::new(openid, template, url.clone()));
     let oauth = parts.sign_ins.as_ref().map(|sign_ins| {
         let prefix = config.gateway.key_prefix.clone();
         OAuth::new(Arc::clone(sign_ins), prefix, clock::instant())
@@ -63,19 +67,21 @@ pub(super) fn portal(parts: &Parts, state: &AdminState) -> Option<Arc<Portal>> {
             clock::instant(),
         )
         .with_agents(oauth)
+        .with_people(people)
     };
     config.console.portal.then(|| Arc::new(portal()))
 }
 
-/// The OpenID provider, if it is configured. `ca_file` has the certificate authorities that are trusted, and is read now.
+/// The OpenID provider, if it is configured.
 ///
 /// # Errors
-/// The client's secret is not there.
-pub(super) fn openid(parts: &Parts, ca_file: Option<String>) -> Result<Option<OpenId>, StartError> {
+/// The client's secret is not there, or nobody is trusted to verify the provider's certificate.
+pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
     let Some(config) = &parts.config.console.openid else {
         return Ok(None);
     };
     let secret = config.client_secret.as_ref();
+    let ca_file = parts.config.upstream.ca_file.as_deref();
     let settings = OpenIdSettings {
         issuer: config.issuer.clone(),
         client_id: config.client_id.clone(),
@@ -83,10 +89,12 @@ pub(super) fn openid(parts: &Parts, ca_file: Option<String>) -> Result<Option<Op
         scopes: config.scopes.clone(),
         groups_claim: config.groups_claim.clone(),
         roles: config.roles.clone(),
-        ca_file,
+        ca: ca_file.map(|path| pem("[upstream] ca_file", path)).transpose()?,
     };
     let sessions = Arc::clone(&parts.web_sessions);
-    Ok(Some(OpenId::new(settings, sessions, clock::instant())))
+    let openid = OpenId::new(settings, sessions, clock::instant());
+    let openid = openid.map_err(|error| StartError::Configuration(format!("[console.openid]: {error}")));
+    openid.map(Some)
 }
 
 /// The console's service, if it is configured, and the watch that tells where it listens.

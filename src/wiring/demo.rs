@@ -121,6 +121,7 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
         hint: key.hint(),
         revision: 0,
         terms: KeyTerms::default(),
+        former: None,
     };
     let money = &running.parts.money;
     let changes = JournaledChanges::new(

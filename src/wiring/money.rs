@@ -14,7 +14,7 @@ use crate::{
     domain::wire::usage::UsageSource,
     journal::{Journal, JournalError, lanes::Lanes},
     money::{
-        billing::{Billing, GraceLimits},
+        billing::{Billing, GraceLimits, LeaseLimits},
         notices::{Charged, Teller},
         settlement::{Settler, charge_left_over},
     },
@@ -88,7 +88,7 @@ impl Money {
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
         let settler = settler.noting(Arc::clone(&charged));
         let told = notices::settings(&config.notices)?;
-        let teller = Teller::new(Arc::clone(&ledger), Arc::clone(&charged), told);
+        let teller = Teller::new(Arc::clone(&ledger), Arc::clone(&keys), Arc::clone(&charged), told);
         background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
@@ -107,11 +107,22 @@ impl Money {
             background.block_on(left.take(lane)).map_err(journal_failed)?;
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
+        if let Some(trims) = sinks.trims(config, &ledger, journal.node(), stopped) {
+            background.spawn(trims);
+        }
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,
         };
-        let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), grace);
+        let leases = match &engine {
+            Ledger::Redis(_) if config.leases.enabled => Some(LeaseLimits {
+                requests_per_second: config.leases.requests_per_second,
+                max: config.leases.max,
+            }),
+            // It is asked without a way to go.
+            Ledger::Redis(_) | Ledger::Embedded(_) => None,
+        };
+        let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), grace, leases);
         let billing_task = background.spawn(billing.clone().run(stopped.clone()));
         Ok(Self {
             ledger,
@@ -150,6 +161,9 @@ impl Money {
                 charged: u64::try_from(billing.charged().nanos()).unwrap_or(0),
                 rows: rows.to_vec(),
                 offline: billing.offline(),
+                leased: billing.leased(),
+                leases: billing.leases().0,
+                leases_amount: billing.leases().1.nanos(),
                 failures: billing.failures().saturating_add(sum(Journal::failures)),
                 grace: grace.key.nanos(),
                 grace_account: grace.account.nanos(),

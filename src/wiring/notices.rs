@@ -14,7 +14,7 @@ pub(super) fn settings(config: &NoticesConfig) -> Result<NoticeSettings, StartEr
     let webhook = config.webhook.as_ref().zip(secret);
     let webhook = webhook.map(|(webhook, secret)| Webhook::new(webhook.url.clone(), &secret, config.timeout));
     Ok(NoticeSettings {
-        quota_percent: config.quota_percent.clone(),
+        quota_percent: config.quota_percent,
         webhook: webhook.transpose().map_err(wrong)?,
         retry: config.retry,
     })

@@ -18,7 +18,7 @@ use crate::{
         request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
-    side::admin::LogHome,
+    side::admin::LogHomes,
     sign_in::AgentSignIns,
     stability::public::Public,
     store::{
@@ -52,7 +52,7 @@ pub(crate) struct Parts {
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
     /// Where the log is at home besides the store, if it is.
-    pub log_home: Option<LogHome>,
+    pub log_homes: LogHomes,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
     /// Ends when they are written after `stop`.
@@ -113,7 +113,7 @@ impl Parts {
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
-        let (log_sinks, log_home) = LogSinks::open(&config, background, &stopped)?;
+        let (log_sinks, log_homes) = LogSinks::open(&config, background, &stopped)?;
         let stores = Stores {
             engine: ledger,
             keys: Arc::clone(&store),
@@ -139,7 +139,7 @@ impl Parts {
             store,
             web_sessions,
             archive,
-            log_home,
+            log_homes,
             sessions: Arc::new(sessions),
             session_task,
             sign_ins,

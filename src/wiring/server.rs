@@ -31,6 +31,7 @@ use crate::{
         unix_socket::Claim,
     },
     store::StoreWarning,
+    telemetry::metrics::Metrics,
     wiring::{
         StartError,
         bounds::{Addresses, Bounds},
@@ -209,8 +210,11 @@ fn serve(
 fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Side) -> Result<Bounds, StartError> {
     let closing = || side.closing.clone();
     let (state, links) = console::state(admin_state(parts, side.upgrades.clone())?, parts);
-    let openid = console::openid(parts, server.configuration.ca_file.clone())?;
-    let portal = console::portal(parts, &state);
+    let log = Arc::clone(state.log());
+    let tell = move |metrics: &Metrics| metrics.log_verified_is(log.verified_at());
+    parts.sinks.metrics.sample(tell);
+    let portal = console::portal(parts, &state, console::openid(parts)?);
+    let openid = console::openid(parts)?;
     let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, portal, listeners);
     let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
     let (redirect, redirect_bound) = redirect.unzip();
@@ -332,7 +336,7 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
                 parts.money.billing.clone(),
             )),
             archive: parts.archive.clone(),
-            home: parts.log_home.clone(),
+            homes: parts.log_homes.clone(),
         },
         Arc::new(Served::new(&parts.live, &parts.switches)),
         prefix,

@@ -1,5 +1,7 @@
 //! The life of a key, by the command line and on the wire.
 
+mod rotation;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +37,7 @@ fn life_of_a_key(weir: &Weir) {
     assert!(holds(&weir.cli_json(&["key", "show", &key.id]), "renamed"));
     assert_eq!(status_of(weir, &key.text), 200, "a renamed key still works");
 
-    let rotated = weir.cli_json(&["key", "rotate", &key.id]);
+    let rotated = weir.cli_json(&["key", "rotate", &key.id, "--overlap", "0"]);
     let new_text = rotated["key"].as_str().unwrap().to_owned();
     assert_ne!(new_text, key.text);
     assert_eq!(status_of(weir, &new_text), 200);

@@ -11,11 +11,11 @@ use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, repository, rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
 
-const URL: &str = "WEIR_TEST_POSTGRES";
+pub(crate) const URL: &str = "WEIR_TEST_POSTGRES";
 const OWNER: &str = "WEIR_TEST_POSTGRES_OWNER";
 
 /// A gateway whose log is at home there, in a role that `weir log init` has given its rights.
-fn gateway(server: &PostgresServer, provider: &SampleProvider) -> Weir {
+pub(crate) fn gateway(server: &PostgresServer, provider: &SampleProvider) -> Weir {
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
     builder
         .set("log.home", "postgres")
@@ -37,7 +37,7 @@ fn init(weir: &Weir, server: &PostgresServer, words: &[&str]) -> (bool, String) 
     (done.status.success(), String::from_utf8(said).unwrap())
 }
 
-fn set_up(weir: &Weir, server: &PostgresServer) {
+pub(crate) fn set_up(weir: &Weir, server: &PostgresServer) {
     let owner = format!("env:{OWNER}");
     let (done, said) = init(weir, server, &["--owner", &owner, "--grant-writer", WRITER]);
     assert!(done, "{said}");
@@ -86,7 +86,11 @@ fn a_database_is_set_up_by_its_owner_and_written_by_a_role_with_few_rights() {
     let key = weir.key().text;
     // Nothing is there yet, and weir serves and charges.
     say(&weir, &key, 2);
-    wait_until("both to be charged", || weir.rows().len() == 2);
+    wait_until("both to be charged", || {
+        weir.account()["spent_nano_usd"].as_i64() > Some(0) && weir.account()["running"] == 0
+    });
+    let stored = weir.cli_json_at_last(&["log", "query", "--store-only"]);
+    assert_eq!(stored.as_array().map(Vec::len), Some(2), "{stored}");
     wait_until("weir to say what to do", || weir.logs().contains("weir log init"));
     let (done, said) = init(&weir, &server, &[]);
     assert!(

@@ -8,8 +8,9 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::harness::client::Client;
+use crate::harness::port::free_port;
 use crate::harness::process::Process;
-use crate::harness::redis::{RedisServer, free_port};
+use crate::harness::redis::RedisServer;
 use crate::harness::request::Wire;
 use crate::harness::tools::skip;
 use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};

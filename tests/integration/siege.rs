@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::harness::client::Response;
 use crate::harness::crowd::Crowd;
 use crate::harness::request::{ALL_WIRES, Request, Upload, Wire};
 use crate::harness::sample::SampleProvider;
@@ -96,11 +95,6 @@ struct Done {
     attacks: usize,
 }
 
-/// Whether the connection ends with this answer, as it does after so many requests.
-fn closes(answer: &Response) -> bool {
-    answer.header("connection") == Some("close")
-}
-
 /// Works until `until`.
 fn work(weir: &Weir, number: usize, key: &str, until: Instant) -> Done {
     let mut client = weir.connect();
@@ -118,7 +112,7 @@ fn work(weir: &Weir, number: usize, key: &str, until: Instant) -> Done {
                 let answer = client.exchange(&wire.request(key, &failing));
                 assert!(answer.status >= 500, "{}", answer.text());
                 done.failed += 1;
-                is_over = closes(&answer);
+                is_over = answer.closes();
             }
             // Who leaves in the middle pays for the whole.
             1 => {
@@ -131,13 +125,13 @@ fn work(weir: &Weir, number: usize, key: &str, until: Instant) -> Done {
                 let answer = client.exchange(&wire.streaming(key, "hi [[sample: deltas=8 gap_ms=5]]"));
                 assert!(answer.status == 200 && answer.complete, "{}", answer.text());
                 done.served += 1;
-                is_over = closes(&answer);
+                is_over = answer.closes();
             }
             _ => {
                 let answer = client.exchange(&wire.request(key, "hi [[sample: ttfb_ms=20]]"));
                 assert!(answer.status == 200 && answer.complete, "{}", answer.text());
                 done.served += 1;
-                is_over = closes(&answer);
+                is_over = answer.closes();
             }
         }
         if is_over {

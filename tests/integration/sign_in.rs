@@ -2,6 +2,7 @@
 
 mod approval;
 mod claude_code;
+mod login;
 mod tokens;
 
 use serde_json::Value as Json;
@@ -62,7 +63,7 @@ fn json(answer: &Response) -> Json {
 
 /// Begins to sign in.
 #[track_caller]
-fn begin(weir: &Weir) -> Json {
+pub(crate) fn begin(weir: &Weir) -> Json {
     let (status, begun) = send(weir, "/oauth/device_authorization", &[("surface", "claude_code")]);
     assert_eq!(status, 200, "{begun}");
     begun
@@ -70,7 +71,7 @@ fn begin(weir: &Weir) -> Json {
 
 /// Asks for the tokens of a code.
 #[track_caller]
-fn redeem(weir: &Weir, begun: &Json) -> (u16, Json) {
+pub(crate) fn redeem(weir: &Weir, begun: &Json) -> (u16, Json) {
     let code = begun["device_code"].as_str().unwrap();
     send(
         weir,

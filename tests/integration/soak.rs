@@ -26,6 +26,7 @@ fn storm(weir: &Weir, key: &str, time: Duration) -> usize {
                         return;
                     }
                     let wire = ALL_WIRES[turn % 3];
+                    let mut is_over = false;
                     match turn % 7 {
                         // A client that leaves in the middle, and one whose key is wrong.
                         0 => {
@@ -34,8 +35,20 @@ fn storm(weir: &Weir, key: &str, time: Duration) -> usize {
                             let _ = leaving.head_to("POST");
                         }
                         1 => assert_eq!(weir.exchange(&wire.request("wrong", "hi")).status, 401),
-                        2 | 3 => assert_eq!(client.exchange(&wire.request(key, "hi")).text(), unary(wire)),
-                        _ => assert_eq!(client.exchange(&wire.streaming(key, "hi")).text(), whole_stream(wire)),
+                        2 | 3 => {
+                            let answer = client.exchange(&wire.request(key, "hi"));
+                            assert_eq!(answer.text(), unary(wire));
+                            is_over = answer.closes();
+                        }
+                        _ => {
+                            let answer = client.exchange(&wire.streaming(key, "hi"));
+                            assert_eq!(answer.text(), whole_stream(wire));
+                            is_over = answer.closes();
+                        }
+                    }
+                    // A connection carries so many requests, and no more.
+                    if is_over {
+                        client = weir.connect();
                     }
                     served.fetch_add(1, Ordering::Relaxed);
                 }

@@ -321,3 +321,20 @@ fn sums_that_differ_from_their_rows_are_found_and_mended() {
     let told = usage(&weir, &["--account", "tests"]);
     assert_eq!(told[0]["cost_nano_usd"], books.charged());
 }
+
+#[test]
+fn a_log_that_was_found_whole_yesterday_is_told_with_the_time() {
+    let weir = WeirBuilder::new().start();
+    let _ = weir.key();
+    let told = || {
+        let metrics = weir.metrics();
+        let (_, value) = metrics.split_once("\nweir_log_verified_timestamp_seconds ").unwrap();
+        value.lines().next().unwrap().parse::<f64>().unwrap()
+    };
+    let verify = |flags: &[&str]| assert!(weir.cli(&["log", "verify"], flags).status.success());
+    verify(&["--from", "2026-01-01", "--until", "2026-01-02"]);
+    verify(&["--days", "1", "--account", "tests"]);
+    assert_eq!(told(), 0.0, "not all of it, or of another day");
+    verify(&["--days", "2"]);
+    assert!(told() > 1_700_000_000.0);
+}

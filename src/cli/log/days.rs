@@ -5,7 +5,10 @@ use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use crate::cli::admin_client::{AdminClient, AdminClientError};
+use crate::{
+    cli::admin_client::{AdminClient, AdminClientError},
+    edges::clock,
+};
 
 /// Accounts asked for at once.
 const PAGE: usize = 1000;
@@ -88,6 +91,12 @@ pub(super) fn shown(difference: &Value) -> String {
         listed(&fields("kept")),
         listed(&fields("rows")),
     )
+}
+
+/// This day in UTC.
+pub(super) fn today() -> Date {
+    let now = jiff::Timestamp::from_second(clock::unix_seconds()).unwrap_or_default();
+    now.to_zoned(TimeZone::UTC).date()
 }
 
 /// A date, or a time for the date that it lies on in UTC.

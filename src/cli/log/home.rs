@@ -105,6 +105,8 @@ pub(super) async fn fill(client: &AdminClient, account: &str, day: Date) -> Resu
 pub(super) struct Comparison {
     pub(super) rows: u64,
     pub(super) differs: bool,
+    /// It may still get rows.
+    pub(super) is_open: bool,
 }
 
 /// Compares the home's rows of a day of an account with the daily sums, and tells what differs. A day that may still get rows is
@@ -133,5 +135,9 @@ pub(super) async fn compare(
             writeln!(out, "{account}  {day}  {home}: {}", shown(difference))?;
         }
     }
-    Ok(Comparison { rows, differs })
+    Ok(Comparison {
+        rows,
+        differs,
+        is_open: !is_complete,
+    })
 }

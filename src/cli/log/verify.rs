@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use http::Method;
-use jiff::civil::Date;
+use jiff::{Span, civil::Date};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -18,11 +18,14 @@ use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
     /// The first day, in UTC
-    #[arg(long, value_name = "DATE", value_parser = date)]
-    pub from: Date,
+    #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
+    pub from: Option<Date>,
     /// Only days before this one
-    #[arg(long, value_name = "DATE", value_parser = date)]
-    pub until: Date,
+    #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
+    pub until: Option<Date>,
+    /// So many days, yesterday the last of them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
+    pub days: Option<u16>,
     /// Only this account
     #[arg(long)]
     pub account: Option<String>,
@@ -41,12 +44,25 @@ pub struct VerifyArgs {
 #[derive(Default)]
 struct Found {
     rows: u64,
+    /// Rows that have left the store.
+    trimmed: u64,
     /// Days of an account with a difference, and how many of them are mended.
     wrong: u64,
     mended: u64,
     /// The same of the log's home beside the store.
     home_rows: u64,
     home_wrong: u64,
+    /// Days of an account that are passed over, because the home may still get rows of them.
+    open: u64,
+}
+
+impl VerifyArgs {
+    /// The first day, and the one behind the last.
+    fn range(&self, today: Date) -> (Date, Date) {
+        let first = self.days.map(|days| today.saturating_sub(Span::new().days(days)));
+        let (from, until) = (self.from.or(first), self.until);
+        (from.unwrap_or(today), until.unwrap_or(today))
+    }
 }
 
 /// Runs the command and prints what differs, and how much was compared. An error where something differs and stays so.
@@ -54,7 +70,8 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     let mut found = Found::default();
     let home = home::name(client).await?;
     let account = args.account.as_deref();
-    let accounts = days::each(client, account, args.from, args.until, async |account, day| {
+    let (from, until) = args.range(days::today());
+    let accounts = days::each(client, account, from, until, async |account, day| {
         compare(args, client, account, day, &mut found, out).await?;
         if home.is_some() {
             compare_home(args, client, (account, day), &mut found, out).await?;
@@ -68,6 +85,10 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
             "{accounts} accounts, {} rows compared with their daily sums",
             found.rows
         )?;
+        if found.trimmed > 0 {
+            let left = home.as_deref().unwrap_or("another home");
+            writeln!(out, "{} rows have left the store for {left}", found.trimmed)?;
+        }
         if let Some(home) = &home {
             writeln!(out, "{} rows in {home} compared with the same sums", found.home_rows)?;
         }
@@ -83,7 +104,15 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
             "on {} days {home} does not have what the sums say; --fill brings what the store has and it lacks",
             found.home_wrong
         ))),
-        _ => Ok(()),
+        // Only all of it says that the log is whole.
+        _ if account.is_some() || found.open > 0 => Ok(()),
+        _ => {
+            let body = json!({ "from": from.to_string(), "until": until.to_string() });
+            client
+                .call(Method::POST, "/v1/log/verified", Some(&body))
+                .await
+                .map(drop)
+        }
     }
 }
 
@@ -105,6 +134,7 @@ async fn compare_home(
     }
     found.home_rows += compared.rows;
     found.home_wrong += u64::from(compared.differs);
+    found.open += u64::from(compared.is_open);
     Ok(())
 }
 
@@ -121,6 +151,7 @@ async fn compare(
     let path = format!("/v1/log/verify?account={name}&day={day}");
     let answer = client.call(Method::GET, &path, None).await?;
     found.rows += answer.get("rows").and_then(Value::as_u64).unwrap_or(0);
+    found.trimmed += answer.get("trimmed").and_then(Value::as_u64).unwrap_or(0);
     let differences = answer
         .get("differences")
         .and_then(Value::as_array)

@@ -65,6 +65,24 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
 }
 
 #[tokio::test]
+async fn a_day_of_all_accounts_without_a_difference_is_told_to_weir() {
+    let accounts = || (200, json!({ "accounts": [{ "id": "a" }], "next": null }));
+    let line = "log verify --from 2026-11-01 --until 2026-11-02";
+    let noted = (200, json!({ "counts": true }));
+    let answers = vec![home("files"), accounts(), verified(2), at_home(true, 2, false), noted];
+    let (told, asked) = run(answers, line).await;
+    assert!(told.is_ok(), "{told:?}");
+    let (method, path, body) = &asked[4];
+    assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/verified"));
+    assert_eq!(*body, json!({ "from": "2026-11-01", "until": "2026-11-02" }));
+    for (complete, lacks) in [(false, false), (true, true)] {
+        let answers = vec![home("files"), accounts(), verified(2), at_home(complete, 2, lacks)];
+        let (_, asked) = run(answers, line).await;
+        assert_eq!(asked.len(), 4, "it is not known to be whole");
+    }
+}
+
+#[tokio::test]
 async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
     let brought = |rows: u64| (200, json!({ "rows": rows }));
     let (told, asked) = run(

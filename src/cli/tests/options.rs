@@ -12,6 +12,23 @@ fn a_bare_path_is_told_of_conf() {
     assert!(!told.contains("--conf FILE"), "{told}");
 }
 
+#[test]
+fn days_are_counted_or_named() {
+    for good in ["--days 2", "--from 2026-11-01 --until 2026-11-02"] {
+        assert!(line(&format!("log verify {good}")).is_ok(), "{good}");
+    }
+    for wrong in [
+        "",
+        "--days 0",
+        "--days 181",
+        "--from 2026-11-01",
+        "--days 2 --from 2026-11-01",
+        "--until 2026-11-02 --days 2",
+    ] {
+        assert!(line(&format!("log verify {wrong}")).is_err(), "{wrong}");
+    }
+}
+
 #[tokio::test]
 async fn an_id_is_given_the_same_way_to_keys_and_accounts() {
     for command in ["account show a", "account show --id a"] {
@@ -74,7 +91,7 @@ async fn an_export_replaces_a_file_only_when_told_and_names_the_one_it_fails_on(
     assert!(refused.unwrap_err().to_string().contains("--force") && asked.is_empty());
     assert_eq!(std::fs::read(&out).unwrap(), b"precious");
     run(empty(), &command(&out, " --force")).await.0.unwrap();
-    assert_eq!(std::fs::read(&out).unwrap(), b"");
+    assert_eq!(std::fs::read(&out).unwrap(), b"{\"rows\":[],\"next\":null}");
     let nowhere = folder.path().join("none/log.jsonl");
     let told = run(empty(), &command(&nowhere, "")).await.0.unwrap_err().to_string();
     assert!(told.contains(&nowhere.display().to_string()), "{told}");

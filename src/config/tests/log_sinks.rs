@@ -1,10 +1,74 @@
-//! Tests of `config::log_postgres` and `config::log_events`.
+//! Tests of `config::log_postgres`, `config::log_bucket` and `config::log_events`.
 
 use super::*;
-use crate::config::{JournalSink, log_home::LogHome, log_postgres::PostgresTls};
+use crate::config::{JournalSink, log_bucket::LogBucketConfig, log_home::LogHome, log_postgres::PostgresTls};
 
 const HOME: &str = "[log]\nhome = \"postgres\"\n[log.postgres]\nurl = \"env:URL\"\n";
 const EVENTS: &str = "[log.events]\nurl = \"https://meter.example/events\"\nsecret = \"env:S\"\n";
+const BUCKET: &str = "[log]\nhome = \"files\"\n[log.files.bucket]\nname = \"weir-log\"\naccess_key_id = \"env:ID\"\nsecret_access_key = \"env:KEY\"\n";
+
+fn bucket(more: &str) -> LogBucketConfig {
+    let config = parse(&format!("{BUCKET}{more}")).unwrap();
+    let LogHome::Files(files) = &config.log.home else {
+        panic!("{:?}", config.log.home)
+    };
+    files.bucket.clone().unwrap()
+}
+
+#[test]
+fn a_bucket_is_one_of_s3_unless_another_server_is_named() {
+    let own = bucket("region = \"eu-central-1\"\nprefix = \"a/b=1\"\n");
+    assert_eq!(own.endpoint, "https://s3.eu-central-1.amazonaws.com");
+    assert_eq!((own.prefix.as_str(), own.path_style), ("a/b=1/", false));
+    let other = bucket("endpoint = \"https://s3.example.com:9000/\"\n");
+    assert_eq!(other.endpoint, "https://s3.example.com:9000");
+    assert_eq!((other.prefix.as_str(), other.path_style), ("", true));
+    for near in ["http://127.0.0.1:9000", "http://localhost:9000", "http://[::1]:9000"] {
+        assert_eq!(bucket(&format!("endpoint = \"{near}\"\n")).endpoint, near);
+    }
+    let said = bucket("endpoint = \"http://minio:9000\"\nallow_http = true\n");
+    assert_eq!(said.endpoint, "http://minio:9000");
+    // Without a name there is none, and the files are in a folder.
+    let LogHome::Files(files) = parse("[log]\nhome = \"files\"\n").unwrap().log.home else {
+        panic!("files are the home")
+    };
+    assert_eq!(files.bucket, None);
+}
+
+#[test]
+fn what_is_wrong_with_a_bucket_is_told_with_its_key() {
+    for (more, key) in [
+        ("endpoint = \"http://minio:9000\"\n", "endpoint"),
+        ("endpoint = \"https://u:hunter2@minio\"\n", "endpoint"),
+        ("endpoint = \"https://minio/path\"\n", "endpoint"),
+        ("endpoint = \"minio\"\n", "endpoint"),
+        ("endpoint = \"https://10.0.0.1\"\npath_style = false\n", "path_style"),
+        ("prefix = \"/a\"\n", "prefix"),
+        ("prefix = \"a/../b\"\n", "prefix"),
+        ("prefix = \"a b\"\n", "prefix"),
+        ("region = \"\"\n", "region"),
+        ("connect_ms = 60001\n", "connect_ms"),
+        ("answer_seconds = 111\n", "answer_seconds"),
+        ("write_seconds = 0\n", "write_seconds"),
+    ] {
+        let error = one_error(&format!("{BUCKET}{more}"));
+        assert!(error.contains(&format!("`log.files.bucket.{key}`")), "{more}: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    for (from, to, key) in [
+        ("weir-log", "Weir_Log", "name"),
+        ("weir-log", "we", "name"),
+        ("weir-log", "weir.log", "path_style"),
+        ("env:ID", "AKIAhunter2", "access_key_id"),
+        ("env:KEY", "hunter2", "secret_access_key"),
+        ("access_key_id = \"env:ID\"\n", "", "access_key_id"),
+        ("secret_access_key = \"env:KEY\"\n", "", "secret_access_key"),
+    ] {
+        let error = one_error(&BUCKET.replace(from, to));
+        assert!(error.contains(&format!("`log.files.bucket.{key}`")), "{to}: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
 
 #[test]
 fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
@@ -19,10 +83,52 @@ fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
     };
     assert_eq!(config.journal.sinks, [required]);
     // What stands there without being the home is of no effect.
-    assert_eq!(
-        parse("[log.postgres]\nurl = \"env:URL\"\n").unwrap().log.home,
-        LogHome::Store
-    );
+    let other = parse("[log]\nhome = \"store\"\n[log.postgres]\nurl = \"env:URL\"\n").unwrap();
+    assert_eq!(other.log.home, LogHome::Store);
+}
+
+#[test]
+fn the_home_before_is_another_one_and_has_its_own_section() {
+    let config = parse(&HOME.replace("[log]\n", "[log]\nformer_home = \"files\"\n")).unwrap();
+    assert!(matches!(config.log.former_home, LogHome::Files(_)), "{:?}", config.log);
+    assert!(matches!(config.log.home, LogHome::Postgres(_)));
+    assert_eq!(config.journal.sinks.len(), 1, "only the home is fed");
+    let back = HOME.replace("home = \"postgres\"", "home = \"store\"\nformer_home = \"postgres\"");
+    assert!(matches!(parse(&back).unwrap().log.former_home, LogHome::Postgres(_)));
+    for former in ["postgres", "store", "paper"] {
+        let error = one_error(&HOME.replace("[log]\n", &format!("[log]\nformer_home = \"{former}\"\n")));
+        assert!(error.contains("`log.former_home`"), "{error}");
+    }
+}
+
+#[test]
+fn the_log_is_at_home_in_files_beside_an_embedded_store_and_in_a_redis_that_says_nothing() {
+    let files = |text: &str| match parse(text).unwrap().log.home {
+        LogHome::Files(files) => Some(files.path),
+        LogHome::Store | LogHome::Postgres(_) => None,
+    };
+    assert_eq!(files(""), Some("/var/lib/weir/log".into()));
+    let embedded = "[store.embedded]\npath = \"/data/store\"\n";
+    assert_eq!(files(embedded), Some("/data/log".into()));
+    let redis = "[store]\nengine = \"redis\"\n[log.files]\nseconds = 60\n";
+    assert_eq!(files(redis), None);
+    let named = redis.replace("[log.files]", "[log]\nhome = \"files\"\n[log.files]");
+    assert_eq!(files(&named), Some("/var/lib/weir/log".into()));
+    let elsewhere = format!("{embedded}[log.files]\npath = \"/elsewhere\"\n");
+    assert_eq!(files(&elsewhere), Some("/elsewhere".into()));
+}
+
+#[test]
+fn the_store_keeps_rows_for_hours_within_bounds() {
+    let hours = |hours: u64| parse(&format!("[log]\nstore_keep_hours = {hours}\n"));
+    assert_eq!(parse("").unwrap().log.store_keep, Duration::from_secs(48 * 3600));
+    for good in [1, 4320] {
+        assert_eq!(hours(good).unwrap().log.store_keep, Duration::from_secs(good * 3600));
+    }
+    for bad in [0, 4321] {
+        let error = one_error(&format!("[log]\nstore_keep_hours = {bad}\n"));
+        assert!(error.contains("`log.store_keep_hours`"), "{error}");
+    }
 }
 
 #[test]

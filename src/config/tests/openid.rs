@@ -66,3 +66,42 @@ fn browsers_have_to_find_back() {
     let url = "[console]\nurl = \"https://console.example\"";
     assert!(parse(&everywhere.replacen("[console]", url, 1)).is_ok());
 }
+
+#[test]
+fn a_template_is_for_people_whom_the_provider_vouches_for() {
+    let whole = |more: &str| format!("{}[sign_in.template]\naccount = \"people\"\n{more}", section(""));
+    let text = whole("quota_usd = \"20\"\nreset = \"monthly\"\nconcurrency = 4\nmodels = [\"m\"]\ngroups = [\"g\"]\n");
+    let template = parse(&text).unwrap().sign_in.template.unwrap();
+    assert_eq!(template.account, "people");
+    assert_eq!(
+        template.terms.quota.map(|quota| quota.to_string()).as_deref(),
+        Some("20.00")
+    );
+    assert_eq!(
+        (
+            template.terms.reset.as_str(),
+            template.terms.rates.concurrency,
+            template.terms.rates.rpm
+        ),
+        ("monthly", Some(4), None)
+    );
+    let one = |text: &str| Some(vec![text.to_owned()]);
+    assert_eq!((template.models, template.groups), (one("m"), one("g")));
+    for (wrong, said) in [
+        ("quota_usd = \"-1\"", "zero or more"),
+        ("quota_usd = \"many\"", "sign_in.template.quota_usd"),
+        ("reset = \"monthly\"", "only a quota begins anew"),
+        (
+            "quota_usd = \"1\"\nreset = \"hourly\"",
+            "none, daily, weekly or monthly",
+        ),
+        ("rpm = 0", "sign_in.template.rpm"),
+    ] {
+        let error = one_error(&whole(wrong));
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+    let nobody = one_error(&whole("").replace("account = \"people\"", ""));
+    assert!(nobody.contains("needs an account that pays"), "{nobody}");
+    let alone = one_error("[sign_in.template]\naccount = \"people\"");
+    assert!(alone.contains("set [console.openid]"), "{alone}");
+}

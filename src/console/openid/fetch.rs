@@ -1,32 +1,31 @@
 //! Asks the provider for JSON, within limits. Redirects are not followed.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode, header};
-use pingora::{
-    connectors::{ConnectorOptions, http::Connector},
-    http::RequestHeader,
-    protocols::http::client::HttpSession,
-    upstreams::peer::HttpPeer,
-};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 
-use super::endpoint::Endpoint;
+use crate::{
+    domain::sign_in::endpoint::Endpoint,
+    edges::{
+        roots::{RootsError, roots_besides_platform},
+        web_client::{WebClient, WebLimits},
+    },
+};
 
-/// How long an answer may take, from the look-up of the name to its last byte.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How long one address may take to connect.
-const CONNECT_WAIT: Duration = Duration::from_secs(2);
-/// How many addresses of a name are tried.
-const ADDRESSES_MAX: usize = 4;
-/// The longest answer. Sets of keys of large providers have some ten thousand bytes.
-const ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// How long an answer may take, from the look-up of the name to its last byte. The longest answer: sets of keys of large
+/// providers have some ten thousand bytes.
+const LIMITS: WebLimits = WebLimits {
+    connect: Duration::from_secs(5),
+    total: Duration::from_secs(5),
+    answer_bytes_max: 256 * 1024,
+};
 
 /// The way to the provider. Certificates are verified, always.
 pub(super) struct Fetch {
-    connector: Connector,
+    client: WebClient,
 }
 
 /// Why there is no answer.
@@ -48,13 +47,13 @@ impl NoAnswer {
 }
 
 impl Fetch {
-    /// Trusts the certificate authorities of this PEM file, or the platform's. The file is read now.
-    pub(super) fn new(ca_file: Option<String>) -> Self {
-        let mut options = ConnectorOptions::new(1);
-        options.ca_file = ca_file;
-        Self {
-            connector: Connector::new(Some(options)),
-        }
+    /// Trusts the platform's certificate authorities, and those in a PEM file's content.
+    ///
+    /// # Errors
+    /// There is nobody to trust.
+    pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, RootsError> {
+        let client = WebClient::trusting(roots_besides_platform(ca)?, LIMITS)?;
+        Ok(Self { client })
     }
 
     pub(super) async fn get(&self, from: &Endpoint, authorization: Option<&str>) -> Result<Value, NoAnswer> {
@@ -78,87 +77,33 @@ impl Fetch {
             message: format!("{place}: {}", why.message),
             ..why
         };
-        let head = head(method, at, authorization, form)
-            .map_err(|error| NoAnswer::because(error.etype().as_str()))
+        let request = request((method, &place), authorization, form)
+            .map_err(|error| NoAnswer::because(error.to_string()))
             .map_err(about)?;
-        let answer = async {
-            let session = self.connect(at).await?;
-            exchange(session, head, form).await
-        };
-        let late = || NoAnswer::because(format!("no whole answer within {} seconds", ANSWER_WAIT.as_secs()));
-        let answer = tokio::time::timeout(ANSWER_WAIT, answer).await;
-        let (status, body) = answer.map_err(|_| late()).and_then(|answer| answer).map_err(about)?;
-        read(status, &body).map_err(about)
-    }
-
-    async fn connect(&self, at: &Endpoint) -> Result<HttpSession, NoAnswer> {
-        let addresses = tokio::net::lookup_host((at.host.as_str(), at.port)).await;
-        let addresses = addresses.map_err(|error| NoAnswer::because(format!("its name is not found: {error}")))?;
-        let mut last = NoAnswer::because("its name has no address");
-        for address in addresses.take(ADDRESSES_MAX) {
-            match self.connector.get_http_session(&peer(at, address)).await {
-                Ok((session, _)) => return Ok(session),
-                Err(error) => {
-                    last = NoAnswer::because(format!("no connection to {address}: {}", error.etype().as_str()))
-                }
-            }
-        }
-        Err(last)
+        let answer = self.client.send(request).await;
+        let answer = answer
+            .map_err(|error| NoAnswer::because(error.to_string()))
+            .map_err(about)?;
+        read(answer.status(), answer.body()).map_err(about)
     }
 }
 
-fn peer(at: &Endpoint, address: SocketAddr) -> HttpPeer {
-    let mut peer = HttpPeer::new(address, at.https, at.host.clone());
-    peer.options.set_http_version(1, 1);
-    peer.options.total_connection_timeout = Some(CONNECT_WAIT);
-    peer
-}
-
-fn head(
-    method: Method,
-    at: &Endpoint,
+fn request(
+    (method, at): (Method, &str),
     authorization: Option<&str>,
     form: Option<&str>,
-) -> pingora::Result<RequestHeader> {
-    let mut head = RequestHeader::build(method, at.path.as_bytes(), Some(6))?;
-    head.insert_header(header::HOST, &at.authority)?;
-    head.insert_header(header::ACCEPT, "application/json")?;
-    head.insert_header(header::CONNECTION, "close")?;
+) -> http::Result<Request<Bytes>> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(at)
+        .header(header::ACCEPT, "application/json");
     if let Some(authorization) = authorization {
-        head.insert_header(header::AUTHORIZATION, authorization)?;
+        request = request.header(header::AUTHORIZATION, authorization);
     }
-    if let Some(form) = form {
-        head.insert_header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")?;
-        head.insert_header(header::CONTENT_LENGTH, form.len().to_string())?;
+    if form.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
     }
-    Ok(head)
-}
-
-async fn exchange(
-    mut session: HttpSession,
-    head: RequestHeader,
-    form: Option<&str>,
-) -> Result<(StatusCode, Bytes), NoAnswer> {
-    let broken =
-        |error: Box<pingora::Error>| NoAnswer::because(format!("the connection broke: {}", error.etype().as_str()));
-    session.write_request_header(Box::new(head)).await.map_err(broken)?;
-    if let Some(form) = form {
-        let form = Bytes::copy_from_slice(form.as_bytes());
-        session.write_request_body(form, true).await.map_err(broken)?;
-    }
-    session.finish_request_body().await.map_err(broken)?;
-    session.read_response_header().await.map_err(broken)?;
-    let status = session.response_header().map(|head| head.status).unwrap_or_default();
-    let mut body = BytesMut::new();
-    while let Some(bytes) = session.read_response_body().await.map_err(broken)? {
-        if body.len() + bytes.len() > ANSWER_BYTES_MAX {
-            return Err(NoAnswer::because(format!(
-                "its answer has more than {ANSWER_BYTES_MAX} bytes"
-            )));
-        }
-        body.extend_from_slice(&bytes);
-    }
-    Ok((status, body.freeze()))
+    request.body(Bytes::copy_from_slice(form.unwrap_or_default().as_bytes()))
 }
 
 fn read(status: StatusCode, body: &[u8]) -> Result<Value, NoAnswer> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::endpoint::Endpoint;
+use crate::domain::sign_in::endpoint::Endpoint;
 
 /// Where it says so, below the issuer.
 const DOCUMENT: &str = "/.well-known/openid-configuration";

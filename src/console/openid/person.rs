@@ -9,11 +9,11 @@ const NAME_CHARS_MAX: usize = 200;
 
 /// A person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Person {
+pub(in crate::console) struct Person {
     /// Whom the provider means: never another one.
-    pub(super) subject: String,
+    pub(in crate::console) subject: String,
     /// What people call them; the subject where the provider does not say.
-    pub(super) name: String,
+    pub(in crate::console) name: String,
     groups: Vec<String>,
 }
 
@@ -32,6 +32,11 @@ impl Person {
             name: names.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
             groups,
         }
+    }
+
+    /// Whether one of their groups is among these; `None`: any person is meant.
+    pub(in crate::console) fn is_among(&self, groups: Option<&[String]>) -> bool {
+        groups.is_none_or(|groups| groups.iter().any(|group| self.groups.contains(group)))
     }
 
     /// The most that one of their groups may do.

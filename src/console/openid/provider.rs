@@ -9,8 +9,9 @@ use arc_swap::ArcSwapOption;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::domain::sign_in::endpoint::Endpoint;
+
 use super::{
-    endpoint::Endpoint,
     failure::Failure,
     fetch::Fetch,
     id_token::{self, Expected, Fault},
@@ -25,7 +26,7 @@ const USABLE: Duration = Duration::from_secs(24 * 3600);
 /// How long nobody asks again after a failure.
 const REST: Duration = Duration::from_secs(2);
 
-/// The provider.
+/// What is known of it, and the way to ask it.
 pub(super) struct Provider {
     issuer: String,
     fetch: Fetch,

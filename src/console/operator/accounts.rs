@@ -162,6 +162,7 @@ fn limits_form(desk: &Desk<'_>, action: &str, account: &Value) -> Markup {
     let content = html! {
         (limits::rates(&desk.forms, action, account))
         (desk.forms.input(action, &Field::text("low_balance_usd", "Balance that counts as low, USD", &low, "None")))
+        (limits::notify(&desk.forms, action, account, "As the configuration says"))
         button { "Change the limits" }
     };
     desk.forms.form(action, "fields", &content)
@@ -183,6 +184,7 @@ pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields)
         "limits" => {
             let mut body = Map::new();
             limits::changed_rates(form, &mut body)?;
+            limits::changed_notify(form, &mut body);
             if is_changed(form, "low_balance_usd") {
                 body.insert("low_balance_usd".to_owned(), json!(form.given("low_balance_usd")));
             }

@@ -93,6 +93,7 @@ fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
             textarea name="models" rows="3" placeholder="All" { (forms.entered(action, "models").unwrap_or(&models)) }
             input type="hidden" name="was.models" value=(models);
         }
+        (limits::notify(forms, action, key, "As the account says"))
         (limits::rates(forms, action, key))
     }
 }
@@ -127,6 +128,7 @@ pub(super) fn changes(form: &Fields) -> Result<Map<String, Value>, Refused> {
     if models != before {
         body.insert("models".to_owned(), json!(models));
     }
+    limits::changed_notify(form, &mut body);
     limits::changed_rates(form, &mut body)?;
     Ok(body)
 }
@@ -159,6 +161,15 @@ mod tests {
             changed("models=a,+b%0Ac&was.models="),
             json!({ "models": ["a", "b", "c"] })
         );
+        for (entered, was, chosen) in [
+            ("80, 100", "", json!([80, 100])),
+            ("none", "80", json!([])),
+            ("", "80", Value::Null),
+            ("soon", "80", json!(["soon"])),
+        ] {
+            let form = format!("notify_percent={entered}&was.notify_percent={was}");
+            assert_eq!(changed(&form), json!({ "notify_percent": chosen }));
+        }
         let refused = changes(&Fields::read(b"tpm=many&was.tpm=")).unwrap_err();
         assert_eq!(
             refused.message,

@@ -12,7 +12,7 @@ use crate::{
         fields::{Fields, query},
         frame::Page,
         key_view::{facts, state},
-        view,
+        rotation, view,
     },
     side::admin::local::Refused,
 };
@@ -99,9 +99,7 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
                 section class="card" { h2 { "Change" } (key_form::change(desk, &at("update"), &key)) }
                 section class="card" {
                     h2 { "Rotate" }
-                    p { "The key gets a new text, shown once. The old one stops working within a second: there is no overlap. For one, "
-                        "make a second key and revoke this one later." }
-                    (desk.forms.button(&at("rotate"), "Rotate the key", "danger"))
+                    (rotation::form(&desk.forms, &at("rotate"), &at("end-overlap"), &key))
                 }
                 section class="card" {
                     h2 { "Revoke" }
@@ -122,9 +120,9 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
     })
 }
 
-pub(super) async fn rotate(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
+pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, Refused> {
     let path = below(&below("/v1/keys", id), "rotate");
-    let key = desk.change(Method::POST, &path, &json!({})).await?;
+    let key = desk.change(Method::POST, &path, &rotation::body(form)).await?;
     Ok(made_key::page(desk, &key, "The key has a new text"))
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
 }
 
 /// What is asked for, as the admin API's log takes it.
-fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 7] {
+fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
     let wanted = |name: &str| desk.query.text(name);
     let since = wanted("since");
     let hours = match (wanted("hours"), since) {
@@ -67,6 +67,7 @@ fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 7] {
         ("account", wanted("account")),
         ("key", wanted("key")),
         ("model", wanted("model")),
+        ("status", wanted("status")),
         ("tag", wanted("tag")),
         ("hours", hours),
         ("since", since),
@@ -104,6 +105,7 @@ fn filters(filter: &[(&str, &str)]) -> Markup {
         "Account",
         "Key id",
         "Model",
+        "Status",
         "Tag",
         "Last hours",
         "or since (UTC)",

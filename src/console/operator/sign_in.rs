@@ -14,7 +14,7 @@ use crate::{
         cookie,
         frame::{Frame, Page},
         link::{Links, Operator},
-        openid::{Failure, OpenId},
+        openid::{self, Failure, OpenId},
         session::Sessions,
     },
     edges::limiter::{Allowance, Limiter, client::Client},
@@ -27,6 +27,9 @@ const SIGN_INS: Allowance = Allowance {
     burst: 10,
     clients_max: 100_000,
 };
+
+/// Where the provider sends the browser back to.
+const RETURN: &str = "/openid/return";
 
 /// The ways into the console.
 pub(crate) struct Doors {
@@ -93,7 +96,7 @@ impl Doors {
             return *refused;
         }
         let begun = match self.base() {
-            Ok(base) => openid.begin(&base, ask.now).await,
+            Ok(base) => openid.begin(&format!("{base}{RETURN}"), ask.now).await,
             Err(failure) => Err(failure),
         };
         let begun = match begun {
@@ -111,22 +114,12 @@ impl Doors {
             .with_cookie(cookie::OPENID.set(&begun.text, ask.way()))
     }
 
-    /// The page that the provider sends the browser back to. It signs nobody in by itself: the browser comes from another
-    /// site, so it sends no cookie yet, and a GET changes nothing.
+    /// The page that the provider sends the browser back to.
     pub(super) fn returned(&self, ask: &Ask) -> Answer {
         if self.openid.is_none() {
             return self.needed();
         }
-        let query = ask.query();
-        let content = html! {
-            form method="post" action="/openid/return" class="card" autocomplete="off" {
-                @for name in ["code", "state", "iss", "error"] {
-                    @if let Some(value) = query.given(name) { input type="hidden" name=(name) value=(value); }
-                }
-                p { "The provider has answered." }
-                button autofocus { "Open the console" }
-            }
-        };
+        let content = openid::returned::form(&ask.query(), RETURN, "Open the console");
         Answer::page(StatusCode::OK, framed(&titled("Sign in", content)))
     }
 
@@ -140,9 +133,10 @@ impl Doors {
         }
         let (form, text) = (ask.form(), cookie::OPENID.read(&ask.headers, ask.way()));
         let finished = match self.base() {
-            Ok(base) => openid.finish(&base, (&form, text), ask.now).await,
+            Ok(base) => openid.finish(&format!("{base}{RETURN}"), (&form, text), ask.now).await,
             Err(failure) => Err(failure),
         };
+        let finished = finished.and_then(|person| openid.operator(person));
         let over = cookie::OPENID.clear(ask.way());
         let operator = match finished {
             Ok(operator) => operator,

@@ -20,7 +20,13 @@ const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let wanted = |name| desk.query.text(name);
     let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
-    let asked = query(&[&filter[..], &[("after", wanted("after"))]].concat());
+    let asked = query(
+        &[
+            &filter[..],
+            &[("after", wanted("after")), ("most", usage_table::LINES_MAX)],
+        ]
+        .concat(),
+    );
     let found = match desk.read(&format!("/v1/usage{asked}")).await {
         Ok(usage) => shown(&usage, &filter),
         // What is wrong with a filter belongs beside it.

@@ -94,6 +94,7 @@ impl Portal {
         }
         let is_approved = form.text("decision") == "approve";
         let work = async {
+            self.is_by_present_text(session).await?;
             let path = below(&below("/v1/keys", session.who.key.as_str()), "sign-ins");
             let peer = Peer::Owner(session.who.key.clone());
             let body = json!({ "user_code": form.text("user_code"), "approve": is_approved });

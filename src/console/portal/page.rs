@@ -11,7 +11,7 @@ use crate::console::{
     frame::{Frame, Page},
     key_view, limits, new_key,
     oauth::VERIFICATION,
-    rows,
+    rotation, rows,
     session::Session,
     snippet, usage_table, view,
 };
@@ -49,7 +49,9 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
         (day_chart::chart(&facts.by_day))
         @if !view::list(&facts.by_model, "usage").is_empty() { (usage_table::table(&facts.by_model, view::name)) }
         h2 { "The last requests" }
-        @if rows.is_empty() { p class="card" { "None in the last 31 days." } } @else { (rows::table(rows)) }
+        @let not_read = facts.rows.get("not_read").is_some_and(Value::is_string);
+        @if not_read { p class="card" role="status" { "Older ones cannot be read at the moment. Look again later." } }
+        @if !rows.is_empty() { (rows::table(rows)) } @else if !not_read { p class="card" { "None in the last 31 days." } }
         (models(key, &facts.models))
         @if let Some(count) = facts.signed_in { (agents(forms, count)) }
         @if !is_read_only {
@@ -57,8 +59,7 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
                 section class="card" { h2 { "Lower its limits" } (lower(forms, key)) }
                 section class="card" {
                     h2 { "Rotate" }
-                    p { "The key gets a new text, shown once. The old one stops working within a second." }
-                    (forms.button("/portal/rotate", "Rotate the key", "danger"))
+                    (rotation::form(forms, "/portal/rotate", "/portal/end-overlap", key))
                 }
             }
         }
@@ -122,10 +123,21 @@ pub(super) fn rotated(made: &Value, base: &str) -> Page {
     }
 }
 
-/// The form that asks for a key. Whoever came to approve a code goes on with it.
-pub(super) fn sign_in(status: StatusCode, why: Option<&str>, code: Option<&UserCode>) -> Answer {
+/// The form that asks for a key, and the way to the provider if there is one. Whoever came to approve a code goes on with it.
+pub(super) fn sign_in(
+    status: StatusCode,
+    why: Option<&str>,
+    code: Option<&UserCode>,
+    provider: Option<&str>,
+) -> Answer {
     let content = html! {
         @if let Some(why) = why { p class="card refused" role="alert" { (why) } }
+        @if let Some(provider) = provider {
+            form method="post" action="/portal/openid" class="card" {
+                @if let Some(code) = code { input type="hidden" name="user_code" value=(code); }
+                button { "Sign in with " (provider) }
+            }
+        }
         form method="post" action="/portal/sign-in" class="card fields" autocomplete="off" {
             label {
                 span { "Your key" }

@@ -54,6 +54,8 @@ pub(crate) enum Refusal {
     },
     /// The key was revoked.
     KeyRevoked,
+    /// The key was rotated, and the time of the text that was presented is over.
+    KeyReplaced,
     /// The key has expired.
     KeyExpired,
     /// The key may not use the model.
@@ -211,6 +213,7 @@ impl Refusal {
             | Self::CredentialAmbiguous
             | Self::KeyUnknown
             | Self::KeyRevoked
+            | Self::KeyReplaced
             | Self::KeyExpired => 401,
             Self::ModelNotAllowed { .. } => 403,
             Self::UnknownPath
@@ -259,6 +262,7 @@ impl Refusal {
             Self::KeyNotLookedUp { .. } => "key_not_looked_up",
             Self::OwnUsageLimited { .. } => "own_usage_limited",
             Self::KeyRevoked => "key_revoked",
+            Self::KeyReplaced => "key_replaced",
             Self::KeyExpired => "key_expired",
             Self::ModelNotAllowed { .. } => "model_not_allowed",
             Self::ModelUnknown { .. } => "model_unknown",

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use crate::domain::keys::key_id::KeyId;
+use crate::domain::keys::rotation::{FormerText, Rotation};
+use crate::domain::keys::secret::KeyDigest;
 use crate::domain::keys::terms::{KeyTerms, KeyTermsChange};
 
 #[cfg(test)]
@@ -47,6 +49,10 @@ pub struct KeyRecord {
     /// What it may spend, and how fast.
     #[serde(default)]
     pub terms: KeyTerms,
+    /// The text before the present one, where the last rotation let it stay good for a while. A version of weir that does not
+    /// know this leaves it out, and then that text has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<FormerText>,
 }
 
 /// Why a known key does not work.
@@ -55,27 +61,60 @@ pub enum KeyDenied {
     /// The key was revoked.
     #[error("the key has been revoked")]
     Revoked,
+    /// The key has another text by now, and the time of the one that was presented is over.
+    #[error("the key was rotated, and its old text has ended")]
+    Replaced,
     /// The key has expired.
     #[error("the key has expired")]
     Expired,
 }
 
 impl KeyRecord {
-    /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
-    pub fn check(&self, now_unix: i64) -> Result<(), KeyDenied> {
+    /// Whether the key works by this text of it at this moment, in seconds since the Unix epoch. Revoked is said before all else.
+    pub fn check(&self, text: &KeyDigest, now_unix: i64) -> Result<(), KeyDenied> {
         match (self.state, self.expires_at) {
             (KeyState::Revoked { .. }, _) => Err(KeyDenied::Revoked),
+            _ if self.has_replaced(text, now_unix) => Err(KeyDenied::Replaced),
             (KeyState::Active, Some(end)) if end <= now_unix => Err(KeyDenied::Expired),
             (KeyState::Active, _) => Ok(()),
         }
     }
 
-    /// The record after its key got a new text, one revision later.
-    pub fn rotated(&self, hint: &str) -> Self {
+    /// Whether this text of the key is its former one, whose time is over.
+    pub fn has_replaced(&self, text: &KeyDigest, now_unix: i64) -> bool {
+        let former = self.former.as_ref();
+        former.is_some_and(|former| former.digest == *text && !former.is_good(now_unix))
+    }
+
+    /// The digest of the text before the present one, if it is kept.
+    pub fn former_digest(&self) -> Option<KeyDigest> {
+        self.former.as_ref().map(|former| former.digest)
+    }
+
+    /// The record after its key, which had the text `before`, got a new one, one revision later. An older text ends with that.
+    pub fn rotated(&self, before: &KeyDigest, rotation: &Rotation) -> Self {
+        let former = rotation.overlap_until.map(|until| FormerText {
+            digest: *before,
+            hint: self.hint.clone(),
+            until,
+        });
         Self {
-            hint: hint.to_owned(),
+            hint: rotation.hint.clone(),
             revision: self.revision.saturating_add(1),
+            former,
             ..self.clone()
+        }
+    }
+
+    /// The record after its former text has ended before its time; one without stays as it is.
+    pub fn overlap_ended(&self) -> Self {
+        match self.former {
+            None => self.clone(),
+            Some(_) => Self {
+                former: None,
+                revision: self.revision.saturating_add(1),
+                ..self.clone()
+            },
         }
     }
 

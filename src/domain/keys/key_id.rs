@@ -6,7 +6,7 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::domain::keys::secret::random_base62;
+use crate::domain::keys::secret::{base62_digit, random_base62};
 
 const KEY_ID_START: &str = "key_";
 const KEY_ID_RANDOM_CHARS: usize = 16;
@@ -20,6 +20,15 @@ impl KeyId {
     /// Draws a new id.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(format!("{KEY_ID_START}{}", random_base62(KEY_ID_RANDOM_CHARS, rng)))
+    }
+
+    /// The id that comes of a digest: always the same one.
+    pub(crate) fn of_digest(digest: &[u8; 32]) -> Self {
+        let bytes = digest.iter().take(KEY_ID_RANDOM_CHARS);
+        Self(bytes.fold(KEY_ID_START.to_owned(), |mut id, byte| {
+            id.push(base62_digit(u32::from(*byte) % 62));
+            id
+        }))
     }
 
     /// Checks the form of an id that came from outside.

@@ -254,7 +254,7 @@ fn checksum_of(text: &str) -> String {
     digits.iter().collect()
 }
 
-fn base62_digit(value: u32) -> char {
+pub(super) fn base62_digit(value: u32) -> char {
     usize::try_from(value)
         .ok()
         .and_then(|value| BASE62.get(value))

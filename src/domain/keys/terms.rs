@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::money::NanoUsd;
+use crate::domain::{keys::thresholds::Thresholds, money::NanoUsd};
 
 /// When a quota begins anew; always at 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -184,6 +184,9 @@ pub struct KeyTerms {
     /// How much an answer that may finish can cost.
     #[serde(default, skip_serializing_if = "FinishFactor::is_default")]
     pub finish_factor: FinishFactor,
+    /// At which parts of the quota somebody is told; `None`: as the account says, or else the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<Thresholds>,
     /// Rate and concurrency limits.
     #[serde(flatten)]
     pub rates: Rates,
@@ -198,6 +201,9 @@ pub struct AccountTerms {
     /// Which state at providers its requests may name.
     #[serde(default)]
     pub provider_state: ProviderState,
+    /// At which parts of their quotas somebody is told of its keys; `None`: as the configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<Thresholds>,
     /// Rate and concurrency limits.
     #[serde(flatten)]
     pub rates: Rates,
@@ -237,6 +243,8 @@ pub struct KeyTermsChange {
     pub on_exhausted: Option<OnExhausted>,
     /// Changes how much an answer that may finish can cost.
     pub finish_factor: Option<FinishFactor>,
+    /// Changes at which parts of the quota somebody is told; `Some(None)`: as account or configuration say.
+    pub notify: Option<Option<Thresholds>>,
     /// Changes rate and concurrency limits.
     pub rates: RatesChange,
 }
@@ -250,6 +258,7 @@ impl KeyTermsChange {
             reset: self.reset.unwrap_or(terms.reset),
             on_exhausted: self.on_exhausted.unwrap_or(terms.on_exhausted),
             finish_factor: self.finish_factor.unwrap_or(terms.finish_factor),
+            notify: self.notify.unwrap_or(terms.notify),
             rates: self.rates.apply(terms.rates),
         }
     }
@@ -262,6 +271,8 @@ pub(crate) struct AccountTermsChange {
     pub low_balance: Option<Option<NanoUsd>>,
     /// Changes which state at providers its requests may name.
     pub provider_state: Option<ProviderState>,
+    /// Changes at which parts of their quotas somebody is told of its keys; `Some(None)`: as the configuration says.
+    pub notify: Option<Option<Thresholds>>,
     /// Changes rate and concurrency limits.
     pub rates: RatesChange,
 }
@@ -273,6 +284,7 @@ impl AccountTermsChange {
         AccountTerms {
             low_balance: self.low_balance.unwrap_or(terms.low_balance),
             provider_state: self.provider_state.unwrap_or(terms.provider_state),
+            notify: self.notify.unwrap_or(terms.notify),
             rates: self.rates.apply(terms.rates),
         }
     }

@@ -33,6 +33,8 @@
 //! **Notices.** A settlement that brings a key's spending to a part of its quota, or the balance to what counts as low, is
 //! noted: see [`notices`].
 //!
+//! **Leases** are holds too: see [`leasing`].
+//!
 //! **Operations.** An amount that comes with an id counts once for it: see [`operations`].
 //!
 //! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
@@ -48,6 +50,7 @@ use self::{
     key::{AccountKey, Mirror},
     notices::Notices,
     operations::{Operations, Recorded},
+    recall::Recall,
 };
 use super::{
     admission::{Admission, Admit, Denied, Grant, QuotaUse, Scope},
@@ -55,11 +58,10 @@ use super::{
     period::{self, Periods},
     step::{Change, Settlement, Step},
     top_up::{TopUp, ToppedUp},
-    view::{AccountView, KeySpend},
 };
 use crate::domain::{
     keys::{
-        key::{KeyDenied, KeyId},
+        key::KeyId,
         terms::{AccountTerms, KeyTerms},
     },
     ledger::consumption::Row,
@@ -71,12 +73,15 @@ mod amounts;
 pub(crate) mod bucket;
 pub(crate) mod holds;
 pub(crate) mod key;
+mod leasing;
 pub(crate) mod notices;
 mod noticing;
 pub(crate) mod operations;
+mod recall;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transient;
+mod viewing;
 
 /// One account with its keys and its holds. The default one is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +90,7 @@ pub(crate) struct Account {
     keys: QuickMap<KeyId, AccountKey>,
     buckets: Buckets,
     holds: Holds,
+    recall: Recall,
     operations: Operations,
     notices: Notices,
 }
@@ -153,16 +159,17 @@ impl Account {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
             let (amount, at_ms) = (hold.amount, hold.at_ms);
-            return Admission::Granted(self.grant(ask, amount, at_ms));
+            return Admission::Granted(self.grant(&ask.node, &ask.key.id, amount, at_ms));
         }
         let Some(mirror) = AccountKey::mirror(self.keys.get(&ask.key.id), &ask.key) else {
             return Admission::StaleKey;
         };
         let checked = self.check(ask, &mirror, now_ms);
         if self.summary.is_some() {
+            self.recall_for_revision(&ask.key.id, &mirror);
             self.keys.entry(ask.key.id.clone()).or_default().take_over(mirror);
         }
-        match checked {
+        let answer = match checked {
             Err(denied) => Admission::Refused(denied),
             Ok(checked) => {
                 self.buckets = checked.account;
@@ -173,18 +180,18 @@ impl Account {
                     key: ask.key.id.clone(),
                     amount: checked.hold,
                     at_ms: now_ms,
+                    lease: None,
                 };
                 self.holds.put(&ask.node, &ask.request, hold, now_ms);
-                Admission::Granted(self.grant(ask, checked.hold, now_ms))
+                Admission::Granted(self.grant(&ask.node, &ask.key.id, checked.hold, now_ms))
             }
-        }
+        };
+        self.recall_if_near(&ask.key.id, &mirror.terms, now_ms, now_ms);
+        answer
     }
 
     fn check(&self, ask: &Admit, mirror: &Mirror, now_ms: i64) -> Result<Checked, Denied> {
-        mirror.check(now_ms.div_euclid(1000)).map_err(|denied| match denied {
-            KeyDenied::Revoked => Denied::KeyRevoked,
-            KeyDenied::Expired => Denied::KeyExpired,
-        })?;
+        mirror.check(now_ms.div_euclid(1000))?;
         let account = self.summary.as_ref().ok_or(Denied::AccountUnknown)?;
         if account.suspended {
             return Err(Denied::AccountSuspended);
@@ -219,8 +226,9 @@ impl Account {
         Ok(Checked { hold, key, account })
     }
 
-    fn grant(&self, ask: &Admit, hold: NanoUsd, at_ms: i64) -> Grant {
-        let key = self.keys.get(&ask.key.id);
+    fn grant(&self, node: &NodeId, key: &KeyId, hold: NanoUsd, at_ms: i64) -> Grant {
+        let id = key;
+        let key = self.keys.get(id);
         let terms = key.map(AccountKey::terms).unwrap_or_default();
         let account = self.summary.as_ref();
         Grant {
@@ -228,10 +236,10 @@ impl Account {
             at_ms,
             balance: account.map_or(NanoUsd::ZERO, |it| it.balance),
             low_balance: account.and_then(|it| it.terms.low_balance),
-            quota: self.quota_use(&terms, &ask.key.id, at_ms),
+            quota: self.quota_use(&terms, id, at_ms),
             provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
             account_rates: account.map(|it| it.terms.rates).unwrap_or_default(),
-            watermark: self.watermark(&ask.node),
+            watermark: self.watermark(node),
         }
     }
 
@@ -265,16 +273,22 @@ impl Account {
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
             return ToppedUp::NoHold;
         };
-        let terms = self.keys.get(&hold.key).map(AccountKey::terms).unwrap_or_default();
+        let (key, at_ms) = (hold.key.clone(), hold.at_ms);
+        let terms = self.keys.get(&key).map(AccountKey::terms).unwrap_or_default();
         let mut left = self.left_of_balance();
-        if let Some(quota) = self.quota_use(&terms, &hold.key, hold.at_ms) {
-            left = left.min(self.left_of_quota(&terms, &hold.key, hold.at_ms, &quota));
+        if let Some(quota) = self.quota_use(&terms, &key, at_ms) {
+            left = left.min(self.left_of_quota(&terms, &key, at_ms, &quota));
         }
-        let more = bounded(ask.more).min(left);
-        if more <= NanoUsd::ZERO {
+        let asked = bounded(ask.more);
+        if asked <= NanoUsd::ZERO {
             return ToppedUp::Refused;
         }
+        if left <= NanoUsd::ZERO {
+            return self.nothing_left(&key, now_ms);
+        }
+        let more = asked.min(left);
         self.holds.enlarge(&ask.node, &ask.request, more, now_ms);
+        self.recall_if_near(&key, &terms, at_ms, now_ms);
         ToppedUp::Granted(more)
     }
 
@@ -298,12 +312,16 @@ impl Account {
     }
 
     fn change(&mut self, node: &NodeId, step: &Step) -> Option<Row> {
+        self.recall_for_change(&step.change);
         let summary = self.summary.get_or_insert_default();
         match &step.change {
             Change::Settle(settlement) => {
                 let before = summary.balance;
                 summary.settle(settlement);
-                self.holds.end(node, &settlement.request);
+                match &settlement.lease {
+                    Some(lease) => self.holds.draw(&lease.holder, &lease.hold(), charge(settlement)),
+                    None => self.holds.end(node, &settlement.request),
+                }
                 let (estimated, used) = (settlement.tokens_estimated, settlement.tokens_used);
                 self.buckets.correct(&summary.terms.rates, estimated, used);
                 self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
@@ -345,37 +363,6 @@ impl Account {
     /// Ends all holds of a node, without a charge.
     pub(crate) fn release(&mut self, node: &NodeId) {
         self.holds.release(node);
-    }
-
-    /// How operators see it; `None`: it is not there.
-    pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
-        let summary = self.summary.as_ref()?;
-        let (held, running) = self.holds.live(now_ms);
-        Some(AccountView {
-            id: id.to_owned(),
-            balance: summary.balance,
-            spent: summary.spent,
-            held,
-            running,
-            suspended: summary.suspended,
-            terms: summary.terms,
-            created_at: summary.created_at,
-        })
-    }
-
-    /// What a key has spent, in the periods of now; zeroes for one that is not known.
-    pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
-        let periods = Periods::at(now_ms);
-        let spent = |period: &str| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
-        let (held, running) = self.holds.live_key(id, now_ms);
-        KeySpend {
-            all: spent(period::ALL),
-            day: spent(&periods.day),
-            week: spent(&periods.week),
-            month: spent(&periods.month),
-            held,
-            running,
-        }
     }
 }
 

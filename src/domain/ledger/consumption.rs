@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::domain::money::price::Part;
-pub(crate) use crate::domain::wire::usage::{Modifiers, UsageSource};
+pub use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::{keys::key::KeyId, ledger::tag::Tag, money::NanoUsd, wire::usage::Usage};
 
 /// How many days rows are kept.

@@ -12,8 +12,8 @@ pub(crate) const STATUS: u16 = 502;
 
 /// The settlement of a request whose end nobody saw: what its last checkpoint says it had consumed, or else what it was
 /// admitted with.
-pub(crate) fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
-    let tokens_estimated = admitted.tokens_estimated;
+pub(crate) fn settlement_after_crash(mut admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
+    let (tokens_estimated, lease) = (admitted.tokens_estimated, admitted.lease.take());
     let (request, mut end) = admitted.unfinished();
     if let Some(last) = checkpoint {
         // Both are counted from the arrival.
@@ -35,13 +35,13 @@ pub(crate) fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Chec
     if end.status == 0 {
         end.status = STATUS;
     }
-    Settlement::of(Row::new(request, end), tokens_estimated)
+    Settlement::of(Row::new(request, end), tokens_estimated).in_lease(lease)
 }
 
 /// The settlement of a request that was charged already: it ends the request and changes nothing else.
 pub(crate) fn settlement_of_charged(admitted: Admitted) -> Settlement {
     let request = admitted.request;
-    Settlement::without_charge(request.id, request.key, request.admitted_ms, 0)
+    Settlement::without_charge(request.id, request.key, request.admitted_ms, 0).in_lease(admitted.lease)
 }
 
 #[cfg(test)]
@@ -73,6 +73,7 @@ mod tests {
             input_cost: NanoUsd::from_nanos(100),
             latency_ms: 20,
             tokens_estimated: 700,
+            lease: None,
         }
     }
 

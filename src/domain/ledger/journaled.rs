@@ -12,6 +12,7 @@ use crate::domain::{
     },
     ledger::{
         consumption::{Modifiers, Part, Request, RequestEnd, Row, UsageSource},
+        lease::LeaseId,
         step::Step,
     },
     money::NanoUsd,
@@ -70,6 +71,8 @@ pub(crate) struct Admitted {
     pub latency_ms: u64,
     /// The tokens taken from the tokens per minute.
     pub tokens_estimated: u64,
+    /// The lease that it was admitted out of, if it was.
+    pub lease: Option<LeaseId>,
 }
 
 /// The written form of [`Admitted`].
@@ -77,6 +80,8 @@ pub(crate) struct Admitted {
 struct AdmittedForm {
     row: Row,
     tokens_estimated: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseId>,
 }
 
 impl Admitted {
@@ -104,18 +109,24 @@ impl Admitted {
 }
 
 impl From<Admitted> for AdmittedForm {
-    fn from(admitted: Admitted) -> Self {
-        let tokens_estimated = admitted.tokens_estimated;
+    fn from(mut admitted: Admitted) -> Self {
+        let (tokens_estimated, lease) = (admitted.tokens_estimated, admitted.lease.take());
         let (request, end) = admitted.unfinished();
         Self {
             row: Row::new(request, end),
             tokens_estimated,
+            lease,
         }
     }
 }
 
 impl From<AdmittedForm> for Admitted {
-    fn from(AdmittedForm { row, tokens_estimated }: AdmittedForm) -> Self {
+    fn from(form: AdmittedForm) -> Self {
+        let AdmittedForm {
+            row,
+            tokens_estimated,
+            lease,
+        } = form;
         Self {
             request: Request {
                 admitted_ms: row.admitted_ms,
@@ -134,6 +145,7 @@ impl From<AdmittedForm> for Admitted {
             input_cost: row.cost_nano_usd,
             latency_ms: row.latency_ms,
             tokens_estimated,
+            lease,
         }
     }
 }

@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
-
-/// The parts of a quota that ledgers note, in percent. Which of them are told, each node's configuration says.
-pub(crate) const PERCENTS: [u8; 6] = [50, 75, 80, 90, 95, 100];
+use crate::domain::{
+    keys::{key::KeyId, thresholds::PERCENTS},
+    ledger::node::NodeId,
+    money::NanoUsd,
+};
 
 /// What a notice is about, and by that the notice: two of the same are one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     keys::{key::KeyId, terms::AccountTerms},
-    ledger::{consumption::Row, operation_id::OperationId},
+    ledger::{consumption::Row, lease::LeaseId, operation_id::OperationId},
     money::NanoUsd,
 };
 
@@ -87,6 +87,9 @@ pub struct Settlement {
     pub tokens_used: u64,
     /// The charge, zero or more.
     pub cost: NanoUsd,
+    /// The lease that it was admitted out of: its cost is taken from that, and it has no hold of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseId>,
     /// Its row in the consumption log; `None` for a request that is not billed, whose cost is then zero.
     pub row: Option<Row>,
 }
@@ -101,6 +104,7 @@ impl Settlement {
             tokens_estimated,
             tokens_used: row.usage.input_total().saturating_add(row.usage.output_total()),
             cost: row.cost_nano_usd,
+            lease: None,
             row: Some(row),
         }
     }
@@ -114,7 +118,13 @@ impl Settlement {
             tokens_estimated,
             tokens_used: 0,
             cost: NanoUsd::ZERO,
+            lease: None,
             row: None,
         }
+    }
+
+    /// The same of a request that was admitted out of a lease, if there is one.
+    pub(crate) fn in_lease(self, lease: Option<LeaseId>) -> Self {
+        Self { lease, ..self }
     }
 }

@@ -7,9 +7,9 @@ use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
 /// A running request's demand for a larger hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUp {
-    /// The node that admitted it.
+    /// The node that admitted it; the holder of the lease that it was admitted out of.
     pub node: NodeId,
-    /// weir's request id.
+    /// weir's request id; or the name of that lease's hold, which then grows.
     pub request: String,
     /// The account that pays.
     pub account: String,
@@ -28,6 +28,8 @@ pub enum ToppedUp {
     Granted(NanoUsd),
     /// Nothing is left.
     Refused,
+    /// Nothing is left but what nodes have of leases, which they are giving back: ask again in a moment.
+    Recalling,
     /// The store has no hold of this request: it was settled, or the node's lease had ended. The request goes on, and
     /// its settlement is charged anyway.
     NoHold,

@@ -1,6 +1,6 @@
 //! What was used in some days, by day, model, key or tag: daily sums put together for people and programs to read.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{borrow::Cow, collections::HashMap, str::FromStr};
 
 use jiff::{Span, civil::Date};
 use serde_json::{Map, Value, json};
@@ -34,14 +34,14 @@ impl SplitBy {
         }
     }
 
-    fn name(self, sum: &DailySum) -> String {
+    fn name(self, sum: &DailySum) -> Cow<'_, str> {
         match (self, &sum.subject) {
-            (Self::Day, _) => date(sum.day).to_string(),
-            (Self::Model, _) => sum.model.clone(),
-            (Self::Key, Subject::Key(id)) => id.as_str().to_owned(),
-            (Self::Tag, Subject::Tag(tag)) => tag.as_str().to_owned(),
-            (Self::Tag, Subject::OtherTags) => OTHER.to_owned(),
-            (Self::Key | Self::Tag, _) => String::new(),
+            (Self::Day, _) => Cow::Owned(date(sum.day).to_string()),
+            (Self::Model, _) => Cow::Borrowed(&sum.model),
+            (Self::Key, Subject::Key(id)) => Cow::Borrowed(id.as_str()),
+            (Self::Tag, Subject::Tag(tag)) => Cow::Borrowed(tag.as_str()),
+            (Self::Tag, Subject::OtherTags) => Cow::Borrowed(OTHER),
+            (Self::Key | Self::Tag, _) => Cow::Borrowed(""),
         }
     }
 }
@@ -55,10 +55,10 @@ impl FromStr for SplitBy {
     }
 }
 
-/// Sums put together, in the order of their names; and all of them together.
+/// Sums put together by their names, and all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
-    lines: BTreeMap<String, Sums>,
+    lines: HashMap<String, Sums>,
     total: Sums,
 }
 
@@ -66,21 +66,39 @@ impl UsageReport {
     /// Adds sums, each once.
     pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
-            let line = self.lines.entry(by.name(sum)).or_default();
-            *line = line.plus(&sum.sums);
+            let name = by.name(sum);
+            match self.lines.get_mut(name.as_ref()) {
+                Some(line) => *line = line.plus(&sum.sums),
+                None => {
+                    self.lines.insert(name.into_owned(), sum.sums);
+                }
+            }
             self.total = self.total.plus(&sum.sums);
         }
     }
 
-    /// Its lines as JSON objects. The first field is called as what it is split by.
-    pub(crate) fn lines(&self, by: SplitBy) -> Vec<Value> {
+    /// Its lines as JSON objects in the order of their names, `most` at most: of days the latest, else what cost most, the
+    /// dearest last. The first field is called as what it is split by.
+    pub(crate) fn lines(&self, by: SplitBy, most: usize) -> Vec<Value> {
         let line = |(name, sums): (&String, &Sums)| {
             let mut fields = Map::new();
             fields.insert(by.as_str().to_owned(), json!(name));
             fields.extend(fields_of(sums));
             Value::Object(fields)
         };
-        self.lines.iter().map(line).collect()
+        let mut lines: Vec<(&String, &Sums)> = self.lines.iter().collect();
+        lines.sort_unstable_by_key(|(name, _)| *name);
+        let left_out = self.left_out(most);
+        if by != SplitBy::Day && left_out > 0 {
+            // The dearest come last, as the latest days do.
+            lines.sort_by_key(|(_, sums)| sums.cost_nano_usd);
+        }
+        lines.into_iter().skip(left_out).map(line).collect()
+    }
+
+    /// How many lines are left out where so many are told.
+    pub(crate) fn left_out(&self, most: usize) -> usize {
+        self.lines.len().saturating_sub(most)
     }
 
     /// All of it as a JSON object.
@@ -145,7 +163,7 @@ mod tests {
             let mut report = UsageReport::default();
             report.add(&sums, by);
             assert_eq!(report.total()["cost_nano_usd"], 321);
-            let lines = report.lines(by).into_iter();
+            let lines = report.lines(by, usize::MAX).into_iter();
             lines
                 .map(|line| format!("{} {}", line[by.as_str()].as_str().unwrap(), line["cost_nano_usd"]))
                 .collect::<Vec<_>>()

@@ -86,9 +86,10 @@ impl SignIns {
         named("sign-ins", key.as_str())
     }
 
-    /// How many last now.
-    pub(crate) fn count(&self, now: i64) -> usize {
-        self.sign_ins.iter().filter(|one| now < one.ends).count()
+    /// Those that last now: when each was last given tokens, and when it ends, since the Unix epoch.
+    pub(crate) fn lasting(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
+        let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
+        lasting.map(|one| (one.used, one.ends))
     }
 
     /// Until when the document is needed, since the Unix epoch; `None`: it is not.
@@ -132,11 +133,11 @@ impl SignIns {
         Stepped { outcome, ended }
     }
 
-    /// New tokens for a refresh token, which they replace. `digest` is that of the key's text now.
+    /// New tokens for a refresh token, which they replace, if the key's text that was signed in with still is one.
     pub(crate) fn refresh(
         &mut self,
         token: &RefreshToken,
-        digest: KeyDigest,
+        is_good: impl Fn(&KeyDigest) -> bool,
         prefix: &KeyPrefix,
         lifetimes: &Lifetimes,
         now: i64,
@@ -145,7 +146,7 @@ impl SignIns {
         let mut ended = Vec::new();
         let presented = token.digest();
         let known = self.sign_ins.iter_mut().find(|one| one.id == token.sign_in());
-        let Some(one) = known.filter(|one| now < one.ends && one.key == digest) else {
+        let Some(one) = known.filter(|one| now < one.ends && is_good(&one.key)) else {
             let outcome = Err(NotRefreshed::Unknown);
             return Stepped { outcome, ended };
         };

@@ -179,7 +179,7 @@ mod run;
 mod source;
 
 pub(crate) use run::{Run, RunKind, total};
-pub(crate) use source::{Modifiers, UsageSource};
+pub use source::{Modifiers, UsageSource};
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::edges::connector::Transport;
 
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(20),

@@ -9,7 +9,7 @@ use crate::{
         faults::refusal::Refusal,
         keys::{
             credential::{self, CredentialError},
-            key::{KeyDenied, KeyRecord, KeyState},
+            key::{KeyDenied, KeyRecord},
             secret::{KeyDigest, ServiceKey},
         },
         wire::protocol::Protocol,
@@ -28,7 +28,7 @@ use crate::{
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The digest under which the store has the key: not that of an access token that stands for it.
+    /// The digest of the key's text, the present one or the one before: not that of an access token that stands for it.
     pub digest: KeyDigest,
     /// The key's record, as this node knew it at authentication.
     pub key: Arc<KeyRecord>,
@@ -47,7 +47,7 @@ pub(crate) async fn authenticate(
 ) -> Result<Caller, Refusal> {
     let caller = identify(gateway, session, live, shape, keys, entry).await?;
     let now = gateway.billing.time().now_seconds(clock::instant());
-    caller.key.check(now).map_err(refusal)?;
+    caller.key.check(&caller.digest, now).map_err(refusal)?;
     gateway.keys.touch(&caller.key.id, now);
     Ok(caller)
 }
@@ -89,8 +89,9 @@ pub(crate) async fn identify(
     };
     entry.record.key_id = Some(key.id.as_str().to_owned());
     entry.record.account = Some(key.account.clone());
-    if let KeyState::Revoked { .. } = key.state {
-        return Err(Refusal::KeyRevoked);
+    match key.check(&digest, now_unix) {
+        Ok(()) | Err(KeyDenied::Expired) => {}
+        Err(denied) => return Err(refusal(denied)),
     }
     Ok(Caller { digest, key, presented })
 }
@@ -99,6 +100,7 @@ pub(crate) async fn identify(
 pub(crate) fn refusal(denied: KeyDenied) -> Refusal {
     match denied {
         KeyDenied::Revoked => Refusal::KeyRevoked,
+        KeyDenied::Replaced => Refusal::KeyReplaced,
         KeyDenied::Expired => Refusal::KeyExpired,
     }
 }

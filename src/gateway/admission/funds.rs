@@ -199,7 +199,7 @@ pub(crate) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -
         .map_err(|_| Refusal::StoreUnavailable)?
         .ok_or(Refusal::KeyUnknown)?;
     let now = gateway.billing.time().now_seconds(clock::instant());
-    key.check(now).map_err(caller::refusal)?;
+    key.check(digest, now).map_err(caller::refusal)?;
     Ok(key)
 }
 

@@ -39,8 +39,20 @@ pub(crate) struct Attempts {
     made: usize,
     pause: Duration,
     reason: Option<&'static str>,
-    /// The next attempt must open a new connection.
-    fresh: bool,
+    /// What the next attempt may use.
+    connection: Connection,
+}
+
+/// A connection that an attempt may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// One of the pool, or a new one.
+    #[default]
+    Any,
+    /// A new one.
+    New,
+    /// A new one, over HTTP/1.1.
+    NewOverHttp1,
 }
 
 /// What decides about a further attempt after a provider has answered.
@@ -87,7 +99,7 @@ impl Attempts {
             made: 0,
             pause: Duration::ZERO,
             reason: None,
-            fresh: false,
+            connection: Connection::Any,
         })
     }
 
@@ -168,15 +180,26 @@ impl Attempts {
         let again = self.made < ATTEMPTS_MAX;
         if again {
             self.visit.sent = self.visit.sent.saturating_sub(1);
-            self.fresh = true;
+            self.connection = Connection::New;
             self.reason = Some("stale_connection");
         }
         again
     }
 
-    /// Whether the next attempt must open a new connection. Resets it.
-    pub(crate) fn take_fresh(&mut self) -> bool {
-        std::mem::take(&mut self.fresh)
+    /// The provider wants the request over HTTP/1.1. Returns whether to send it so; as with a stale connection, the provider has
+    /// not begun to work on it.
+    pub(crate) fn wants_http1(&mut self) -> bool {
+        let again = self.connection_was_stale();
+        if again {
+            self.connection = Connection::NewOverHttp1;
+            self.reason = Some("http1_required");
+        }
+        again
+    }
+
+    /// What the next attempt may use. Resets it.
+    pub(crate) fn take_connection(&mut self) -> Connection {
+        std::mem::take(&mut self.connection)
     }
 
     /// The provider timed out, or closed the connection before an answer's head. Returns whether to go on to another

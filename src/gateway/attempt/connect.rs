@@ -11,7 +11,7 @@ use std::{
 use pingora::{
     Error, ErrorType, Result,
     protocols::{ALPN, Digest},
-    upstreams::peer::HttpPeer,
+    upstreams::peer::{HttpPeer, PeerOptions},
 };
 use pingora_proxy::Session;
 use rand::RngExt;
@@ -22,6 +22,7 @@ use crate::{
     gateway::{
         attempt::{
             Attempt,
+            attempts::Connection,
             connector::Connector,
             deadline::{self, Limits, Watch},
             dispatch::Dispatch,
@@ -35,6 +36,10 @@ use crate::{
         ticket::Ticket,
     },
 };
+
+/// How much of an answer over HTTP/2 may wait for a slow client; Pingora's default is 8 MiB. It is enough for 20 Mbit/s over
+/// a round trip of 100 ms, more than any model writes.
+const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Waits for the pause before this attempt, or until the process has no more time.
 pub(crate) async fn pause(dispatch: &mut Dispatch, drain: &Drain) {
@@ -81,20 +86,34 @@ pub(crate) fn peer(
     let timeouts = &dispatch.request.live.config.upstream;
     let connect = dispatch.provider().timeouts.connect.unwrap_or(timeouts.connect);
     let mut peer = HttpPeer::new(place.first, place.origin.https, place.origin.host.clone());
-    peer.options.alpn = ALPN::H1;
+    let connection = dispatch.attempts.take_connection();
+    if timeouts.http2 && place.origin.https && connection != Connection::NewOverHttp1 {
+        speak_http2(&mut peer.options);
+    } else {
+        peer.options.alpn = ALPN::H1;
+    }
     let places = Arc::clone(dispatch.attempts.places());
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
     // The watch limits reading; Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits(dispatch).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
-    if dispatch.attempts.take_fresh() || !dispatch.can_resend() {
+    if connection != Connection::Any || !dispatch.can_resend() {
         // A stale pooled connection would lose the request for good, so this attempt opens a new one.
         static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
         peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
         peer.options.idle_timeout = Some(Duration::ZERO);
     }
     Ok(Box::new(peer))
+}
+
+/// Offers HTTP/2. A connection carries one request at a time: a time limit shuts the connection's socket ([`deadline`]),
+/// and must not end another request with it.
+fn speak_http2(options: &mut PeerOptions) {
+    options.alpn = ALPN::H2H1;
+    options.max_h2_streams = 1;
+    options.h2_stream_window_size = Some(HTTP2_WINDOW_BYTES);
+    options.h2_connection_window_size = Some(HTTP2_WINDOW_BYTES);
 }
 
 fn limits(dispatch: &Dispatch) -> Limits {

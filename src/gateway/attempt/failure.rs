@@ -31,7 +31,9 @@ pub(crate) fn decide(
         None => {
             !has_left
                 && is_unanswered(dispatch, &error)
-                && (reused && is_stale(session, dispatch, &error) || goes_on(session, dispatch))
+                && (reused && is_stale(session, dispatch, &error)
+                    || is_downgraded(session, dispatch, &error)
+                    || goes_on(session, dispatch))
         }
     };
     error.set_retry(again);
@@ -49,13 +51,32 @@ fn is_stale(session: &Session, dispatch: &mut Dispatch, error: &Error) -> bool {
         // The request was not even sent completely.
         ErrorType::WriteError => true,
         ErrorType::ConnectionClosed | ErrorType::ReadError => dispatch.attempt.is_prompt(clock::instant()),
+        ErrorType::H2Error => was_not_begun(error),
         _ => false,
     };
-    is_closed
-        && dispatch.attempt.fate() != Fate::Expired
-        && !reply::has_begun(session)
-        && dispatch.can_resend()
-        && dispatch.attempts.connection_was_stale()
+    is_closed && may_send_again(session, dispatch) && dispatch.attempts.connection_was_stale()
+}
+
+/// Whether the provider refuses HTTP/2 for this request (RFC 9113 section 7, HTTP_1_1_REQUIRED). If so, the next attempt uses
+/// HTTP/1.1.
+fn is_downgraded(session: &Session, dispatch: &mut Dispatch, error: &Error) -> bool {
+    *error.etype() == ErrorType::H2Downgrade && may_send_again(session, dispatch) && dispatch.attempts.wants_http1()
+}
+
+/// Whether a provider says over HTTP/2 that it has not begun to work on the request: it ends the connection in order, or
+/// refuses the stream (RFC 9113 section 8.7), or the request could not be written.
+fn was_not_begun(error: &Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<h2::Error>();
+    cause.is_some_and(|cause| {
+        let says = |reason| cause.is_remote() && cause.reason() == Some(reason);
+        cause.is_io()
+            || cause.is_go_away() && says(h2::Reason::NO_ERROR)
+            || cause.is_reset() && says(h2::Reason::REFUSED_STREAM)
+    })
+}
+
+fn may_send_again(session: &Session, dispatch: &Dispatch) -> bool {
+    dispatch.attempt.fate() != Fate::Expired && !reply::has_begun(session) && dispatch.can_resend()
 }
 
 /// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is asked;

@@ -195,6 +195,7 @@ fn key(number: u64) -> KeyRecord {
         hint: "wxyz".to_owned(),
         revision: 1,
         terms: KeyTerms::default(),
+        former: None,
     }
 }
 

@@ -198,8 +198,8 @@ fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
     json!({
         "from": usage_report::date(first).to_string(),
         "until": usage_report::date(last + 1).to_string(),
-        "by_day": by_day.lines(SplitBy::Day),
-        "by_model": by_model.lines(SplitBy::Model),
+        "by_day": by_day.lines(SplitBy::Day, usize::MAX),
+        "by_model": by_model.lines(SplitBy::Model, usize::MAX),
         "total": by_day.total(),
     })
 }

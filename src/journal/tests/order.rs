@@ -44,6 +44,35 @@ fn a_reader_follows_the_end() {
     assert!(journal.end().segment > 2);
 }
 
+#[test]
+fn a_segment_that_is_full_but_for_a_few_bytes_is_sound() {
+    let bytes_max = settings(Path::new("")).segment_bytes;
+    let record = |request: &str| Record::Admit(Box::new(admitted(request)));
+    let empty = frame::HEAD as u64 + serde_json::to_vec(&record("")).unwrap().len() as u64;
+    for left in 0..=frame::HEAD as u64 {
+        let folder = scratch();
+        let journal = open(folder.path()).journal;
+        let mut written = 0;
+        loop {
+            let room = bytes_max - journal.end().offset - left;
+            // Frames of equal length, and the last one as long as is needed.
+            let id = if room < 4 * empty { room - empty } else { empty };
+            let request = format!("{written:x>width$}", width = usize::try_from(id).unwrap());
+            let mut reserved = journal.reserve(REQUEST_BYTES).unwrap();
+            journal.append(&record(&request), &mut reserved).unwrap();
+            written += 1;
+            if journal.end().offset == bytes_max - left {
+                break;
+            }
+        }
+        assert_eq!(journal.end().segment, 1);
+        drop(journal);
+        let opened = open(folder.path());
+        assert_eq!(opened.journal.damaged_parts(), 0, "{left} bytes left");
+        assert_eq!(opened.unsettled.len(), written, "{left} bytes left");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Step(usize),

@@ -11,8 +11,9 @@ use std::{
 use super::*;
 use crate::domain::{
     ledger::{
-        Settlement,
+        NodeId, Settlement,
         consumption::Part,
+        lease::LeaseId,
         settlement_after_crash,
         tag::{TAGS_MAX, Tag},
     },
@@ -139,6 +140,10 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
         input_cost: NanoUsd::from_nanos(i64::MAX),
         latency_ms: u64::MAX,
         tokens_estimated: u64::MAX,
+        lease: Some(LeaseId {
+            holder: NodeId::none(),
+            number: u64::MAX,
+        }),
         ..admitted_with_texts(&text())
     };
     let frame = |record: &Record| frame::HEAD as u64 + serde_json::to_vec(record).unwrap().len() as u64;

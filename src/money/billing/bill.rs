@@ -126,7 +126,7 @@ impl Bill {
         let Charge { cost, parts } = self.charge(&leg.price, &consumed);
         let (more, at_cost) = self.running.costs(cost, now);
         if let Some(more) = more {
-            self.ask_for_more(more);
+            self.ask_for_more(more, now);
         }
         let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &leg.price, &consumed)));
         self.running.look_again_at_text(again.unwrap_or(u64::MAX));
@@ -144,20 +144,41 @@ impl Bill {
         });
     }
 
-    fn ask_for_more(&self, more: NanoUsd) {
+    fn ask_for_more(&self, more: NanoUsd, now: Instant) {
+        let engine = Arc::clone(&self.engine);
+        let part = self.granted.part;
+        let (mut node, mut request) = (engine.node.clone(), self.running.request.clone());
+        if let Some(part) = part {
+            let got = engine.leases.enlarge(part, more, now);
+            if got > NanoUsd::ZERO {
+                return self.running.answered(TopUpAnswer::Granted(got));
+            }
+            let lease = engine.leases.id(part);
+            (request, node) = (lease.hold(), lease.holder);
+        }
         let ask = TopUp {
-            node: self.engine.node.clone(),
-            request: self.running.request.clone(),
+            node,
+            request,
             account: self.running.account.clone(),
             key: self.running.key.clone(),
             at_ms: self.running.at_ms,
             more,
         };
-        let (ledger, running) = (Arc::clone(&self.engine.ledger), Arc::clone(&self.running));
+        let running = Arc::clone(&self.running);
         tokio::spawn(async move {
-            running.answered(match ledger.top_up(&ask).await {
+            let answer = engine.ledger.top_up(&ask).await;
+            if let Some(part) = part {
+                let got = match answer {
+                    Ok(ToppedUp::Granted(got)) => got,
+                    _ => NanoUsd::ZERO,
+                };
+                engine.leases.got(part, ask.more, got);
+            }
+            running.answered(match answer {
                 Ok(ToppedUp::Granted(more)) => TopUpAnswer::Granted(more),
                 Ok(ToppedUp::Refused) => TopUpAnswer::Refused,
+                // What others have of it comes back in a moment, or is spent then.
+                Ok(ToppedUp::Recalling) => TopUpAnswer::Unknown,
                 // Admitted while the store was unreachable, or settled meanwhile.
                 Ok(ToppedUp::NoHold) => TopUpAnswer::Uncounted(ask.more),
                 Err(_) => TopUpAnswer::Unknown,
@@ -194,6 +215,7 @@ impl Bill {
         let Admitted {
             request,
             tokens_estimated,
+            lease,
             ..
         } = *admitted;
         self.engine.running.remove(&request.id);
@@ -201,6 +223,7 @@ impl Bill {
             Some(end) => Settlement::of(Row::new(request, end), tokens_estimated),
             None => Settlement::without_charge(request.id, request.key, request.admitted_ms, tokens_estimated),
         };
+        let settlement = settlement.in_lease(lease);
         if let Some(row) = &settlement.row {
             self.engine.counters.charged(row, self.running.hold());
         }
@@ -220,6 +243,9 @@ impl Bill {
                 tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
                 self.engine.counters.failed();
             }
+        }
+        if let Some(part) = self.granted.part {
+            self.engine.leases.ended(part, end.cost, end.step);
         }
         self.engine.grace.ended(account, key, self.granted.seat, &end);
     }

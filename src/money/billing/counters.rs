@@ -15,6 +15,7 @@ pub(super) struct Counters {
     pub(super) failed: AtomicU64,
     pub(super) excess_max: AtomicI64,
     pub(super) offline: AtomicU64,
+    pub(super) leased: AtomicU64,
 }
 
 impl Counters {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
+        keys::key::KeyRecord,
         ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaUse},
         money::NanoUsd,
     },
@@ -19,6 +20,7 @@ use crate::{
         counters::Counters,
         grace::Grace,
         last_seen::{GraceLimits, NotAlone},
+        leases::{LeaseLimits, LeasePart, Leases},
         queue::Queues,
         running::RunningRequests,
         tally::Seat,
@@ -35,6 +37,7 @@ pub(super) struct BillingEngine {
     pub(super) time: Arc<StoreTime>,
     pub(super) running: RunningRequests,
     pub(super) grace: Grace,
+    pub(super) leases: Leases,
     /// Requests that wait for holds of running requests.
     pub(super) queues: Arc<Queues>,
     /// Admissions without an answer from the store; each may have left a hold there.
@@ -75,10 +78,17 @@ pub(super) struct GrantedHold {
     pub(super) quota: Option<QuotaUse>,
     /// Which state at providers the request may name.
     pub(super) provider_state: ProviderState,
+    /// Its part of the lease that it was admitted out of, if it was.
+    pub(super) part: Option<LeasePart>,
 }
 
 impl BillingEngine {
-    pub(super) fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
+    pub(super) fn new(
+        ledger: Arc<dyn LedgerStore>,
+        journal: Arc<Journal>,
+        grace: GraceLimits,
+        leases: Option<LeaseLimits>,
+    ) -> Self {
         Self {
             ledger,
             node: journal.node().clone(),
@@ -86,6 +96,7 @@ impl BillingEngine {
             time: Arc::new(StoreTime::new(clock::instant())),
             running: RunningRequests::default(),
             grace: Grace::new(grace),
+            leases: Leases::new(leases),
             queues: Arc::default(),
             unconfirmed: UnconfirmedHolds::default(),
             low: Mutex::default(),
@@ -106,6 +117,7 @@ impl BillingEngine {
                     Admission::Granted(grant) => grant,
                     Admission::Refused(denied) => {
                         self.grace.refused(&ask.key, denied);
+                        self.recall_for(&ask.key, denied);
                         return Err(NotAdmitted::Denied(denied));
                     }
                     Admission::StaleKey => return Err(NotAdmitted::StaleKey),
@@ -120,6 +132,7 @@ impl BillingEngine {
                     balance: Some(grant.balance),
                     quota: grant.quota,
                     provider_state: grant.provider_state,
+                    part: None,
                 })
             }
             Err(error) => {
@@ -135,8 +148,18 @@ impl BillingEngine {
                     quota: None,
                     // What the operator allows is unknown, so the narrower right applies.
                     provider_state: ProviderState::Own,
+                    part: None,
                 })
             }
+        }
+    }
+
+    /// What is free of this node's own leases is there for one who waits for a limit that counts them.
+    fn recall_for(&self, asking: &KeyRecord, denied: Denied) {
+        match denied {
+            Denied::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
+            Denied::QuotaHeld(_) => self.leases.recall(|key| key.id == asking.id),
+            _ => {}
         }
     }
 
@@ -155,7 +178,7 @@ impl BillingEngine {
         Ok(seat)
     }
 
-    fn note_balance(&self, account: &str, grant: &Grant) {
+    pub(super) fn note_balance(&self, account: &str, grant: &Grant) {
         let is_low = grant.low_balance.is_some_and(|low| grant.balance <= low);
         let mut low = self.low.lock();
         if is_low && !low.contains(account) {

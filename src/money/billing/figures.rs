@@ -56,6 +56,17 @@ impl Billing {
         failed.saturating_add(self.engine.unconfirmed.lost())
     }
 
+    /// Requests admitted out of leases, since the start.
+    pub(crate) fn leased(&self) -> u64 {
+        self.engine.counters.leased.load(Ordering::Relaxed)
+    }
+
+    /// The number of leases, and what the store holds for them.
+    pub(crate) fn leases(&self) -> (usize, NanoUsd) {
+        let figures = self.engine.leases.figures();
+        (figures.leases, figures.amount)
+    }
+
     /// Requests admitted without the store, since the start.
     pub(crate) fn offline(&self) -> u64 {
         self.engine.counters.offline.load(Ordering::Relaxed)

@@ -38,6 +38,16 @@ impl Grace {
             .granted(&ask.key, grant, ask.tokens, clock::unix_millis())
     }
 
+    /// Records what the store has told of a lease's account and key.
+    pub(super) fn told(&self, key: &KeyRecord, grant: &Grant) {
+        self.seen.lock().told(key, grant, clock::unix_millis());
+    }
+
+    /// Records that a request was admitted out of a lease.
+    pub(super) fn leased(&self, key: &KeyRecord, hold: NanoUsd) -> Seat {
+        self.seen.lock().leased(key, hold, clock::unix_millis())
+    }
+
     /// Records that the store has refused a request.
     pub(super) fn refused(&self, key: &KeyRecord, denied: Denied) {
         self.seen.lock().refused(key, denied, clock::unix_millis());

@@ -2,6 +2,7 @@
 //! updated by grants and refusals.
 
 mod foreseen;
+mod leased;
 
 use std::hash::Hash;
 
@@ -87,16 +88,12 @@ impl LastSeen {
             hold: grant.hold,
             on_grace: false,
         };
+        self.told(key, grant, now_ms);
         if let Some(account) = self.account(&key.account, now_ms) {
-            account.tally.told(grant.watermark, now_ms);
-            (account.balance, account.rates) = (Some(grant.balance), grant.account_rates);
             let taken = account.tally.take(Scope::Account, &account.rates, tokens, now_ms);
             account.tally.begin(seat, taken.ok());
         }
         if let Some(known) = self.key(&key.id, now_ms) {
-            known.tally.told(grant.watermark, now_ms);
-            known.note_quota(key, grant.quota.as_ref());
-            (known.denied, known.rates) = (None, key.terms.rates);
             let taken = known.tally.take(Scope::Key, &known.rates, tokens, now_ms);
             known.tally.begin(seat, taken.ok());
         }

@@ -17,6 +17,7 @@ use crate::{
         engine::{BillingEngine, NotAdmitted},
         growth::{Bound, Growth},
         last_seen::GraceLimits,
+        leases::LeaseLimits,
         queue::QueuePosition,
         running::Running,
         wanted::Wanted,
@@ -45,14 +46,19 @@ impl std::fmt::Debug for Billing {
 
 impl Billing {
     /// Bills over a ledger and this node's journal. While the ledger is unreachable, requests are admitted within
-    /// `grace`.
-    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, journal: Arc<Journal>, grace: GraceLimits) -> Self {
+    /// `grace`. Keys that ask often get leases within `leases`.
+    pub(crate) fn new(
+        ledger: Arc<dyn LedgerStore>,
+        journal: Arc<Journal>,
+        grace: GraceLimits,
+        leases: Option<LeaseLimits>,
+    ) -> Self {
         Self {
-            engine: Arc::new(BillingEngine::new(ledger, journal, grace)),
+            engine: Arc::new(BillingEngine::new(ledger, journal, grace, leases)),
         }
     }
 
-    /// Asks the ledger in one round trip, and records the admission in the journal before it returns.
+    /// Admits out of the key's lease, or else asks the ledger in one round trip; and records the admission in the journal before it returns.
     pub(crate) async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
         let engine = &self.engine;
         let Ok(mut reservation) = engine.journal.reserve(REQUEST_BYTES) else {
@@ -60,19 +66,12 @@ impl Billing {
         };
         let key = wanted.key;
         let cost = wanted.estimated_cost();
-        let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
-        let ask = Admit {
-            node: engine.node.clone(),
-            request: wanted.request_id.to_owned(),
-            key: key.clone(),
-            estimate: cost.whole,
-            tokens: wanted.estimate.tokens(),
-            ended_key,
-            ended_account,
+        let granted = match engine.cut(key, cost.whole) {
+            Some(granted) => granted,
+            None => engine.hold(&self.ask(&wanted, cost.whole)).await?,
         };
-        let granted = engine.hold(&ask).await?;
         let running = Arc::new(Running::new(
-            ask.request,
+            wanted.request_id.to_owned(),
             key.account.clone(),
             key.id.clone(),
             granted.at_ms,
@@ -82,7 +81,9 @@ impl Billing {
                 Bound::of(&key.terms, granted.balance, cost.whole),
             ),
         ));
-        let record = Record::Admit(Box::new(admitted(&wanted, cost.uncached_input, granted.at_ms)));
+        let mut admitted = admitted(&wanted, cost.uncached_input, granted.at_ms);
+        admitted.lease = granted.part.map(|part| engine.leases.id(part));
+        let record = Record::Admit(Box::new(admitted));
         let recorded = engine.journal.append(&record, &mut reservation);
         engine.running.add(Arc::clone(&running));
         let bill = Bill {
@@ -106,12 +107,27 @@ impl Billing {
         Ok(bill)
     }
 
+    fn ask(&self, wanted: &Wanted<'_>, estimate: NanoUsd) -> Admit {
+        let (engine, key) = (&self.engine, wanted.key);
+        let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
+        Admit {
+            node: engine.node.clone(),
+            request: wanted.request_id.to_owned(),
+            key: key.clone(),
+            estimate,
+            tokens: wanted.estimate.tokens(),
+            ended_key,
+            ended_account,
+        }
+    }
+
     /// Writes checkpoints and renews the lease until `shutdown` turns true.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let mut checkpoint = tokio::time::interval(CHECKPOINT_EVERY);
         let mut renew = tokio::time::interval(RENEW_EVERY);
         let mut epochs = self.engine.ledger.epochs();
         let mut watching = true;
+        let leases = tokio::spawn(Arc::clone(&self.engine).keep_leases(shutdown.clone()));
         loop {
             tokio::select! {
                 _ = checkpoint.tick() => self.engine.checkpoint(),
@@ -120,6 +136,8 @@ impl Billing {
                 moved = epochs.changed(), if watching => {
                     watching = moved.is_ok();
                     if watching {
+                        // What the store had lent out it may have forgotten.
+                        self.engine.leases.recall(|_| true);
                         self.renew();
                     }
                 }
@@ -127,6 +145,8 @@ impl Billing {
             }
         }
         self.engine.checkpoint();
+        // It ends by itself.
+        let _ = leases.await;
     }
 
     fn renew(&self) {
@@ -142,8 +162,10 @@ impl Billing {
         &self.engine.time
     }
 
-    /// An operator has changed an account on this node. A suspended account gets no further grace here.
+    /// An operator has changed an account on this node. A suspended account gets no further grace here, and nothing more is
+    /// admitted by what a lease knew before.
     pub(crate) fn account_changed(&self, account: &str, change: &Change) {
+        self.engine.leases.recall(|key| key.account == account);
         if matches!(change, Change::Suspend) {
             self.engine.grace.stopped(account);
         }
@@ -188,5 +210,6 @@ fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, at_ms: i64) -> Admitted {
         input_cost,
         latency_ms: wanted.latency_ms,
         tokens_estimated: wanted.estimate.tokens(),
+        lease: None,
     }
 }

@@ -37,6 +37,7 @@ use ledger::{Ledger, Way};
 mod clocks;
 mod grace;
 mod growth;
+mod leases;
 mod ledger;
 mod parts;
 mod queue;
@@ -80,7 +81,7 @@ async fn fixture(balance: i64) -> Fixture {
     };
     ledger.apply(&node(9), "acme", &[open]).await.unwrap();
     Fixture {
-        billing: Billing::new(ledger.clone(), Arc::clone(&journal), limits),
+        billing: Billing::new(ledger.clone(), Arc::clone(&journal), limits, None),
         ledger,
         journal,
         folder,

@@ -1,4 +1,7 @@
-//! Sends one account's steps in order until the store has them all.
+//! Sends one account's steps in order until the store has them all. Settlements of requests that were admitted out of leases
+//! gather for a moment, since nobody waits for them; with any other step among them all are sent at once.
+
+use std::time::Duration;
 
 use super::{APPLY_STEPS_MAX, Settler, rest};
 use crate::{
@@ -8,6 +11,11 @@ use crate::{
 
 /// The fewest steps per call, if there are as many.
 const STEPS_MIN: usize = 3;
+/// How long settlements of leases may wait for others, and how many of them do not wait any longer.
+const GATHER_MS: u32 = 250;
+const GATHERED_MAX: usize = 128;
+/// How often it is looked whether a step has come for which somebody waits.
+const LOOK_EVERY_MS: u32 = 25;
 
 impl Settler {
     /// Sends the account's steps until all are acknowledged. With `ask`, it reads the store's watermark first.
@@ -36,6 +44,7 @@ impl Settler {
                 }
                 continue;
             }
+            self.gather(account).await;
             let unsent = match self.unsent(account).await {
                 Ok(unsent) => unsent,
                 Err(error) => {
@@ -79,9 +88,23 @@ impl Settler {
         }
     }
 
+    /// Waits a little for more to send, as long as nobody waits for any of it.
+    async fn gather(&self, account: &str) {
+        for _ in 0..GATHER_MS / LOOK_EVERY_MS {
+            let waiting = self.journal.patient(account).unwrap_or(0);
+            if waiting == 0 || waiting >= GATHERED_MAX {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(LOOK_EVERY_MS.into())).await;
+        }
+    }
+
     /// The next steps, from memory or else from the disk.
     async fn unsent(&self, account: &str) -> Result<Unsent, JournalError> {
-        let most = steps_at_once(self.journal.waiting(account));
+        let most = match self.journal.patient(account) {
+            Some(gathered) => gathered.clamp(STEPS_MIN, GATHERED_MAX),
+            None => steps_at_once(self.journal.waiting(account)),
+        };
         if let Some(unsent) = self.journal.unsent_at_hand(account, most) {
             return Ok(unsent);
         }

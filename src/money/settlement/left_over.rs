@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 
 use crate::{
-    domain::ledger::{Admitted, Change, Checkpoint, Settlement, settlement_after_crash, settlement_of_charged},
+    domain::ledger::{Admitted, Change, Checkpoint, NodeId, Settlement, settlement_after_crash, settlement_of_charged},
     journal::{Journal, JournalError, Opened, PossiblySettled, STEP_BYTES_MAX},
     store::ledger::LedgerStore,
 };
@@ -25,23 +25,28 @@ pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -
         journal,
         unsettled,
         possibly_settled,
-        ..
+        lessees,
     } = opened;
-    let cut: BTreeSet<String> = unsettled
+    let mut cut: BTreeSet<(NodeId, String)> = unsettled
         .iter()
-        .map(|(admitted, _)| admitted.request.account.clone())
+        .map(|(admitted, _)| {
+            let holder = admitted.lease.as_ref().map_or(journal.node(), |lease| &lease.holder);
+            (holder.clone(), admitted.request.account.clone())
+        })
         .collect();
+    cut.extend(lessees);
     settle_left_over(&journal, unsettled)?;
     if !possibly_settled.is_empty() {
         judge_possibly_settled(&journal, ledger, possibly_settled).await?;
     }
-    release(ledger, &journal, &cut).await;
+    release(ledger, &cut).await;
     Ok(journal)
 }
 
-/// Ends what was held for requests that died with their process: nothing of this node is held for others yet.
-async fn release(ledger: &dyn LedgerStore, journal: &Journal, accounts: &BTreeSet<String>) {
-    let all = join_all(accounts.iter().map(|account| ledger.release(journal.node(), account)));
+/// Ends what was held for requests that died with their process, and the leases that they were admitted out of: nothing of
+/// these nodes is held for others yet.
+async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, String)>) {
+    let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
     match tokio::time::timeout(RELEASE_WAIT, all).await {
         Ok(ended) if ended.iter().all(Result::is_ok) => {}
         // Their settlements end them, too.

@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod damaged;
+mod leases;
 mod store;
 
 /// A journal that is being settled.

@@ -28,18 +28,26 @@ use crate::{
 const LIST_DEFAULT: usize = 100;
 const REASON_CHARS_MAX: usize = 256;
 /// The fields that a new account can be given.
-const CREATE_FIELDS: [&str; 8] = [
+const CREATE_FIELDS: [&str; 9] = [
     "balance_usd",
     "concurrency",
     "id",
     "low_balance_usd",
+    "notify_percent",
     "operation_id",
     "provider_state",
     "rpm",
     "tpm",
 ];
 /// The fields that can be changed.
-const UPDATE_FIELDS: [&str; 5] = ["concurrency", "low_balance_usd", "provider_state", "rpm", "tpm"];
+const UPDATE_FIELDS: [&str; 6] = [
+    "concurrency",
+    "low_balance_usd",
+    "notify_percent",
+    "provider_state",
+    "rpm",
+    "tpm",
+];
 
 /// Which accounts to list.
 #[derive(Debug, Deserialize)]
@@ -255,6 +263,7 @@ fn limit(limits: &mut AccountTermsChange, field: &str, value: &Value) -> Result<
                 amount => Some(fields::usd(field, amount)?),
             });
         }
+        "notify_percent" => limits.notify = Some(fields::thresholds(field, value)?),
         "provider_state" => {
             let state = value.as_str().unwrap_or_default().parse::<ProviderState>();
             let wanted = |_| ApiError::invalid("provider_state: `own` or `any`");

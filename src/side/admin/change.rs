@@ -6,13 +6,14 @@ use super::{fields, reply::ApiError};
 use crate::domain::{keys::key::KeyChange, ledger::FinishFactor, money::NanoUsd};
 
 /// The fields that can be set. State, key and hint have operations of their own.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "account",
     "concurrency",
     "expires_at",
     "finish_factor",
     "models",
     "name",
+    "notify_percent",
     "on_exhausted",
     "quota_usd",
     "reset",
@@ -42,6 +43,7 @@ pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<Wanted, A
             "quota_usd" => change.terms.quota = Some(quota(value)?),
             "reset" => change.terms.reset = Some(choice(field, value, "none, daily, weekly or monthly")?),
             "on_exhausted" => change.terms.on_exhausted = Some(choice(field, value, "finish or cut")?),
+            "notify_percent" => change.terms.notify = Some(fields::thresholds(field, value)?),
             "finish_factor" => change.terms.finish_factor = Some(finish_factor(value)?),
             other if fields::rate(&mut change.terms.rates, other, value)? => {}
             other => return Err(fields::unknown(other, &FIELDS)),

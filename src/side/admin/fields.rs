@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::reply::ApiError;
 use crate::domain::{
+    keys::thresholds::{PERCENTS, Thresholds},
     ledger::{OperationId, Rates, RatesChange},
     money::NanoUsd,
     strict_toml::nearest,
@@ -95,6 +96,23 @@ fn limit(field: &str, value: &Value) -> Result<Option<u64>, ApiError> {
             Rates::MAX
         ))),
     }
+}
+
+/// At which parts of a quota somebody is told; null: as what stands above says.
+pub(super) fn thresholds(field: &str, value: &Value) -> Result<Option<Thresholds>, ApiError> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let percents = value
+        .as_array()
+        .and_then(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
+    let chosen = percents.and_then(|percents| Thresholds::of(percents).ok());
+    chosen.map(Some).ok_or_else(|| {
+        let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
+        ApiError::invalid(format!(
+            "{field}: a list of {known}, empty to be told nothing, or null for the default"
+        ))
+    })
 }
 
 /// A moment, in milliseconds since the Unix epoch: an RFC 3339 time, or a date for its first moment in UTC.

@@ -1,6 +1,8 @@
-//! Keys in the admin API: create, list, show, update, rotate, revoke, delete.
+//! Keys in the admin API: create, list, show, update, revoke, delete.
 
 pub(super) mod lower;
+pub(super) mod of_person;
+pub(super) mod rotation;
 
 use axum::{
     Extension, Json,
@@ -22,7 +24,7 @@ use crate::{
     domain::{
         keys::{
             key::{KeyId, KeyRecord, KeyState},
-            secret::ServiceKey,
+            secret::{KeyDigest, ServiceKey},
         },
         ledger::{KeyTerms, Reset},
     },
@@ -91,23 +93,32 @@ pub(super) async fn create(
         hint: key.hint(),
         revision: 0,
         terms,
+        former: None,
     };
-    state
-        .audit(peer, "key.create", record.id.as_str(), Value::Object(body))
-        .await?;
-    let digest = key.digest();
+    let view = add(&state, peer, key.digest(), record, Value::Object(body)).await?;
+    Ok((StatusCode::CREATED, Json(body_of(&state, &view, Some(&key)).await)))
+}
+
+/// Makes a key, recorded with what was asked for.
+async fn add(
+    state: &AdminState,
+    peer: Peer,
+    digest: KeyDigest,
+    record: KeyRecord,
+    values: Value,
+) -> Result<KeyView, ApiError> {
+    state.audit(peer, "key.create", record.id.as_str(), values).await?;
     state.store.create(&digest, &record).await?;
     if let Err(error) = state.changes.key_changed(&digest, &record).await {
         // Nobody has seen it yet. Where this fails too, a key stays that nobody has.
         let _ = state.store.delete(&record.id).await;
         return Err(error.into());
     }
-    let view = KeyView {
+    Ok(KeyView {
         digest,
         record,
         last_used: None,
-    };
-    Ok((StatusCode::CREATED, Json(body_of(&state, &view, Some(&key)).await)))
+    })
 }
 
 pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> JsonResult {
@@ -208,19 +219,6 @@ pub(super) async fn update(
         .audit(peer, "key.update", key_id.as_str(), Value::Object(body))
         .await?;
     noted(&state, &state.store.update(&key_id, &change).await?, None).await
-}
-
-pub(super) async fn rotate(
-    State(state): State<AdminState>,
-    Extension(peer): Extension<Peer>,
-    Path(key_id): Path<String>,
-) -> JsonResult {
-    let key_id = id(&key_id)?;
-    let (key, _) = fresh(&state);
-    let values = json!({ "hint": key.hint() });
-    state.audit(peer, "key.rotate", key_id.as_str(), values).await?;
-    let view = state.store.rotate(&key_id, &key.digest(), &key.hint()).await?;
-    noted(&state, &view, Some(&key)).await
 }
 
 pub(super) async fn revoke(

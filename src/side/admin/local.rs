@@ -6,7 +6,11 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
-use super::{AdminState, Peer, router};
+use super::{AdminState, Peer, keys::of_person::of_person, router};
+use crate::{
+    domain::keys::template::{KeyTemplate, PersonOf},
+    store::KeyView,
+};
 
 /// The largest answer that is read: the API's pages are far smaller.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -46,6 +50,17 @@ impl LocalApi {
         written.map_err(|error| Refused {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             message: error.to_string(),
+        })
+    }
+
+    /// The key of a person whom the OpenID provider has just vouched for, made if need be. Only pages of this process can ask.
+    ///
+    /// # Errors
+    /// It cannot be looked up, or not be made.
+    pub(crate) async fn key_of(&self, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, Refused> {
+        of_person(&self.state, person, template).await.map_err(|error| Refused {
+            status: error.status(),
+            message: error.message().to_owned(),
         })
     }
 

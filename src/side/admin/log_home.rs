@@ -13,7 +13,7 @@ use super::{
     peer::Peer,
     reply::{ApiError, JsonResult},
     state::AdminState,
-    verify::{self, VerifyQuery},
+    verify::{self, DAY_MS, VerifyQuery},
 };
 use crate::{
     domain::ledger::{
@@ -21,18 +21,19 @@ use crate::{
         daily_sums::{DailySums, DayTags, differences},
         usage_report,
     },
-    sinks::fill,
-    store::ledger::LOG_ROWS_MAX,
+    sinks::{
+        comparison::{self, Source},
+        fill,
+    },
 };
 
-const DAY_MS: i64 = 24 * 3_600_000;
-
-/// `GET /v1/log/home`: its name, and the days that rows are kept of.
+/// `GET /v1/log/home`: its name, that of the home before it, and the days that rows are kept of.
 pub(super) async fn about(State(state): State<AdminState>) -> JsonResult {
     let today = state.ledger.now_ms().await?.div_euclid(DAY_MS);
     let date = |day: i64| usage_report::date(day).to_string();
     Ok(Json(json!({
-        "home": state.home.map(|home| home.home.name()),
+        "home": state.homes.home.map(|home| home.home.name()),
+        "former": state.homes.former.map(|former| former.name()),
         "from": date(today - i64::from(RETENTION_DAYS)),
         "until": date(today + 1),
     })))
@@ -42,19 +43,9 @@ pub(super) async fn about(State(state): State<AdminState>) -> JsonResult {
 pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<VerifyQuery>) -> JsonResult {
     let (home, account, day) = asked(&state, &query.account, &query.day).await?;
     let complete = is_complete(&state, &home, day).await?;
-    let (mut of_rows, mut tags, mut rows) = (DailySums::default(), DayTags::default(), 0);
-    loop {
-        let page = home
-            .home
-            .rows(&account, day, rows, LOG_ROWS_MAX)
-            .await
-            .map_err(|error| ApiError::failed(error.to_string()))?;
-        page.iter().for_each(|row| of_rows.add(row, &mut tags));
-        rows += page.len();
-        if page.len() < LOG_ROWS_MAX {
-            break;
-        }
-    }
+    let (mut of_rows, mut tags) = (DailySums::default(), DayTags::default());
+    let rows = comparison::each_row(&*home.home, &account, day, |row| of_rows.add(row, &mut tags)).await;
+    let rows = rows.map_err(|error| ApiError::failed(error.to_string()))?;
     let kept = verify::kept(&*state.ledger, &account, day).await?;
     let differences = differences(&kept.into_iter().collect(), &of_rows);
     let differences: Vec<Value> = differences.iter().map(verify::difference_body).collect();
@@ -80,15 +71,19 @@ pub(super) async fn fill(State(state): State<AdminState>, Extension(peer): Exten
     state.audit(peer, "log.fill", "", Value::Object(body)).await?;
     let _turn = home.filling.lock().await;
     let before_ms = home.figures.complete_before(state.ledger.now_ms().await?);
-    let filled = fill::fill(&*home.home, &*state.ledger, (&account, day), before_ms).await;
-    let rows = filled.map_err(|error| ApiError::failed(error.to_string()))?;
+    let sources = [Source::Store(&*state.ledger)].into_iter();
+    let mut rows = 0;
+    for source in sources.chain(state.homes.former.as_deref().map(Source::Former)) {
+        let filled = fill::fill(&*home.home, source, (&account, day), before_ms).await;
+        rows += filled.map_err(|error| ApiError::failed(error.to_string()))?;
+    }
     Ok(Json(
         json!({ "account": account, "day": date, "home": home.home.name(), "rows": rows }),
     ))
 }
 
 async fn asked(state: &AdminState, account: &str, day: &str) -> Result<(LogHome, String, i64), ApiError> {
-    let home = state.home.clone().ok_or_else(|| {
+    let home = state.homes.home.clone().ok_or_else(|| {
         ApiError::invalid("the log has no other home than the store; name one in `[log] home` and start weir anew")
     })?;
     let account = accounts::existing(state, account).await?.id;

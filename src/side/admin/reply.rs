@@ -10,7 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     domain::{
-        keys::{key::KeyState, secret::ServiceKey},
+        keys::{
+            key::{KeyRecord, KeyState},
+            secret::ServiceKey,
+        },
         ledger::{AccountView, KeySpend, Reset, period::resets_at},
         money::NanoUsd,
     },
@@ -31,6 +34,15 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong and what to do.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
@@ -43,6 +55,15 @@ impl ApiError {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             code: "failed",
+            message: message.into(),
+        }
+    }
+
+    /// What is needed is away; it may come back.
+    pub(super) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code,
             message: message.into(),
         }
     }
@@ -134,6 +155,7 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
         "last_used": view.last_used.map(time),
         "models": record.models,
         "hint": record.hint,
+        "former": former(record, now_ms.div_euclid(1000)),
         "quota_usd": usd(terms.quota),
         "quota_nano_usd": terms.quota,
         "reset": terms.reset.as_str(),
@@ -149,11 +171,18 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
         "concurrency": terms.rates.concurrency,
         "on_exhausted": terms.on_exhausted.as_str(),
         "finish_factor": terms.finish_factor.get(),
+        "notify_percent": terms.notify,
     });
     if let (Some(key), Value::Object(fields)) = (fresh, &mut body) {
         fields.insert("key".to_owned(), Value::from(key.as_str()));
     }
     body
+}
+
+/// The text before the present one, while it works.
+fn former(record: &KeyRecord, now: i64) -> Option<Value> {
+    let former = record.former.as_ref().filter(|former| former.is_good(now))?;
+    Some(json!({ "hint": former.hint, "until": time(former.until) }))
 }
 
 /// What a key has spent in each period, as `GET /web/v1/me` tells it.
@@ -186,6 +215,7 @@ pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
         ("low_balance_usd", usd(terms.low_balance)),
         ("low_balance_nano_usd", json!(terms.low_balance)),
         ("balance_is_low", json!(low)),
+        ("notify_percent", json!(terms.notify)),
         ("rpm", json!(terms.rates.rpm)),
         ("tpm", json!(terms.rates.tpm)),
         ("concurrency", json!(terms.rates.concurrency)),
@@ -209,6 +239,6 @@ pub(super) fn time_ms(unix_ms: i64) -> Value {
 }
 
 /// RFC 3339 in UTC.
-fn time(unix: i64) -> Value {
+pub(super) fn time(unix: i64) -> Value {
     Timestamp::from_second(unix).map_or(Value::Null, |time| Value::from(time.to_string()))
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     fields::{self, Body, object},
     peer::Peer,
-    reply::{ApiError, JsonResult},
+    reply::{ApiError, JsonResult, time},
     state::AdminState,
 };
 use crate::{
@@ -55,6 +55,20 @@ pub(super) async fn decide(
     Ok(Json(json!({ "id": view.record.id.as_str(), "approved": approve })))
 }
 
+/// `GET /v1/keys/{id}/sign-ins`: the agents that are signed in with a key.
+pub(super) async fn list(State(state): State<AdminState>, Path(key_id): Path<String>) -> JsonResult {
+    let sign_ins = on(&state)?;
+    let view = state.store.by_id(&id(&key_id)?).await?.ok_or(StoreError::NotFound)?;
+    let lasting = sign_ins.lasting(&view.record.id).await?;
+    let told = lasting
+        .iter()
+        .map(|(used, ends)| json!({ "used_at": time(*used), "ends_at": time(*ends) }));
+    let told: Vec<_> = told.collect();
+    Ok(Json(
+        json!({ "id": view.record.id.as_str(), "signed_in": told.len(), "sign_ins": told }),
+    ))
+}
+
 /// `DELETE /v1/keys/{id}/sign-ins`: ends all sign-ins of a key.
 pub(super) async fn end(
     State(state): State<AdminState>,
@@ -78,7 +92,7 @@ fn on(state: &AdminState) -> Result<&AgentSignIns, ApiError> {
 
 async fn working(state: &AdminState, key_id: &str) -> Result<KeyView, ApiError> {
     let view = state.store.by_id(&id(key_id)?).await?.ok_or(StoreError::NotFound)?;
-    let works = view.record.check(clock::unix_seconds());
+    let works = view.record.check(&view.digest, clock::unix_seconds());
     works.map_err(|denied| ApiError::invalid(format!("{denied}: nobody can sign in with it")))?;
     Ok(view)
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{console_links::ConsoleLinks, home::LogHome, peer::Peer, served::Providers, upgrades::Upgrades};
+use super::{console_links::ConsoleLinks, home::LogHomes, peer::Peer, served::Providers, upgrades::Upgrades};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,
     money::account_changes::AccountChanges,
     side::audit::{Audit, AuditError, AuditRecord},
     sign_in::AgentSignIns,
+    sinks::reading::LogReading,
     store::{KeyStore, archive::Archive, ledger::LedgerStore},
 };
 
@@ -21,8 +22,10 @@ pub(crate) struct AdminState {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) changes: Arc<dyn AccountChanges>,
     pub(super) archive: Option<Arc<dyn Archive>>,
-    /// Where the log is at home besides the store.
-    pub(super) home: Option<LogHome>,
+    /// Where the log is besides the store.
+    pub(super) homes: LogHomes,
+    /// The log, wherever it is.
+    pub(super) log: Arc<LogReading>,
     pub(super) providers: Arc<dyn Providers>,
     pub(super) prefix: KeyPrefix,
     pub(super) audit: Audit,
@@ -46,8 +49,8 @@ pub(crate) struct Stores {
     pub changes: Arc<dyn AccountChanges>,
     /// Everything, for backups; `None` where others can read the store besides this process.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Where the log is at home besides the store, if it is.
-    pub home: Option<LogHome>,
+    /// Where the log is besides the store.
+    pub homes: LogHomes,
 }
 
 impl AdminState {
@@ -59,12 +62,14 @@ impl AdminState {
         audit: Audit,
         upgrades: Option<Arc<dyn Upgrades>>,
     ) -> Self {
+        let log = LogReading::new(Arc::clone(&stores.ledger), stores.homes.all());
         Self {
+            log: Arc::new(log),
             store: stores.keys,
             ledger: stores.ledger,
             changes: stores.changes,
             archive: stores.archive,
-            home: stores.home,
+            homes: stores.homes,
             providers,
             prefix,
             audit,
@@ -73,6 +78,11 @@ impl AdminState {
             upgrades,
             changing: Arc::default(),
         }
+    }
+
+    /// The log, wherever it is.
+    pub(crate) fn log(&self) -> &Arc<LogReading> {
+        &self.log
     }
 
     /// The same with a console to open.

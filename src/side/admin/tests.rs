@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::UnixListener, sync::watch};
 
-use super::{AdminState, ModelView, ProviderView, Providers, Stores, serve};
+use super::{AdminState, LogHomes, ModelView, ProviderView, Providers, Stores, serve};
 use crate::{
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
@@ -29,6 +29,7 @@ mod accounts;
 mod checks;
 mod log;
 mod owners;
+mod rotation;
 mod usage;
 
 struct Fixture {
@@ -118,7 +119,7 @@ impl Fixture {
             ledger: Arc::clone(&ledger),
             changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
             archive: Some(archive),
-            home: None,
+            homes: LogHomes::default(),
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
@@ -191,7 +192,11 @@ async fn a_key_lives_from_create_to_delete() {
 
     let rotated = admin
         .client
-        .call(Method::POST, &format!("{path}/rotate"), None)
+        .call(
+            Method::POST,
+            &format!("{path}/rotate"),
+            Some(&json!({ "overlap_seconds": 0 })),
+        )
         .await
         .unwrap();
     let next = ServiceKey::parse(&admin.prefix, &text(&rotated, "key"))

@@ -46,6 +46,8 @@ pub(super) struct UsageQuery {
     until: Option<String>,
     /// Where no account is named: those behind this one.
     after: Option<String>,
+    /// The most lines.
+    most: Option<usize>,
 }
 
 pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<UsageQuery>) -> JsonResult {
@@ -60,6 +62,7 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     let key = key.map_err(|error| ApiError::invalid(error.to_string()))?;
     let of = sums_of(key.as_ref(), query.tag.as_deref(), by)?;
     let (accounts, next) = accounts_asked(&state, &query, key.as_ref()).await?;
+    let most = query.most.unwrap_or(usize::MAX);
     let mut report = UsageReport::default();
     for account in &accounts {
         let sums = state.ledger.sums(account, days.clone(), &of).await?;
@@ -70,7 +73,8 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
         "from": usage_report::date(*days.start()).to_string(),
         "until": usage_report::date(*days.end() + 1).to_string(),
         "by": by.as_str(),
-        "usage": report.lines(by),
+        "usage": report.lines(by, most),
+        "left_out": report.left_out(most),
         "total": report.total(),
         "next": next,
     })))

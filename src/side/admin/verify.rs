@@ -1,4 +1,5 @@
-//! Compares the daily sums with the rows that they are the sums of, and makes them anew.
+//! Compares the daily sums with the rows that they are the sums of, and makes them anew. Of days whose rows have left for the
+//! log's home, the store's part of that is how many there were (`log_home.rs` has the other).
 
 use axum::{
     Extension, Json,
@@ -17,6 +18,7 @@ use super::{
 };
 use crate::{
     domain::ledger::{
+        LogDay,
         daily_sums::{DailySum, DailySums, DayTags, Difference, Subject, Sums, SumsOf, differences},
         usage_report,
     },
@@ -28,6 +30,7 @@ use crate::{
 
 /// How often a day is looked at again because rows came meanwhile.
 const ATTEMPTS_MAX: usize = 16;
+pub(super) const DAY_MS: i64 = 24 * 3_600_000;
 
 /// One account and one day.
 #[derive(Debug, Deserialize)]
@@ -40,6 +43,8 @@ pub(super) struct VerifyQuery {
 /// What a day's comparison finds.
 struct Compared {
     rows: usize,
+    /// How many have left the store for the log's home, which is compared with the same sums.
+    trimmed: u64,
     /// Whether the keys' sums add up to the account's.
     sums_agree: bool,
     differences: Vec<Difference>,
@@ -53,9 +58,26 @@ pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<
         "account": account,
         "day": query.day,
         "rows": compared.rows,
+        "trimmed": compared.trimmed,
         "sums_agree": compared.sums_agree,
         "differences": differences,
     })))
+}
+
+/// `POST /v1/log/verified`: whoever compared these days of all accounts found no difference. It counts if yesterday is among them.
+pub(super) async fn verified(State(state): State<AdminState>, body: Body) -> JsonResult {
+    let body = fields::object(body)?;
+    if let Some(other) = body.keys().find(|name| !["from", "until"].contains(&name.as_str())) {
+        return Err(fields::unknown(other, &["from", "until"]));
+    }
+    let named = |name: &str| day(body.get(name).and_then(Value::as_str).unwrap_or_default());
+    let (from, until) = (named("from")?, named("until")?);
+    let now_ms = state.ledger.now_ms().await?;
+    let counts = (from..until).contains(&(now_ms.div_euclid(DAY_MS) - 1));
+    if counts {
+        state.log.note_verified(now_ms.div_euclid(1000));
+    }
+    Ok(Json(json!({ "counts": counts })))
 }
 
 pub(super) async fn mend(State(state): State<AdminState>, Extension(peer): Extension<Peer>, body: Body) -> JsonResult {
@@ -67,6 +89,14 @@ pub(super) async fn mend(State(state): State<AdminState>, Extension(peer): Exten
     }
     let account = accounts::existing(&state, &account).await?.id;
     let day = day(&date)?;
+    let standing = log_day(&*state.ledger, &account, day).await?;
+    if standing.trimmed > 0 {
+        return Err(ApiError::invalid(format!(
+            "{} rows of account `{account}` on {date} have left the store for the log's home, so the store cannot make their sums anew: \
+             they stay as they were when the home was found to have the same",
+            standing.trimmed
+        )));
+    }
     state.audit(peer, "log.mend", "", Value::Object(body)).await?;
     state.ledger.resum(&account, day).await?;
     Ok(Json(json!({ "account": account, "day": date, "mended": true })))
@@ -82,7 +112,12 @@ pub(super) fn day(text: &str) -> Result<i64, ApiError> {
 /// Compares a day of an account, as of one moment: no row has come between the rows that were read and the sums.
 async fn compare(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Compared, StoreError> {
     let (mut of_rows, mut tags, mut rows) = (DailySums::default(), DayTags::default(), 0);
+    let mut before = log_day(ledger, account, day).await?;
     for _ in 0..ATTEMPTS_MAX {
+        let now = log_day(ledger, account, day).await?;
+        if now.trimmed != before.trimmed {
+            (before, of_rows, tags, rows) = (now, DailySums::default(), DayTags::default(), 0);
+        }
         rows += loop {
             let page = ledger.rows(account, day, rows, LOG_ROWS_MAX).await?;
             page.iter().for_each(|row| of_rows.add(row, &mut tags));
@@ -92,17 +127,52 @@ async fn compare(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Co
             rows += page.len();
         };
         let kept = kept(ledger, account, day).await?;
-        if ledger.rows(account, day, rows, 1).await?.is_empty() {
+        let now = log_day(ledger, account, day).await?;
+        if now.trimmed == before.trimmed && now.rows == rows as u64 {
+            let sums_agree = agree(&kept);
+            let kept: DailySums = kept.into_iter().collect();
+            let differences = if now.trimmed == 0 {
+                differences(&kept, &of_rows)
+            } else {
+                of_count(day, &kept, now).into_iter().collect()
+            };
             return Ok(Compared {
                 rows,
-                sums_agree: agree(&kept),
-                differences: differences(&kept.into_iter().collect(), &of_rows),
+                trimmed: now.trimmed,
+                sums_agree,
+                differences,
             });
         }
     }
     Err(StoreError::Busy(format!(
         "rows of account `{account}` come faster than they are read; try again later"
     )))
+}
+
+/// What the store has of a day of an account.
+async fn log_day(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<LogDay, StoreError> {
+    let standing = ledger.log_days(account, day..=day).await?.pop();
+    Ok(standing.unwrap_or(LogDay {
+        day,
+        ..LogDay::default()
+    }))
+}
+
+/// Of a day with rows that have left, the store knows how many there are: whether its sums count as many.
+fn of_count(day: i64, kept: &DailySums, standing: LogDay) -> Option<Difference> {
+    let of_account = kept.iter().filter(|sum| sum.subject == Subject::Account);
+    let kept = of_account.fold(Sums::default(), |all, sum| all.plus(&sum.sums));
+    let requests = |requests| Sums {
+        requests,
+        ..Sums::default()
+    };
+    (kept.requests != standing.ever()).then(|| Difference {
+        day,
+        subject: Subject::Account,
+        model: String::new(),
+        kept: requests(kept.requests),
+        of_rows: requests(standing.ever()),
+    })
 }
 
 /// All daily sums of a day of an account.

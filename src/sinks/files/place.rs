@@ -1,10 +1,5 @@
 //! What a file's name says: whose rows it has, and which.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
-
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::domain::ledger::NodeId;
@@ -21,22 +16,22 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn folder(&self, home: &Path) -> PathBuf {
-        home.join(self.day.to_string())
+    /// The file's name, below where the files of the log are.
+    pub(super) fn name(&self) -> String {
+        let Self { day, node, after, upto } = self;
+        format!("{day}/{node}-{after:016x}-{upto:016x}{ENDING}")
     }
 
-    pub(super) fn path(&self, home: &Path) -> PathBuf {
-        let Self { node, after, upto, .. } = self;
-        self.folder(home)
-            .join(format!("{node}-{after:016x}-{upto:016x}{ENDING}"))
-    }
-
-    fn parse(day: Date, name: &str) -> Option<Self> {
+    /// What a name says; `None`: it is none of a file of the log.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let (day, name) = name.split_once('/')?;
+        let day = parse_day(day)?;
         let mut parts = name.strip_suffix(ENDING)?.split('-');
         let (node, after, upto) = (parts.next()?, parts.next()?, parts.next()?);
         let number = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten();
         let (node, after, upto) = (NodeId::parse(node)?, number(after)?, number(upto)?);
-        (parts.next().is_none() && after < upto).then_some(Self { day, node, after, upto })
+        let place = Self { day, node, after, upto };
+        (parts.next().is_none() && after < upto && place.name().ends_with(name)).then_some(place)
     }
 
     /// Whether all that another file has is in this one, and more.
@@ -54,37 +49,13 @@ pub(super) fn day_of(unix_ms: i64) -> Date {
     time.to_zoned(TimeZone::UTC).date()
 }
 
-/// The days that have a folder, ascending.
-pub(super) fn days(home: &Path) -> io::Result<Vec<Date>> {
-    let mut days: Vec<Date> = names(home)?.iter().filter_map(|name| name.parse().ok()).collect();
-    days.sort_unstable();
-    Ok(days)
+/// The day that the files of a day are named after.
+pub(super) fn parse_day(name: &str) -> Option<Date> {
+    name.parse().ok().filter(|day: &Date| day.to_string() == name)
 }
 
-/// All files of a day, by lane and number.
-pub(super) fn all_of(home: &Path, day: Date) -> io::Result<Vec<Place>> {
-    let names = names(&home.join(day.to_string()))?;
-    let mut places: Vec<Place> = names.iter().filter_map(|name| Place::parse(day, name)).collect();
-    places.sort_unstable();
-    Ok(places)
-}
-
-/// Those of them that count: not what another one has as well, after a merge that was cut off.
-pub(super) fn of(home: &Path, day: Date) -> io::Result<Vec<Place>> {
-    let all = all_of(home, day)?;
+/// Those files of a day that count: not what another one has as well, after a merge that was cut off.
+pub(super) fn counting(all: &[Place]) -> Vec<Place> {
     let counts = |place: &&Place| !all.iter().any(|other| other.has_all_of(place));
-    Ok(all.iter().filter(counts).cloned().collect())
-}
-
-/// The names in a folder; none where there is no folder.
-pub(super) fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        names.extend(entry?.file_name().into_string().ok());
-    }
-    Ok(names)
+    all.iter().filter(counts).cloned().collect()
 }

@@ -1,18 +1,19 @@
 //! Reads rows out of the files.
 
-use std::{io, path::Path};
+use std::io;
 
 use parking_lot::Mutex;
 use parquet::errors::{ParquetError, Result};
 
 use super::{
-    place,
-    stream::{Stream, Wanted},
+    place::{self, Place},
+    storage::Storage,
+    stream::Stream,
     table::Table,
+    wanted::Wanted,
 };
-use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::{consumption::Row, log_filter::LogFilter};
 
-const DAY_MS: i64 = 24 * 3600 * 1000;
 /// How many readers may come back for the next page without having all of those before read again.
 const KEPT_MAX: usize = 4;
 /// How often files are looked for again because some were merged meanwhile.
@@ -32,12 +33,15 @@ struct Reader {
 
 impl Readers {
     /// Up to `limit` rows of an account that ended on a day, by time, the first `skip` left out.
-    pub(super) fn rows(&self, home: &Path, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>> {
-        let wanted = Wanted {
-            account: account.to_owned(),
-            since_ms: day.saturating_mul(DAY_MS),
-            until_ms: day.saturating_add(1).saturating_mul(DAY_MS),
-        };
+    pub(super) fn rows(
+        &self,
+        home: &dyn Storage,
+        account: &str,
+        day: i64,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<Row>> {
+        let wanted = Wanted::all(LogFilter::of_day(account, day));
         let mut reader = match self.take(&wanted, skip) {
             Some(reader) => reader,
             None => Reader {
@@ -77,30 +81,45 @@ impl Readers {
     }
 }
 
-fn open(home: &Path, wanted: &Wanted) -> Result<Stream> {
+/// What is wanted of one day, of whatever files have it now.
+pub(super) fn open(home: &dyn Storage, wanted: &Wanted) -> Result<Stream> {
     let mut attempts = ATTEMPTS_MAX;
     loop {
         attempts -= 1;
         match tables(home, wanted) {
-            Ok(tables) => return Stream::open(tables, Some(wanted)),
+            Ok(Some(tables)) => return Stream::open(tables, Some(wanted)),
+            Ok(None) if attempts > 0 => {}
+            Ok(None) => {
+                let what = "its files change faster than they are found; try again";
+                return Err(ParquetError::General(what.to_owned()));
+            }
             Err(error) if attempts > 0 && is_gone(&error) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// A file has rows of the day of its first one, and of the day before if they were late.
-fn tables(home: &Path, wanted: &Wanted) -> Result<Vec<Table>> {
-    let mut tables = Vec::new();
-    for folder in [wanted.since_ms, wanted.until_ms] {
-        for place in place::of(home, place::day_of(folder)).map_err(ParquetError::from)? {
-            tables.push(Table::open(&place.path(home))?);
-        }
-    }
-    Ok(tables)
+/// The files, all open; `None` where others have taken their place meanwhile: a list of names that is made while they change
+/// may have neither the old nor the new ones.
+fn tables(home: &dyn Storage, wanted: &Wanted) -> Result<Option<Vec<Table>>> {
+    let places = places(home, &wanted.filter)?;
+    let tables = places.iter().map(|place| home.open(place));
+    let tables = tables.collect::<Result<Vec<_>>>()?;
+    Ok((self::places(home, &wanted.filter)? == places).then_some(tables))
 }
 
-fn is_gone(error: &ParquetError) -> bool {
+/// What is asked for is of one day. A file has rows of the day of its first one, and of the day before if they were late.
+fn places(home: &dyn Storage, filter: &LogFilter) -> io::Result<Vec<Place>> {
+    let day = place::day_of(filter.since_ms);
+    let mut places = home.of(day)?;
+    if let Ok(next) = day.tomorrow() {
+        places.extend(home.of(next)?);
+    }
+    Ok(places)
+}
+
+/// Whether a file is not there any more: it has been merged, or was too old.
+pub(super) fn is_gone(error: &ParquetError) -> bool {
     let ParquetError::External(error) = error else {
         return false;
     };

@@ -1,82 +1,99 @@
-//! The rows of several files in one order: by account, time, number and file.
+//! The rows of several files in one order: by account, time, number and lane.
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
+    collections::{BTreeSet, BinaryHeap, VecDeque},
 };
 
 use parquet::errors::{ParquetError, Result};
 
-use super::table::{Group, Table, sort_key};
-use crate::journal::NumberedRow;
+use super::{
+    group::Group,
+    table::{Table, sort_key},
+    wanted::Wanted,
+};
+use crate::{domain::ledger::NodeId, journal::NumberedRow};
 
-/// Rows of each file in memory.
-const READ_ROWS: usize = 512;
-
-/// Which rows are wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) account: String,
-    /// The first moment.
-    pub(super) since_ms: i64,
-    /// The first moment that is too late.
-    pub(super) until_ms: i64,
-}
-
-impl Wanted {
-    fn takes(&self, row: &NumberedRow) -> bool {
-        row.row.account == self.account && (self.since_ms..self.until_ms).contains(&row.row.time_ms)
-    }
-}
+/// Rows of all files in memory, and the least and the most of one.
+const ROWS_IN_MEMORY: usize = 8192;
+const READ_ROWS_MIN: usize = 16;
+const READ_ROWS_MAX: usize = 1024;
 
 /// A place in the rows of several files. It holds them open: they may be removed meanwhile.
 pub(super) struct Stream {
     sources: Vec<Source>,
     heads: BinaryHeap<Reverse<Head>>,
+    /// The lane and number of the row before.
+    last: Option<(usize, u64)>,
 }
 
 impl Stream {
-    /// All rows, or those that are wanted.
+    /// All rows, or those that are wanted. A file is not read before it is its turn.
     pub(super) fn open(tables: Vec<Table>, wanted: Option<&Wanted>) -> Result<Self> {
-        let sources = tables.into_iter().map(|table| Source {
-            table,
-            wanted: wanted.cloned(),
-            next_group: 0,
-            group: None,
-            rows: Vec::new().into_iter(),
+        let read_rows = ROWS_IN_MEMORY.checked_div(tables.len()).unwrap_or(READ_ROWS_MAX);
+        let read_rows = read_rows.clamp(READ_ROWS_MIN, READ_ROWS_MAX);
+        let lanes: BTreeSet<NodeId> = tables.iter().map(|table| table.node().clone()).collect();
+        let sources = tables.into_iter().map(|table| {
+            let lane = lanes.iter().position(|lane| lane == table.node());
+            Source::new(table, lane.unwrap_or_default(), wanted, read_rows)
         });
-        let mut stream = Self {
-            sources: sources.collect(),
-            heads: BinaryHeap::new(),
-        };
-        for index in 0..stream.sources.len() {
-            stream.refill(index)?;
-        }
-        Ok(stream)
+        let sources: Vec<Source> = sources.collect();
+        let bounds = sources.iter().enumerate();
+        let heads = bounds.filter_map(|(index, source)| {
+            let (next, lane) = (source.bound()?, source.lane);
+            Some(Reverse(Head { next, lane, index }))
+        });
+        Ok(Self {
+            heads: heads.collect(),
+            sources,
+            last: None,
+        })
     }
 
-    /// The next row; `None` at the end.
+    /// The next row; `None` at the end. One that several files have comes once.
     pub(super) fn next(&mut self) -> Result<Option<NumberedRow>> {
-        let Some(Reverse(Head { row, index })) = self.heads.pop() else {
-            return Ok(None);
-        };
-        self.refill(index)?;
-        Ok(Some(row))
-    }
-
-    fn refill(&mut self, index: usize) -> Result<()> {
-        let source = self.sources.get_mut(index);
-        let source = source.ok_or_else(|| ParquetError::General("no such file".to_owned()))?;
-        let next = source.next()?;
-        self.heads.extend(next.map(|row| Reverse(Head { row, index })));
-        Ok(())
+        while let Some(Reverse(head)) = self.heads.pop() {
+            let (lane, index) = (head.lane, head.index);
+            let source = self.sources.get_mut(index);
+            let source = source.ok_or_else(|| ParquetError::General("no such file".to_owned()))?;
+            let next = source.next()?.map(|row| Next::Row(Box::new(row)));
+            self.heads.extend(next.map(|next| Reverse(Head { next, lane, index })));
+            if let Next::Row(row) = head.next {
+                // What is the same has the same place in the order, so it comes together.
+                let this = Some((lane, row.number));
+                if self.last != this {
+                    self.last = this;
+                    return Ok(Some(*row));
+                }
+            }
+        }
+        Ok(None)
     }
 }
 
-/// The next row of a file.
+/// What comes next of a file.
 struct Head {
-    row: NumberedRow,
+    next: Next,
+    lane: usize,
     index: usize,
+}
+
+enum Next {
+    Row(Box<NumberedRow>),
+    /// Nothing has been read of it: what comes is not before this account and time.
+    NotBefore(Vec<u8>, i64),
+}
+
+impl Head {
+    fn order(&self) -> (&[u8], i64, u64, usize, usize) {
+        match &self.next {
+            Next::Row(row) => {
+                let (account, time_ms, number) = sort_key(row);
+                (account.as_bytes(), time_ms, number, self.lane, self.index)
+            }
+            Next::NotBefore(account, time_ms) => (account, *time_ms, 0, self.lane, self.index),
+        }
+    }
 }
 
 impl PartialEq for Head {
@@ -95,44 +112,64 @@ impl PartialOrd for Head {
 
 impl Ord for Head {
     fn cmp(&self, other: &Self) -> Ordering {
-        (sort_key(&self.row), self.index).cmp(&(sort_key(&other.row), other.index))
+        self.order().cmp(&other.order())
     }
 }
 
 /// The rows of a file, a few at a time.
 struct Source {
     table: Table,
+    /// The place of its lane among those of all files, by name.
+    lane: usize,
     wanted: Option<Wanted>,
-    next_group: usize,
+    read_rows: usize,
+    /// Those that may have what is wanted, and that have not been begun.
+    groups: VecDeque<usize>,
     group: Option<Group>,
     rows: std::vec::IntoIter<NumberedRow>,
 }
 
 impl Source {
+    fn new(table: Table, lane: usize, wanted: Option<&Wanted>, read_rows: usize) -> Self {
+        let groups = (0..table.groups()).filter(|group| wanted.is_none_or(|wanted| table.may_have(*group, wanted)));
+        Self {
+            groups: groups.collect(),
+            table,
+            lane,
+            wanted: wanted.cloned(),
+            read_rows,
+            group: None,
+            rows: Vec::new().into_iter(),
+        }
+    }
+
+    /// A bound of what comes, by what the file says of its first group. `None`: nothing comes.
+    fn bound(&self) -> Option<Next> {
+        let (account, time_ms) = self.table.least(*self.groups.front()?);
+        Some(Next::NotBefore(account, time_ms))
+    }
+
     fn next(&mut self) -> Result<Option<NumberedRow>> {
         loop {
-            for row in self.rows.by_ref() {
-                if self.wanted.as_ref().is_none_or(|wanted| wanted.takes(&row)) {
-                    return Ok(Some(row));
+            if let Some(row) = self.rows.next() {
+                return Ok(Some(row));
+            }
+            match &mut self.group {
+                Some(group) if group.left() > 0 => {
+                    let rows = match &self.wanted {
+                        Some(wanted) => group.read_wanted(self.read_rows, wanted)?,
+                        None => group.read(self.read_rows)?,
+                    };
+                    self.rows = rows.into_iter();
+                }
+                Some(_) | None => {
+                    let Some(next) = self.groups.pop_front() else {
+                        self.group = None;
+                        return Ok(None);
+                    };
+                    self.group = Some(self.table.group(next)?);
                 }
             }
-            if let Some(group) = &mut self.group {
-                self.rows = group.read(READ_ROWS)?.into_iter();
-                if self.rows.len() > 0 {
-                    continue;
-                }
-            }
-            if self.next_group == self.table.groups() {
-                self.group = None;
-                return Ok(None);
-            }
-            let group = self.next_group;
-            self.next_group += 1;
-            let may_have = self.wanted.as_ref().is_none_or(|wanted| {
-                self.table
-                    .may_have(group, &wanted.account, wanted.since_ms, wanted.until_ms)
-            });
-            self.group = if may_have { Some(self.table.group(group)?) } else { None };
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Rows as Parquet: written by groups, and read again.
 
-use std::{fs::File, io::Write, path::Path, sync::Arc};
+use std::{io::Write, ops::Range, sync::Arc};
 
+use bytes::Bytes;
 use parquet::{
-    column::reader::ColumnReader,
     data_type::{BoolType, ByteArray, ByteArrayType, Int64Type},
     errors::{ParquetError, Result},
     file::{
@@ -15,10 +15,16 @@ use parquet::{
 };
 
 use super::{
+    group::Group,
     place::Place,
     schema::{self, COLUMNS, Column, Form},
+    source::{Near, Source},
+    wanted::Wanted,
 };
-use crate::{domain::ledger::NodeId, journal::NumberedRow};
+use crate::{
+    domain::ledger::{NodeId, log_filter::LogFilter, log_place::LogPlace, tag::Tag},
+    journal::NumberedRow,
+};
 
 /// Writes one file.
 pub(super) struct TableWriter<W: Write + Send> {
@@ -87,6 +93,21 @@ fn text(text: &str) -> ByteArray {
     ByteArray::from(text.as_bytes().to_vec())
 }
 
+/// Texts as cells, in one piece of memory.
+fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
+    let (mut all, mut ranges) = (Vec::new(), Vec::new());
+    for text in texts {
+        let begin = all.len();
+        all.extend_from_slice(text.as_bytes());
+        ranges.push(begin..all.len());
+    }
+    let all = Bytes::from(all);
+    ranges
+        .into_iter()
+        .map(|range| ByteArray::from(all.slice(range)))
+        .collect()
+}
+
 fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[NumberedRow], node: &ByteArray) -> Result<()> {
     match &column.form {
         Form::Node => {
@@ -94,13 +115,13 @@ fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[NumberedRo
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
         Form::Word((get, _)) | Form::Text((get, _)) => {
-            let values: Vec<ByteArray> = rows.iter().map(|row| text(get(row))).collect();
+            let values = texts(rows.iter().map(get));
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
         Form::OptionalText((get, _)) => {
             let cells: Vec<Option<String>> = rows.iter().map(get).collect();
             let levels: Vec<i16> = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
-            let values: Vec<ByteArray> = cells.iter().flatten().map(|cell| text(cell)).collect();
+            let values = texts(cells.iter().flatten().map(String::as_str));
             out.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
         }
         Form::Integer((get, _)) | Form::Code((get, _)) | Form::Time((get, _)) => {
@@ -118,10 +139,10 @@ fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[NumberedRo
             out.typed::<BoolType>().write_batch(&values, None, None)?;
         }
         Form::Tags => {
-            let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+            let values = texts(rows.iter().flat_map(|row| &row.row.tags).map(Tag::as_str));
+            let (mut definition, mut repetition) = (Vec::new(), Vec::new());
             for row in rows {
                 let tags = &row.row.tags;
-                values.extend(tags.iter().map(|tag| text(tag.as_str())));
                 // A row without tags has one place, with nothing in it.
                 definition.extend(std::iter::repeat_n(i16::from(!tags.is_empty()), tags.len().max(1)));
                 repetition.extend((0..tags.len().max(1)).map(|place| i16::from(place > 0)));
@@ -135,13 +156,23 @@ fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[NumberedRo
 
 /// A file that is read.
 pub(super) struct Table {
-    file: SerializedFileReader<File>,
+    file: SerializedFileReader<Source>,
+    near: Near,
+    node: NodeId,
 }
 
 impl Table {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = SerializedFileReader::new(File::open(path)?)?;
-        Ok(Self { file })
+    /// A file with rows of a lane.
+    pub(super) fn open(source: Source, node: &NodeId) -> Result<Self> {
+        let near = Near::to(&source);
+        let file = SerializedFileReader::new(source)?;
+        let node = node.clone();
+        Ok(Self { file, near, node })
+    }
+
+    /// The lane that all rows are of.
+    pub(super) fn node(&self) -> &NodeId {
+        &self.node
     }
 
     pub(super) fn groups(&self) -> usize {
@@ -153,34 +184,64 @@ impl Table {
         usize::try_from(self.file.metadata().row_group(group).num_rows()).unwrap_or(0)
     }
 
-    /// Whether a group may have rows of an account that ended from `since_ms` to before `until_ms`, by what is said of it.
-    pub(super) fn may_have(&self, group: usize, account: &str, since_ms: i64, until_ms: i64) -> bool {
+    /// Whether a group may have rows that are wanted, by what is said of it.
+    pub(super) fn may_have(&self, group: usize, wanted: &Wanted) -> bool {
         let group = self.file.metadata().row_group(group);
-        let account_fits = match statistics(group, "account") {
-            Some(Statistics::ByteArray(all)) => {
-                let (min, max) = (all.min_opt(), all.max_opt());
-                min.is_none_or(|min| min.data() <= account.as_bytes())
-                    && max.is_none_or(|max| max.data() >= account.as_bytes())
-            }
-            _ => true,
+        let LogFilter {
+            account,
+            key,
+            model,
+            status,
+            tag: _,
+            since_ms,
+            until_ms,
+        } = &wanted.filter;
+        let text_fits =
+            |column: &str, text: &Option<String>| text.as_ref().is_none_or(|text| has_text(group, column, text));
+        let key_fits = key.as_ref().is_none_or(|key| has_text(group, "key_id", key.as_str()));
+        let status_fits = status
+            .as_ref()
+            .is_none_or(|status| has_integer(group, "status", i64::from(*status.start()), i64::from(*status.end())));
+        text_fits("account", account)
+            && key_fits
+            && (text_fits("model", model) || text_fits("model_asked", model))
+            && status_fits
+            && has_integer(group, "time", *since_ms, until_ms.saturating_sub(1))
+            && !ends_before(group, &wanted.from)
+    }
+
+    /// An account and a time that no row of a group is before.
+    pub(super) fn least(&self, group: usize) -> (Vec<u8>, i64) {
+        let group = self.file.metadata().row_group(group);
+        let account = match statistics(group, "account") {
+            Some(Statistics::ByteArray(all)) => all.min_bytes_opt().unwrap_or_default().to_vec(),
+            _ => Vec::new(),
         };
-        account_fits
-            && match statistics(group, "time") {
-                Some(Statistics::Int64(all)) => {
-                    all.min_opt().is_none_or(|min| *min < until_ms) && all.max_opt().is_none_or(|max| *max >= since_ms)
-                }
-                _ => true,
-            }
+        let time_ms = match statistics(group, "time") {
+            Some(Statistics::Int64(all)) => all.min_opt().copied().unwrap_or(i64::MIN),
+            _ => i64::MIN,
+        };
+        (account, time_ms)
+    }
+
+    /// Where the bytes of a group are.
+    fn bytes_of(&self, group: usize) -> Range<u64> {
+        let columns = self.file.metadata().row_group(group).columns().iter();
+        let ranges = columns.map(|column| {
+            let (begin, length) = column.byte_range();
+            begin..begin.saturating_add(length)
+        });
+        ranges
+            .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))
+            .unwrap_or_default()
     }
 
     /// The rows of a group, in their order.
     pub(super) fn group(&self, group: usize) -> Result<Group> {
+        self.near.bring(self.bytes_of(group))?;
         let reader = self.file.get_row_group(group)?;
         let columns = (0..COLUMNS.len()).map(|column| reader.get_column_reader(column));
-        Ok(Group {
-            columns: columns.collect::<Result<_>>()?,
-            left: self.rows_in(group),
-        })
+        Ok(Group::new(columns.collect::<Result<Vec<_>>>()?, self.rows_in(group)))
     }
 }
 
@@ -189,109 +250,34 @@ fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Stati
     group.columns().get(schema::index_of(column)?)?.statistics()
 }
 
-/// The rows of a group that have not been read.
-pub(super) struct Group {
-    columns: Vec<ColumnReader>,
-    left: usize,
+/// Whether a column may have a text. What is said of it may be shortened, and is a bound all the same.
+fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
+    let Some(Statistics::ByteArray(all)) = statistics(group, column) else {
+        return true;
+    };
+    let text = text.as_bytes();
+    all.min_bytes_opt().is_none_or(|min| min <= text) && all.max_bytes_opt().is_none_or(|max| max >= text)
 }
 
-impl Group {
-    /// Up to `max` rows; none at the end.
-    pub(super) fn read(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
-        let count = self.left.min(max);
-        self.left -= count;
-        let blank = schema::blank().ok_or_else(|| damaged("key_id"))?;
-        let mut rows = vec![blank; count];
-        if count > 0 {
-            for (reader, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
-                take(reader, column, &mut rows)?;
-            }
+/// Whether a column may have a number from `first` to `last`.
+fn has_integer(group: &RowGroupMetaData, column: &str, first: i64, last: i64) -> bool {
+    let Some(Statistics::Int64(all)) = statistics(group, column) else {
+        return true;
+    };
+    all.min_opt().is_none_or(|min| *min <= last) && all.max_opt().is_none_or(|max| *max >= first)
+}
+
+/// Whether all rows of a group are before a place.
+fn ends_before(group: &RowGroupMetaData, place: &LogPlace) -> bool {
+    let Some(Statistics::ByteArray(accounts)) = statistics(group, "account") else {
+        return false;
+    };
+    let account = place.account.as_bytes();
+    match (accounts.min_bytes_opt(), accounts.max_bytes_opt()) {
+        (_, Some(max)) if max < account => true,
+        (Some(min), Some(max)) if min == account && max == account => {
+            !has_integer(group, "time", place.time_ms, i64::MAX)
         }
-        Ok(rows)
+        _ => false,
     }
-}
-
-fn damaged(column: &str) -> ParquetError {
-    ParquetError::General(format!("column {column} does not have what weir writes"))
-}
-
-/// Values of a column with their levels.
-struct Cells<T> {
-    values: Vec<T>,
-    definition: Vec<i16>,
-    repetition: Vec<i16>,
-}
-
-macro_rules! cells {
-    ($reader:expr, $kind:path, $column:expr, $count:expr) => {{
-        let $kind(reader) = $reader else {
-            return Err(damaged($column.name));
-        };
-        let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
-        let read = reader.read_records($count, Some(&mut definition), Some(&mut repetition), &mut values)?;
-        if read.0 != $count {
-            return Err(damaged($column.name));
-        }
-        Cells {
-            values,
-            definition,
-            repetition,
-        }
-    }};
-}
-
-fn take(reader: &mut ColumnReader, column: &Column, rows: &mut [NumberedRow]) -> Result<()> {
-    let wrong = || damaged(column.name);
-    let count = rows.len();
-    match &column.form {
-        Form::Node => {
-            cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
-        }
-        Form::Word((_, set)) | Form::Text((_, set)) => {
-            let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
-            for (row, value) in std::iter::zip(rows, &cells.values) {
-                set(row, value.as_utf8()?).ok_or_else(wrong)?;
-            }
-        }
-        Form::OptionalText((_, set)) => {
-            let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
-            let there = std::iter::zip(rows, &cells.definition).filter(|(_, level)| **level > 0);
-            for ((row, _), value) in std::iter::zip(there, &cells.values) {
-                set(row, value.as_utf8()?).ok_or_else(wrong)?;
-            }
-        }
-        Form::Integer((_, set)) | Form::Code((_, set)) | Form::Time((_, set)) => {
-            let cells = cells!(reader, ColumnReader::Int64ColumnReader, column, count);
-            for (row, value) in std::iter::zip(rows, &cells.values) {
-                set(row, *value).ok_or_else(wrong)?;
-            }
-        }
-        Form::OptionalInteger((_, set)) => {
-            let cells = cells!(reader, ColumnReader::Int64ColumnReader, column, count);
-            let there = std::iter::zip(rows, &cells.definition).filter(|(_, level)| **level > 0);
-            for ((row, _), value) in std::iter::zip(there, &cells.values) {
-                set(row, *value).ok_or_else(wrong)?;
-            }
-        }
-        Form::Flag(_, set) => {
-            let cells = cells!(reader, ColumnReader::BoolColumnReader, column, count);
-            std::iter::zip(rows, &cells.values).for_each(|(row, value)| set(row, *value));
-        }
-        Form::Tags => {
-            let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
-            let mut values = cells.values.iter();
-            let mut rows = rows.iter_mut();
-            let mut row = None;
-            for (definition, repetition) in std::iter::zip(&cells.definition, &cells.repetition) {
-                if *repetition == 0 {
-                    row = rows.next();
-                }
-                if *definition > 0 {
-                    let value = values.next().ok_or_else(wrong)?.as_utf8()?;
-                    schema::put_tag(row.as_deref_mut().ok_or_else(wrong)?, value).ok_or_else(wrong)?;
-                }
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,15 +1,23 @@
 //! Log files on a real disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+};
 
 use super::*;
 use crate::{
-    journal::tests::scratch,
+    edges::kept_client::KeptClient,
+    journal::{NumberedRow, tests::scratch},
     sinks::contract::{
         self, batch,
         samples::{BEGIN_MS, node, row, rows},
     },
 };
+
+mod bucket;
+mod server;
+mod way;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -22,15 +30,26 @@ impl OnDisk {
     }
 }
 
+/// An authority that no server here is certified by: they speak without TLS.
+fn authority() -> Vec<u8> {
+    let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    own.cert.pem().into_bytes()
+}
+
+/// Speaks with the servers of these tests.
+fn client() -> KeptClient {
+    KeptClient::new(Some(&authority()), Duration::from_secs(60)).unwrap()
+}
+
 /// All rows of a lane, by number, each as often as it is there.
 fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
     let mut rows = Vec::new();
-    for day in place::days(&files.folder).unwrap() {
-        for place in place::of(&files.folder, day).unwrap() {
+    for day in files.storage.days().unwrap() {
+        for place in files.storage.of(day).unwrap() {
             if place.node != *node {
                 continue;
             }
-            let table = table::Table::open(&place.path(&files.folder)).unwrap();
+            let table = files.storage.open(&place).unwrap();
             for group in 0..table.groups() {
                 let there = table.group(group).unwrap().read(usize::MAX).unwrap();
                 assert!(there.is_sorted_by_key(|row| (row.row.account.clone(), row.row.time_ms, row.number)));
@@ -75,17 +94,46 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
 }
 
 fn names(files: &LogFiles) -> Vec<String> {
-    let days = place::days(&files.folder).unwrap().into_iter();
-    let mut names: Vec<String> = days
-        .flat_map(|day| place::names(&files.folder.join(day.to_string())).unwrap())
-        .collect();
-    names.sort_unstable();
-    names
+    files.storage.all().unwrap().iter().map(Place::name).collect()
 }
 
 #[tokio::test]
 async fn files_obey_the_contract() {
     contract::obeys(&OnDisk(scratch())).await;
+}
+
+#[tokio::test]
+async fn pages_are_those_of_the_rows_whatever_is_asked_for() {
+    contract::pages::obeys(&OnDisk(scratch()).files()).await;
+}
+
+#[tokio::test]
+async fn pages_go_on_while_files_are_merged() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    for batch in hours(&node(1), 20, 40) {
+        files.append(&batch).await.unwrap();
+    }
+    let expected = all_rows(&files, &node(1)).len();
+    let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
+    let (mut after, mut found) = (LogPlace::default(), BTreeSet::new());
+    let mut merged = false;
+    loop {
+        // Another reader comes in between, so that the one before is not remembered.
+        let reader = place.files();
+        let page = reader.page(&filter, BEGIN_MS / DAY_MS, &after, 100).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = LogPlace::of(last);
+        let count = found.len() + page.len();
+        found.extend(page.into_iter().map(|row| row.request_id));
+        assert_eq!(found.len(), count, "none comes twice");
+        if !merged {
+            files.keep_house(BEGIN_MS + 30 * HOUR_MS, 180).unwrap();
+            assert_eq!(names(&files).len(), 1);
+            merged = true;
+        }
+    }
+    assert_eq!(found.len(), expected);
 }
 
 #[tokio::test]
@@ -96,8 +144,7 @@ async fn writing_again_makes_the_same_bytes() {
     for place in [&one, &other] {
         let files = place.files();
         files.append(&batch).await.unwrap();
-        let day = place::days(&files.folder).unwrap()[0];
-        bytes.push(fs::read(place::of(&files.folder, day).unwrap()[0].path(&files.folder)).unwrap());
+        bytes.push(fs::read(place.0.path().join(&names(&files)[0])).unwrap());
     }
     assert!(bytes[0] == bytes[1]);
     assert!(bytes[0].starts_with(b"PAR1"));
@@ -136,15 +183,40 @@ async fn a_merge_that_was_cut_off_shows_no_row_twice_and_is_completed() {
         files.append(batch).await.unwrap();
     }
     let before = all_rows(&files, &node(1));
-    let day = place::days(&files.folder).unwrap()[0];
-    let first = place::of(&files.folder, day).unwrap()[0].clone();
-    let kept = fs::read(first.path(&files.folder)).unwrap();
+    let first = place.0.path().join(&names(&files)[0]);
+    let kept = fs::read(&first).unwrap();
     files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
-    fs::write(first.path(&files.folder), kept).unwrap();
+    fs::write(first, kept).unwrap();
     assert_eq!(all_rows(&files, &node(1)), before);
     files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     assert_eq!(names(&files).len(), 1);
     assert_eq!(all_rows(&files, &node(1)), before);
+}
+
+#[tokio::test]
+async fn rows_that_several_files_have_are_found_once_and_merged_into_one() {
+    let (place, other) = (OnDisk(scratch()), OnDisk(scratch()));
+    let whole = batch(&node(1), 0, 50);
+    let cut = |begin: usize, end: usize| Batch {
+        node: node(1),
+        after: if begin == 0 { 0 } else { whole.rows[begin].number },
+        upto: whole.rows.get(end).map_or(whole.upto, |next| next.number),
+        rows: whole.rows[begin..end].to_vec(),
+    };
+    let (files, late) = (place.files(), other.files());
+    for batch in [cut(0, 20), cut(20, 50)] {
+        files.append(&batch).await.unwrap();
+    }
+    late.append(&cut(0, 30)).await.unwrap();
+    let name = &names(&late)[0];
+    fs::copy(other.0.path().join(name), place.0.path().join(name)).unwrap();
+    let account = &whole.rows[0].row.account;
+    let of_account = whole.rows.iter().filter(|row| row.row.account == *account).count();
+    let day = BEGIN_MS.div_euclid(DAY_MS);
+    assert_eq!(files.rows(account, day, 0, 100).await.unwrap().len(), of_account);
+    files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    assert_eq!(names(&files).len(), 1);
+    assert_eq!(all_rows(&files, &node(1)), whole.rows);
 }
 
 #[tokio::test]
@@ -189,7 +261,7 @@ async fn old_days_go_one_at_a_time_whatever_the_clock_says() {
     for batch in hours(&node(1), 5 * 24, 2) {
         files.append(&batch).await.unwrap();
     }
-    let days = |files: &LogFiles| place::days(&files.folder).unwrap().len();
+    let days = |files: &LogFiles| files.storage.days().unwrap().len();
     let now = BEGIN_MS + 2 * DAY_MS;
     files.keep_house(now, 2).unwrap();
     assert_eq!(days(&files), 5, "none is older than two days");
@@ -204,10 +276,10 @@ async fn what_a_crash_leaves_of_a_file_is_no_file() {
     let files = place.files();
     let first = batch(&node(1), 0, 10);
     files.append(&first).await.unwrap();
-    let day = place::days(&files.folder).unwrap()[0];
-    let folder = files.folder.join(day.to_string());
+    let folder = place.0.path();
+    let day = files.storage.days().unwrap()[0];
     fs::write(folder.join(".partial-x"), "PAR1").unwrap();
-    fs::write(folder.join("notes.parquet"), "PAR1").unwrap();
+    fs::write(folder.join(day.to_string()).join("notes.parquet"), "PAR1").unwrap();
     assert_eq!(files.watermark(&node(1)).await, Ok(first.upto));
     assert_eq!(all_rows(&files, &node(1)), first.rows);
     let now = crate::edges::clock::unix_millis();
@@ -232,8 +304,7 @@ async fn a_row_takes_few_bytes() {
         rows,
     };
     files.append(&batch).await.unwrap();
-    let day = place::days(&files.folder).unwrap()[0];
-    let path = place::of(&files.folder, day).unwrap()[0].path(&files.folder);
+    let path = place.0.path().join(&names(&files)[0]);
     let bytes = fs::metadata(path).unwrap().len();
     let each = bytes / u64::try_from(ROWS).unwrap();
     assert!(each <= BYTES_MAX, "{each} bytes a row");
@@ -253,7 +324,7 @@ fn an_export_is_a_file_of_all_its_rows_in_their_order() {
     bytes.extend(export.finish().unwrap());
     let path = place.path().join("export.parquet");
     fs::write(&path, bytes).unwrap();
-    let table = table::Table::open(&path).unwrap();
+    let table = table::Table::open(File::open(&path).unwrap().into(), &NodeId::none()).unwrap();
     let mut read = Vec::new();
     for group in 0..table.groups() {
         read.extend(table.group(group).unwrap().read(usize::MAX).unwrap());

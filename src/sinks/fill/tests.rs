@@ -51,12 +51,43 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
     };
     home.append(&batch).await.unwrap();
     let before_ms = BEGIN_MS + 2_400;
-    let brought = fill(&home, &*ledger, ("acme", DAY), before_ms).await.unwrap();
+    let brought = fill(&home, Source::Store(&*ledger), ("acme", DAY), before_ms)
+        .await
+        .unwrap();
     assert_eq!(brought, 2_400 - 500);
     let there = home.rows("acme", DAY, 0, 10_000).await.unwrap();
     assert_eq!(there.len(), 2_400, "none is there twice");
     assert_eq!(ids(&there), ids(rows.iter().take(2_400)));
-    assert_eq!(fill(&home, &*ledger, ("acme", DAY), before_ms).await.unwrap(), 0);
-    assert_eq!(fill(&home, &*ledger, ("acme", DAY), i64::MAX).await.unwrap(), 100);
-    assert_eq!(fill(&home, &*ledger, ("acme", DAY + 1), i64::MAX).await.unwrap(), 0);
+    assert_eq!(
+        fill(&home, Source::Store(&*ledger), ("acme", DAY), before_ms)
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        fill(&home, Source::Store(&*ledger), ("acme", DAY), i64::MAX)
+            .await
+            .unwrap(),
+        100
+    );
+    assert_eq!(
+        fill(&home, Source::Store(&*ledger), ("acme", DAY + 1), i64::MAX)
+            .await
+            .unwrap(),
+        0
+    );
+    // The same from a home to the next one.
+    let next_folder = scratch();
+    let next = LogFiles::open(next_folder.path(), Duration::from_secs(3600), 50_000).unwrap();
+    let moved = fill(&next, Source::Former(&home), ("acme", DAY), i64::MAX)
+        .await
+        .unwrap();
+    let there = next.rows("acme", DAY, 0, 10_000).await.unwrap();
+    assert_eq!((moved, ids(&there)), (2_500, ids(&rows)));
+    assert_eq!(
+        fill(&next, Source::Former(&home), ("acme", DAY), i64::MAX)
+            .await
+            .unwrap(),
+        0
+    );
 }

@@ -130,7 +130,7 @@ pub(super) async fn write(
 }
 
 /// A text as Postgres takes it: it has no zero byte.
-fn text(given: &str) -> String {
+pub(super) fn text(given: &str) -> String {
     given.replace('\0', "\u{fffd}")
 }
 

@@ -27,9 +27,9 @@ const DAY_MS: i64 = 24 * 3_600_000;
 
 /// Reads the log of a database.
 pub(super) struct Reading {
-    turns: Semaphore,
+    pub(super) turns: Semaphore,
     /// Connections that nothing is under way on; at most [`READERS_MAX`].
-    idle: Mutex<Vec<Connection>>,
+    pub(super) idle: Mutex<Vec<Connection>>,
     places: Mutex<LruCache<Begin, Place>>,
 }
 
@@ -80,11 +80,7 @@ impl Reading {
     ) -> Result<Vec<Row>, PostgresError> {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        let kept = self.idle.lock().pop().filter(|kept| !kept.client.is_closed());
-        let connection = match kept {
-            Some(kept) => kept,
-            None => dialer.connect(Use::Reading, settings.read).await?,
-        };
+        let connection = self.connection(dialer, settings).await?;
         let found = self.ask(&connection, &begin, limit).await?;
         self.idle.lock().push(connection);
         let rows: Result<Vec<_>, _> = found.iter().map(columns::read).collect();
@@ -99,6 +95,19 @@ impl Reading {
             self.places.lock().put((account, day, skip + rows.len()), place);
         }
         Ok(rows.into_iter().map(|(_, numbered)| numbered.row).collect())
+    }
+
+    /// One that nothing is under way on.
+    pub(super) async fn connection(
+        &self,
+        dialer: &Dialer,
+        settings: &PostgresSettings,
+    ) -> Result<Connection, PostgresError> {
+        let kept = self.idle.lock().pop().filter(|kept| !kept.client.is_closed());
+        match kept {
+            Some(kept) => Ok(kept),
+            None => dialer.connect(Use::Reading, settings.read).await,
+        }
     }
 
     async fn ask(

@@ -1,13 +1,16 @@
 //! The log in a database: batches of rows go in, each in one transaction with how far its node is, and pages come out.
 
-use std::pin::pin;
+use std::{ops::RangeInclusive, pin::pin};
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter};
 
 use crate::{
-    domain::ledger::{NodeId, consumption::Row},
+    domain::{
+        keys::key::KeyId,
+        ledger::{NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace},
+    },
     sinks::{
         batching::{Batching, Linger},
         home::{Home, HomeError},
@@ -194,8 +197,31 @@ impl Home for PostgresLog {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
         let begin = (account.to_owned(), day, skip);
         let rows = self.reading.rows(&self.dialer, &self.settings, begin, limit).await;
-        rows.map_err(|error| HomeError(error.to_string()))
+        rows.map_err(unreadable)
     }
+
+    async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {
+        let (dialer, settings) = (&self.dialer, &self.settings);
+        let rows = self.reading.page_behind(dialer, settings, (filter, day), after, limit);
+        rows.await.map_err(unreadable)
+    }
+
+    async fn latest(
+        &self,
+        account: &str,
+        key: &KeyId,
+        days: RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<Vec<Row>, HomeError> {
+        let (dialer, settings) = (&self.dialer, &self.settings);
+        let rows = self.reading.latest(dialer, settings, (account, key), &days, limit);
+        rows.await.map_err(unreadable)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
+fn unreadable(error: PostgresError) -> HomeError {
+    HomeError(error.to_string())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]

@@ -60,6 +60,12 @@ impl Place for Server {
     }
 }
 
+#[tokio::test]
+async fn pages_are_those_of_the_rows_whatever_is_asked_for() {
+    let Some(server) = ready().await else { return };
+    contract::pages::obeys(&PostgresLog::new(server.settings(WRITER)).unwrap()).await;
+}
+
 fn batch_of(node: &NodeId, after: u64, times: &[i64]) -> Batch {
     let numbers = (after + 1)..;
     let numbered = |(number, time_ms): (u64, &i64)| NumberedRow {

@@ -331,6 +331,7 @@ async fn a_full_hour_parts_what_ended_before_it_from_what_ended_at_it() {
         let bucket = expected.entry(hour).or_default();
         bucket.entry(row.model.clone()).or_default().add(&counters);
         let settlement = Settlement {
+            lease: None,
             request: row.request_id.clone(),
             key: row.key_id.clone(),
             at_ms: row.admitted_ms,

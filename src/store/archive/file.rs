@@ -16,8 +16,8 @@ use super::{Archive, Item};
 use crate::store::StoreError;
 
 /// The format written here. A file of a later one is refused, not guessed at; those of earlier ones are read.
-/// Format 2 added [`Item::Stability`].
-pub(crate) const FORMAT: u32 = 2;
+/// Format 2 added [`Item::Stability`], format 3 [`Item::Trimmed`] and [`Item::TrimmedSum`].
+pub(crate) const FORMAT: u32 = 3;
 /// The first format there was.
 const FORMAT_FIRST: u32 = 1;
 /// The longest line that is read. An item is a key, an account, a row or an hour of a node, none of which comes near.
@@ -325,8 +325,8 @@ mod tests {
         let mut longer = whole.clone();
         longer.extend(b"{}\n");
         assert!(matches!(checked(&longer), Err(BackupError::Damaged)));
-        let later = b"{\"weir_backup\":3,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
-        assert!(matches!(checked(later), Err(BackupError::Format(3))));
+        let later = b"{\"weir_backup\":4,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
+        assert!(matches!(checked(later), Err(BackupError::Format(4))));
     }
 
     #[test]

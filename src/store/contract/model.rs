@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::domain::keys::key::{KeyId, KeyRecord};
+use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
@@ -29,7 +30,14 @@ impl ModelStore {
         }
     }
 
-    fn changed(&self, state: &mut ModelState, digests: Vec<KeyDigest>) {
+    /// A key was one and is another now: both are named by all their digests, each once.
+    fn changed(&self, state: &mut ModelState, before: Option<&KeyView>, after: Option<&KeyView>) {
+        let mut digests = Vec::new();
+        for digest in before.into_iter().chain(after).flat_map(digests_of) {
+            if !digests.contains(&digest) {
+                digests.push(digest);
+            }
+        }
         state.changes.push(digests);
         self.nudge.send_replace(state.version());
     }
@@ -41,23 +49,26 @@ impl ModelStore {
         if record == view.record {
             return Ok(view.clone());
         }
+        let before = view.clone();
         view.record = record;
         let view = view.clone();
-        self.changed(&mut state, vec![view.digest]);
+        self.changed(&mut state, Some(&before), Some(&view));
         Ok(view)
     }
 
     fn add(&self, state: &mut ModelState, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        if state.has_digest(digest) || state.held(&record.id).is_ok() {
-            return Err(StoreError::Duplicate);
-        }
-        state.gone.retain(|gone| *gone != record.id);
-        state.keys.push(KeyView {
+        let view = KeyView {
             digest: *digest,
             record: record.clone(),
             last_used: None,
-        });
-        self.changed(state, vec![*digest]);
+        };
+        let taken = digests_of(&view).any(|digest| state.holder(&digest).is_some());
+        if taken || state.held(&record.id).is_ok() {
+            return Err(StoreError::Duplicate);
+        }
+        state.gone.retain(|gone| *gone != record.id);
+        state.keys.push(view.clone());
+        self.changed(state, None, Some(&view));
         Ok(())
     }
 
@@ -65,7 +76,7 @@ impl ModelStore {
         state.gone.push(id.clone());
         let at = state.keys.iter().position(|view| view.record.id == *id)?;
         let view = state.keys.remove(at);
-        self.changed(state, vec![view.digest]);
+        self.changed(state, Some(&view), None);
         Some(view)
     }
 }
@@ -80,16 +91,21 @@ impl ModelState {
         keys.find(|view| view.record.id == *id).ok_or(StoreError::NotFound)
     }
 
-    fn has_digest(&self, digest: &KeyDigest) -> bool {
-        self.keys.iter().any(|view| view.digest == *digest)
+    /// The key that has a text of this digest, now or before.
+    fn holder(&self, digest: &KeyDigest) -> Option<&KeyView> {
+        self.keys.iter().find(|view| digests_of(view).any(|one| one == *digest))
     }
+}
+
+fn digests_of(view: &KeyView) -> impl Iterator<Item = KeyDigest> {
+    std::iter::once(view.digest).chain(view.record.former_digest())
 }
 
 #[async_trait]
 impl KeyStore for ModelStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
         let state = self.state.lock();
-        let held = state.keys.iter().find(|view| view.digest == *digest);
+        let held = state.holder(digest);
         Ok(Lookup {
             record: held.map(|view| view.record.clone()),
             token: None,
@@ -123,18 +139,23 @@ impl KeyStore for ModelStore {
         self.replace(id, |record| change.apply(record))
     }
 
-    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
+    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
         let mut state = self.state.lock();
-        let taken = state.has_digest(digest);
+        let taken = state.holder(&rotation.digest).is_some();
         let view = state.held(id)?;
         if taken {
             return Err(StoreError::Duplicate);
         }
-        view.record = view.record.rotated(hint);
-        let before = std::mem::replace(&mut view.digest, *digest);
+        let before = view.clone();
+        view.record = view.record.rotated(&before.digest, rotation);
+        view.digest = rotation.digest;
         let view = view.clone();
-        self.changed(&mut state, vec![before, *digest]);
+        self.changed(&mut state, Some(&before), Some(&view));
         Ok(view)
+    }
+
+    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
+        self.replace(id, KeyRecord::overlap_ended)
     }
 
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
@@ -183,22 +204,23 @@ impl KeyHealer for ModelStore {
                 self.add(&mut state, digest, told)
             };
         }
-        let holder = state.keys.iter().find(|view| view.digest == *digest);
-        let taken = holder.is_some_and(|view| view.record.id != told.id);
+        let told_digests = std::iter::once(*digest).chain(told.former_digest());
+        let mut holders = told_digests.filter_map(|digest| state.holder(&digest));
+        let taken = holders.any(|view| view.record.id != told.id);
         let view = state.held(&told.id)?;
         let Some(record) = view.record.healed(told) else {
             return Ok(());
         };
-        let mut digests = vec![view.digest];
-        if told.revision > view.record.revision && *digest != view.digest {
+        let before = view.clone();
+        if told.revision > before.record.revision {
             if taken {
                 return Err(StoreError::Duplicate);
             }
-            digests.push(*digest);
             view.digest = *digest;
         }
         view.record = record;
-        self.changed(&mut state, digests);
+        let view = view.clone();
+        self.changed(&mut state, Some(&before), Some(&view));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::model::ModelStore;
-use super::{digest, id, record};
+use super::{digest, id, record, to};
 use crate::domain::ledger::KeyTermsChange;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::test_server::TestServer;
@@ -40,7 +40,9 @@ enum Operation {
         key: u8,
         digest: u8,
         hint: String,
+        overlap_until: Option<i64>,
     },
+    EndOverlap(u8),
     Revoke {
         key: u8,
         at: i64,
@@ -49,6 +51,7 @@ enum Operation {
     Heal {
         key: u8,
         digest: u8,
+        former: Option<u8>,
         revision: u64,
         revoked: bool,
     },
@@ -85,12 +88,17 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0..KEYS).prop_map(Operation::ById),
         1 => (option::of(0..KEYS), 0..4_usize).prop_map(|(after, limit)| Operation::List { after, limit }),
         2 => (0..KEYS, change).prop_map(|(key, change)| Operation::Update { key, change }),
-        2 => (0..KEYS, 0..DIGESTS, "[a-z]{4}")
-            .prop_map(|(key, digest, hint)| Operation::Rotate { key, digest, hint }),
+        3 => (0..KEYS, 0..DIGESTS, "[a-z]{4}", option::of(0..9_i64))
+            .prop_map(|(key, digest, hint, overlap_until)| Operation::Rotate { key, digest, hint, overlap_until }),
+        1 => (0..KEYS).prop_map(Operation::EndOverlap),
         2 => (0..KEYS, -5..5_i64).prop_map(|(key, at)| Operation::Revoke { key, at }),
         1 => (0..KEYS).prop_map(Operation::Delete),
-        2 => (0..KEYS, 0..DIGESTS, 0..5_u64, any::<bool>())
-            .prop_map(|(key, digest, revision, revoked)| Operation::Heal { key, digest, revision, revoked }),
+        2 => (0..KEYS, 0..DIGESTS, option::of(1..DIGESTS), 0..5_u64, any::<bool>()).prop_map(
+            |(key, digest, apart, revision, revoked)| {
+                // A key's two texts are never the same.
+                let former = apart.map(|apart| (digest + apart) % DIGESTS);
+                Operation::Heal { key, digest, former, revision, revoked }
+            }),
         1 => (0..KEYS, 0..5_u64).prop_map(|(key, revision)| Operation::HealGone { key, revision }),
         1 => vec((0..KEYS, -3..9_i64), 0..5).prop_map(Operation::Touch),
         2 => (0..45_u64).prop_map(Operation::ChangesSince),
@@ -115,16 +123,22 @@ async fn answer(store: &dyn KeyStore, operation: &Operation) -> Outcome {
             key,
             digest: text,
             hint,
-        } => Outcome::View(store.rotate(&id(*key), &digest(*text), hint).await),
+            overlap_until,
+        } => Outcome::View(store.rotate(&id(*key), &to(*text, hint, *overlap_until)).await),
+        Operation::EndOverlap(key) => Outcome::View(store.end_overlap(&id(*key)).await),
         Operation::Revoke { key, at } => Outcome::View(store.revoke(&id(*key), *at).await),
         Operation::Delete(key) => Outcome::View(store.delete(&id(*key)).await),
         Operation::Heal {
             key,
             digest: text,
+            former,
             revision,
             revoked,
         } => {
             let mut told = record(*key, created_at(*key));
+            if let Some(former) = former {
+                told = told.rotated(&digest(*former), &to(*text, "abcd", Some(9)));
+            }
             told.revision = *revision;
             if *revoked {
                 told = told.revoked(9);

@@ -122,7 +122,12 @@ impl Archive for EmbeddedStore {
                     last_used: *last_used,
                 }),
                 Item::KeyGone { id } => gone.push(id.clone()),
-                Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } | Item::Stability { .. } => {}
+                Item::Account { .. }
+                | Item::AccountKey { .. }
+                | Item::Trimmed { .. }
+                | Item::TrimmedSum { .. }
+                | Item::Row { .. }
+                | Item::Stability { .. } => {}
             }
         }
         if held.is_empty() && gone.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::domain::keys::key::{KeyChange, KeyId, KeyRecord, KeyState};
+use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::feed::Feed;
 use crate::store::{Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
@@ -17,6 +18,11 @@ pub(super) struct KeyEntry {
 }
 
 impl KeyEntry {
+    /// The digests by which it is found.
+    fn digests(&self) -> impl Iterator<Item = KeyDigest> {
+        std::iter::once(self.digest).chain(self.record.former_digest())
+    }
+
     fn view(&self) -> KeyView {
         KeyView {
             digest: self.digest,
@@ -55,7 +61,7 @@ impl KeyIndex {
             ..Self::default()
         };
         for held in keys {
-            if index.by_digest.contains_key(&held.digest) {
+            if held.digests().any(|digest| index.by_digest.contains_key(&digest)) {
                 return Err(held.record.id);
             }
             index.put(held);
@@ -93,14 +99,15 @@ impl KeyIndex {
     }
 
     pub(super) fn decide_create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<KeyMutation, StoreError> {
-        if self.by_digest.contains_key(digest) || self.keys.contains_key(&record.id) {
-            return Err(StoreError::Duplicate);
-        }
-        Ok(KeyMutation::Put(Box::new(KeyEntry {
+        let entry = KeyEntry {
             digest: *digest,
             record: record.clone(),
             last_used: None,
-        })))
+        };
+        if entry.digests().any(|digest| self.by_digest.contains_key(&digest)) || self.keys.contains_key(&record.id) {
+            return Err(StoreError::Duplicate);
+        }
+        Ok(KeyMutation::Put(Box::new(entry)))
     }
 
     pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyMutation, StoreError> {
@@ -111,15 +118,26 @@ impl KeyIndex {
         })))
     }
 
-    pub(super) fn decide_rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyMutation, StoreError> {
+    pub(super) fn decide_rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyMutation, StoreError> {
         let held = self.held(id)?;
-        if self.by_digest.contains_key(digest) {
+        if self.by_digest.contains_key(&rotation.digest) {
             return Err(StoreError::Duplicate);
         }
         Ok(KeyMutation::Put(Box::new(KeyEntry {
-            digest: *digest,
-            record: held.record.rotated(hint),
+            digest: rotation.digest,
+            record: held.record.rotated(&held.digest, rotation),
             last_used: held.last_used,
+        })))
+    }
+
+    pub(super) fn decide_end_overlap(&self, id: &KeyId) -> Result<KeyMutation, StoreError> {
+        let held = self.held(id)?;
+        if held.record.former.is_none() {
+            return Ok(KeyMutation::Nothing(id.clone()));
+        }
+        Ok(KeyMutation::Put(Box::new(KeyEntry {
+            record: held.record.overlap_ended(),
+            ..held.clone()
         })))
     }
 
@@ -154,14 +172,16 @@ impl KeyIndex {
         } else {
             held.digest
         };
-        if self.by_digest.get(&digest).is_some_and(|id| *id != told.id) {
-            return Err(StoreError::Duplicate);
-        }
-        Ok(KeyMutation::Put(Box::new(KeyEntry {
+        let entry = KeyEntry {
             digest,
             record,
             last_used: held.last_used,
-        })))
+        };
+        let is_anothers = |digest| self.by_digest.get(&digest).is_some_and(|id| *id != told.id);
+        if entry.digests().any(is_anothers) {
+            return Err(StoreError::Duplicate);
+        }
+        Ok(KeyMutation::Put(Box::new(entry)))
     }
 
     pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> KeyMutation {
@@ -185,18 +205,22 @@ impl KeyIndex {
                 self.gone.insert(id);
                 // That a key is gone which was not there concerns nobody.
                 before.as_ref()?;
-                (before, None)
+                (before, Vec::new())
             }
             KeyMutation::Put(held) => {
-                let after = held.digest;
                 self.gone.remove(&held.record.id);
                 let before = self.take(&held.record.id);
+                let after = held.digests().collect();
                 self.put(*held);
-                (before, Some(after))
+                (before, after)
             }
         };
-        let mut digests: Vec<KeyDigest> = before.map(|held| held.digest).into_iter().chain(after).collect();
-        digests.dedup();
+        let mut digests = Vec::new();
+        for digest in before.iter().flat_map(KeyEntry::digests).chain(after) {
+            if !digests.contains(&digest) {
+                digests.push(digest);
+            }
+        }
         self.feed.push(digests);
         Some(self.feed.version())
     }
@@ -236,14 +260,18 @@ impl KeyIndex {
 
     fn put(&mut self, held: KeyEntry) {
         let id = held.record.id.clone();
-        self.by_digest.insert(held.digest, id.clone());
+        for digest in held.digests() {
+            self.by_digest.insert(digest, id.clone());
+        }
         self.by_creation.insert((held.record.created_at, id.clone()));
         self.keys.insert(id, held);
     }
 
     fn take(&mut self, id: &KeyId) -> Option<KeyEntry> {
         let held = self.keys.remove(id)?;
-        self.by_digest.remove(&held.digest);
+        for digest in held.digests() {
+            self.by_digest.remove(&digest);
+        }
         self.by_creation.remove(&(held.record.created_at, id.clone()));
         Some(held)
     }

@@ -17,9 +17,11 @@ use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp, Transient,
+        Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+        Transient,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
+        lease::{AskLease, LeaseAnswer},
         notice::{NoticeOf, TakenNotices},
     },
     money::NanoUsd,
@@ -178,6 +180,14 @@ impl LedgerStore for EmbeddedLedger {
         }))
     }
 
+    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        let now_ms = (self.now_ms)();
+        Ok(match self.books.slot(&ask.account) {
+            Some(slot) => slot.lock().account.lease(ask, now_ms),
+            None => Account::default().lease(ask, now_ms),
+        })
+    }
+
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         if self.books.unwritten_rows() >= UNWRITTEN_ROWS_MAX {
             self.flush().await?;
@@ -242,6 +252,21 @@ impl LedgerStore for EmbeddedLedger {
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
         let (books, account) = (Arc::clone(&self.books), account.to_owned());
         blocking(move || books.resum(&account, day)).await
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
+        blocking(move || books.log_days(&account, &days, now_ms)).await
+    }
+
+    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        let (books, account, seen) = (Arc::clone(&self.books), account.to_owned(), *seen);
+        blocking(move || books.trim(&account, &seen)).await
+    }
+
+    async fn take_turn(&self, _task: &str, _node: &NodeId, _for_ms: i64) -> Result<bool, StoreError> {
+        // The files have one owner.
+        Ok(true)
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

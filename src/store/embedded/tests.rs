@@ -13,7 +13,7 @@ use super::EmbeddedStore;
 use super::file::StoreFile;
 use crate::domain::keys::key::KeyState;
 use crate::domain::wire::provider_state::StateKey;
-use crate::store::contract::{Fixture, digest, id, record, suite, until};
+use crate::store::contract::{Fixture, digest, id, record, suite, to, until};
 use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, StoreOpenError, sessions};
 
 const FILE_NAME: &str = "keys.redb";
@@ -74,7 +74,7 @@ async fn filled(folder: &Path) -> EmbeddedStore {
     }
     store.touch(&[(id(1), 700), (id(2), 800), (id(4), 900)]).await.unwrap();
     store.revoke(&id(2), 750).await.unwrap();
-    store.rotate(&id(3), &digest(33), "abcd").await.unwrap();
+    store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
     store.delete(&id(4)).await.unwrap();
     store
 }
@@ -97,11 +97,12 @@ async fn what_was_acknowledged_is_there_after_opening_again() {
     assert_eq!(used.last_used, Some(700));
     assert_eq!(revoked.last_used, Some(800));
     assert_eq!(revoked.record.state, KeyState::Revoked { at: 750 });
-    assert_eq!(store.find(&digest(3)).await.unwrap().record, None);
-    assert_eq!(
-        store.find(&digest(33)).await.unwrap().record.as_ref(),
-        Some(&rotated.record)
-    );
+    for text in [3, 33] {
+        assert_eq!(
+            store.find(&digest(text)).await.unwrap().record.as_ref(),
+            Some(&rotated.record)
+        );
+    }
     assert_eq!(store.find(&digest(4)).await.unwrap().record, None);
 }
 

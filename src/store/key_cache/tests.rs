@@ -10,10 +10,11 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::domain::keys::key::{KeyChange, KeyState};
+use crate::domain::keys::rotation::Rotation;
 use crate::edges::clock;
 use crate::edges::limiter::Allowance;
 use crate::store::contract::model::ModelStore;
-use crate::store::contract::{digest, id, record, until};
+use crate::store::contract::{digest, id, record, to, until};
 use crate::store::{KeyHealer, KeyView};
 
 mod bounds;
@@ -114,8 +115,11 @@ impl KeyStore for WatchedStore {
     async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
         self.inner()?.update(id, change).await
     }
-    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
-        self.inner()?.rotate(id, digest, hint).await
+    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
+        self.inner()?.rotate(id, rotation).await
+    }
+    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
+        self.inner()?.end_overlap(id).await
     }
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
         self.inner()?.revoke(id, at).await
@@ -277,7 +281,27 @@ async fn a_cached_unknown_ends_when_the_key_is_created() {
     assert_eq!(node.find(2, now).await, None);
     node.store.create(&digest(2), &record(2, 100)).await.unwrap();
     until("the key is found", async || node.find(2, now).await.is_some()).await;
-    node.store.rotate(&id(2), &digest(3), "abcd").await.unwrap();
+    node.store.rotate(&id(2), &to(3, "abcd", None)).await.unwrap();
+    until("the old text is refused", async || node.find(2, now).await.is_none()).await;
+    assert!(node.find(3, now).await.is_some());
+}
+
+#[tokio::test]
+async fn both_texts_of_a_key_are_cached_until_the_overlap_ends() {
+    let node = Followed::start(SETTINGS).await;
+    let now = clock::instant();
+    node.store.create(&digest(2), &record(2, 100)).await.unwrap();
+    until("the key is found", async || node.find(2, now).await.is_some()).await;
+    node.store.rotate(&id(2), &to(3, "abcd", Some(900))).await.unwrap();
+    until("the rotation is seen", async || {
+        node.find(2, now).await.is_some_and(|key| key.former.is_some())
+    })
+    .await;
+    assert_eq!(node.find(3, now).await, node.find(2, now).await);
+    let asked = node.store.finds();
+    assert!(node.find(2, now).await.is_some() && node.find(3, now).await.is_some());
+    assert_eq!(node.store.finds(), asked, "both are at hand");
+    node.store.end_overlap(&id(2)).await.unwrap();
     until("the old text is refused", async || node.find(2, now).await.is_none()).await;
     assert!(node.find(3, now).await.is_some());
 }

@@ -19,6 +19,7 @@ use crate::domain::{
 };
 
 mod cases;
+mod leases;
 pub(crate) mod memory;
 mod midnight;
 mod model;
@@ -26,8 +27,10 @@ mod notices;
 mod operations;
 mod program;
 mod sums;
+mod trimming;
 
 pub(crate) use cases::*;
+pub(crate) use leases::{a_lease_is_held_charged_and_given_back, leases_stay_far_from_limits_and_come_back_near_one};
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use notices::{
     notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
@@ -35,6 +38,7 @@ pub(crate) use notices::{
 pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
 pub(crate) use program::an_engine_answers_as_the_model_does;
 pub(crate) use sums::{so_many_tags_a_day_are_summed_one_by_one, what_was_used_is_summed_by_day_model_key_and_tag};
+pub(crate) use trimming::{a_day_that_has_changed_does_not_leave, rows_that_have_left_are_gone_and_their_sums_stay};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 pub(crate) const START_MS: i64 = 1_795_262_400_000;
@@ -102,9 +106,13 @@ macro_rules! ledger_suite {
             so_many_operations_are_remembered
             what_is_reached_is_noted_once_and_waits_until_it_is_told
             notices_that_find_no_room_are_counted
+            a_lease_is_held_charged_and_given_back
+            leases_stay_far_from_limits_and_come_back_near_one
             rows_are_paged_by_account_and_day
             what_was_used_is_summed_by_day_model_key_and_tag
             so_many_tags_a_day_are_summed_one_by_one
+            rows_that_have_left_are_gone_and_their_sums_stay
+            a_day_that_has_changed_does_not_leave
             accounts_are_listed_by_name
             admissions_at_once_never_hold_more_than_is_left
             an_engine_answers_as_the_model_does
@@ -150,6 +158,7 @@ pub(crate) fn record(number: u8) -> KeyRecord {
         hint: "wxyz".to_owned(),
         revision: 1,
         terms: KeyTerms::default(),
+        former: None,
     }
 }
 

@@ -92,7 +92,7 @@ impl Archive for RedisStore {
         self.load_hours(items).await?;
         for items in items.chunks(LOAD_KEYS_MAX) {
             let mut call = self.scripts.load.script.prepare_invoke();
-            for key in self.keys.iter().chain([&self.gone_key]) {
+            for key in self.keys.iter().chain([&self.gone_key, &self.former_key]) {
                 call.key(key);
             }
             let mut is_any = false;
@@ -113,7 +113,12 @@ impl Archive for RedisStore {
                     Item::KeyGone { id } => {
                         call.arg("").arg(id.as_str()).arg("").arg("").arg("");
                     }
-                    Item::Account { .. } | Item::AccountKey { .. } | Item::Row { .. } | Item::Stability { .. } => {
+                    Item::Account { .. }
+                    | Item::AccountKey { .. }
+                    | Item::Trimmed { .. }
+                    | Item::TrimmedSum { .. }
+                    | Item::Row { .. }
+                    | Item::Stability { .. } => {
                         continue;
                     }
                 }

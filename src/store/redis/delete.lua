@@ -1,4 +1,4 @@
--- KEYS behind those of the prelude: deleted keys.
+-- KEYS behind those of the prelude: deleted keys, former texts.
 -- ARGV: generation, feed limit, id, record that has to be there or ''. -> record, last use or '', digest as they were
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record then
@@ -13,7 +13,11 @@ if not digest then
 end
 local used = redis.call('HGET', USED, ARGV[3]) or ''
 even_when_full()
-changed(ARGV[2], digest)
+local digests = digests_with(digest, record)
+changed(ARGV[2], unpack(digests))
+if digests[2] then
+  redis.call('HDEL', KEYS[10], digests[2])
+end
 redis.call('HSET', KEYS[9], ARGV[3], '')
 redis.call('HDEL', IDS, digest)
 redis.call('HDEL', DIGESTS, ARGV[3])

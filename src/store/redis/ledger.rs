@@ -4,15 +4,17 @@
 //! cluster too. Scripts are given the name of the first and make the others from it, so while a cluster moves the slot they
 //! run only where all that they touch is:
 //! - `:state` the account: `balance`, `spent`, `suspended`, `created`, its terms, `gen` (see below), `wm:<node>` the watermark
-//!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up;
+//!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up, `recall` and `near`
+//!   when leases are to come back (`recalls.lua`);
 //!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,
 //! - `:operations` the operations on the balance that are remembered,
 //! - `:notices` what waits to be told (`notices.lua`),
-//! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`),
-//! - `:log:<day>` the rows of a day as JSON, in the order they were applied in.
+//! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`), and how many of them have left for the log's home,
+//! - `:log:<day>` the other rows of a day as JSON, in the order they were applied in.
 //!
+//! `{<namespace>:accounts}:turn:<task>` is the node that does a task which one does at a time; it ends by itself.
 //! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
 //! whenever a process first changes an account in an epoch.
 //!
@@ -36,26 +38,30 @@ use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::key::KeyId;
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
+use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountView, Admission, Admit, Change, Denied, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+    AccountView, Admission, Admit, Change, Denied, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
 
 use self::answer::LedgerReply;
-use self::index::Entered;
+use self::entered::Entered;
 
 mod answer;
 mod archive;
 mod arguments;
 mod daily_sums;
+mod entered;
 mod index;
 mod stored_account;
 mod summing;
 #[cfg(test)]
 mod tests;
+mod trimmed_sums;
+mod trimming;
 
 /// How many accounts are asked about at once.
 const AT_ONCE: usize = 32;
@@ -144,31 +150,6 @@ impl RedisLedger {
         Ok((status, answer))
     }
 
-    fn index(&self) -> String {
-        format!("{{{}:accounts}}:index", self.store.namespace)
-    }
-
-    /// Enters an account into the index, unless this process knows that it is there and it is not new.
-    async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
-        let epoch = *self.store.link.epochs().borrow();
-        if !is_new && self.entered.has(account, epoch) {
-            return Ok(());
-        }
-        let mut call = self.scripts().enter.script.prepare_invoke();
-        call.key(self.index()).arg(account);
-        self.send(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        self.entered.note(account, epoch);
-        Ok(())
-    }
-
-    /// The names behind one, at most so many.
-    async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-        let mut call = self.scripts().names.script.prepare_invoke();
-        call.key(self.index()).arg(after).arg(limit);
-        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        Ok(answer.rest().collect())
-    }
-
     async fn apply_steps(
         &self,
         node: &NodeId,
@@ -205,7 +186,7 @@ impl LedgerStore for RedisLedger {
         // A request that is asked for twice has one hold.
         let (status, answer) = self.call(&call, Effort::Read(self.store.budget)).await?;
         match status.as_str() {
-            "granted" => answer.grant(),
+            "granted" => answer.grant().map(Admission::Granted),
             "refused" => answer.denied(),
             "stale" => Ok(Admission::StaleKey),
             "missing" => Ok(Admission::Refused(Denied::AccountUnknown)),
@@ -218,6 +199,19 @@ impl LedgerStore for RedisLedger {
         arguments::top_up(&mut call, ask);
         let (status, answer) = self.call(&call, Effort::Write(self.store.budget)).await?;
         answer.topped_up(&status)
+    }
+
+    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        let mut call = self.prepare(&self.scripts().lease, &ask.account);
+        arguments::lease(&mut call, ask);
+        // A question that is asked twice has one effect.
+        let (status, answer) = self.call(&call, Effort::Read(self.store.budget)).await?;
+        match (status.as_str(), ask.change) {
+            ("held", _) => answer.leased().map(LeaseAnswer::Held),
+            ("refused", _) | ("missing", LeaseChange::Grow(_)) => Ok(LeaseAnswer::Refused),
+            ("gone" | "missing", _) => Ok(LeaseAnswer::Gone),
+            _ => Err(answer::unknown()),
+        }
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
@@ -315,6 +309,18 @@ impl LedgerStore for RedisLedger {
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
         self.sum_anew(account, day).await
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        self.days_of_log(account, days).await
+    }
+
+    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        self.trim_day(account, seen).await
+    }
+
+    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
+        self.turn(task, node, for_ms).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

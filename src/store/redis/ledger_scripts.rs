@@ -11,6 +11,7 @@ macro_rules! script {
 pub(super) struct LedgerScripts {
     pub(super) admit: Loaded,
     pub(super) top_up: Loaded,
+    pub(super) lease: Loaded,
     pub(super) apply: Loaded,
     pub(super) watermark: Loaded,
     pub(super) renew: Loaded,
@@ -29,14 +30,19 @@ pub(super) struct LedgerScripts {
     pub(super) put_back: Loaded,
     pub(super) put_rows: Loaded,
     pub(super) restored: Loaded,
+    pub(super) log_days: Loaded,
+    pub(super) trim: Loaded,
+    pub(super) put_trimmed: Loaded,
+    pub(super) turn: Loaded,
 }
 
 impl LedgerScripts {
     pub(super) fn new() -> Self {
         Self {
-            admit: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "admit.lua"),
-            top_up: script!("period.lua" "holds.lua" "mirror.lua" "top_up.lua"),
-            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "daily_sums.lua" "notices.lua" "apply.lua"),
+            admit: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "recalls.lua" "buckets.lua" "admit.lua"),
+            top_up: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "recalls.lua" "top_up.lua"),
+            lease: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "hash.lua" "leases.lua" "lease.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "leases.lua" "daily_sums.lua" "notices.lua" "apply.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),
@@ -54,13 +60,18 @@ impl LedgerScripts {
             put_back: script!("operations.lua" "put_back.lua"),
             put_rows: script!("hash.lua" "daily_sums.lua" "put_rows.lua"),
             restored: script!("restored.lua"),
+            log_days: script!("log_days.lua"),
+            trim: script!("trim.lua"),
+            put_trimmed: script!("hash.lua" "daily_sums.lua" "put_trimmed.lua"),
+            turn: Loaded::new(include_str!("ledger/turn.lua")),
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 20] {
+    pub(super) fn all(&self) -> [&Loaded; 25] {
         let Self {
             admit,
             top_up,
+            lease,
             apply,
             watermark,
             renew,
@@ -79,10 +90,15 @@ impl LedgerScripts {
             put_back,
             put_rows,
             restored,
+            log_days,
+            trim,
+            put_trimmed,
+            turn,
         } = self;
         [
             admit,
             top_up,
+            lease,
             apply,
             watermark,
             renew,
@@ -101,6 +117,10 @@ impl LedgerScripts {
             put_back,
             put_rows,
             restored,
+            log_days,
+            trim,
+            put_trimmed,
+            turn,
         ]
     }
 }

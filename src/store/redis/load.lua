@@ -1,6 +1,6 @@
 -- Puts keys of a backup into a store that has no generation yet. Stands alone: the prelude refuses without one.
--- KEYS: those of the prelude, deleted keys. ARGV: digest or '' for a deleted key, id, record, created_at, last use or '', ...
-local GENERATION, _, _, IDS, DIGESTS, RECORDS, ORDER, USED, GONE = unpack(KEYS)
+-- KEYS: those of the prelude, deleted keys, former texts. ARGV: digest or '' for a deleted key, id, record, created_at, last use or '', ...
+local GENERATION, _, _, IDS, DIGESTS, RECORDS, ORDER, USED, GONE, FORMER = unpack(KEYS)
 if redis.call('EXISTS', GENERATION) == 1 then
   return {'conflict', ''}
 end
@@ -12,6 +12,10 @@ for i = 1, #ARGV, 5 do
     redis.call('HSET', DIGESTS, ARGV[i + 1], ARGV[i])
     redis.call('HSET', RECORDS, ARGV[i + 1], ARGV[i + 2])
     redis.call('ZADD', ORDER, ARGV[i + 3], ARGV[i + 1])
+    local former = former_of(ARGV[i + 2])
+    if former ~= '' then
+      redis.call('HSET', FORMER, former, ARGV[i + 1])
+    end
     if ARGV[i + 4] ~= '' then
       redis.call('HSET', USED, ARGV[i + 1], ARGV[i + 4])
     end

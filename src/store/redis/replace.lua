@@ -1,5 +1,7 @@
 -- Puts a changed record in place of the one it was made from.
--- ARGV: generation, feed limit, id, old record, new record, new digest or '', whether it is revoked with that.
+-- KEYS behind those of the prelude: former texts.
+-- ARGV: generation, feed limit, id, old record, new record, new digest or '', whether a text ends with that.
+local FORMER = KEYS[9]
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record then
   return {'not_found', generation}
@@ -11,20 +13,33 @@ local digest = redis.call('HGET', DIGESTS, ARGV[3])
 if not digest then
   return {'corrupt', generation, ARGV[3] .. ' has no digest'}
 end
+local next_digest = ARGV[6] == '' and digest or ARGV[6]
+local former, next_former = former_of(record), former_of(ARGV[5])
+local named, is_named = {}, {['']=true}
+for _, one in ipairs({digest, former, next_digest, next_former}) do
+  local holder = redis.call('HGET', IDS, one) or redis.call('HGET', FORMER, one)
+  if holder and holder ~= ARGV[3] then
+    return {'duplicate', generation}
+  end
+  if not is_named[one] then
+    is_named[one] = true
+    named[#named + 1] = one
+  end
+end
 if ARGV[7] == '1' then
   even_when_full()
 end
-if ARGV[6] == '' then
-  changed(ARGV[2], digest)
-  redis.call('HSET', RECORDS, ARGV[3], ARGV[5])
-  return {'ok', generation}
+changed(ARGV[2], unpack(named))
+if next_digest ~= digest then
+  redis.call('HSET', IDS, next_digest, ARGV[3])
+  redis.call('HDEL', IDS, digest)
+  redis.call('HSET', DIGESTS, ARGV[3], next_digest)
 end
-if redis.call('HEXISTS', IDS, ARGV[6]) == 1 then
-  return {'duplicate', generation}
+if next_former ~= former then
+  redis.call('HDEL', FORMER, former)
+  if next_former ~= '' then
+    redis.call('HSET', FORMER, next_former, ARGV[3])
+  end
 end
-changed(ARGV[2], digest, ARGV[6])
-redis.call('HSET', IDS, ARGV[6], ARGV[3])
-redis.call('HDEL', IDS, digest)
-redis.call('HSET', DIGESTS, ARGV[3], ARGV[6])
 redis.call('HSET', RECORDS, ARGV[3], ARGV[5])
 return {'ok', generation}

@@ -12,7 +12,7 @@ use super::settings::{RedisMode, RedisSettings};
 
 /// The commands of the scripts, each with how many arguments it is asked about with: a server counts them first. All of them
 /// are keys.
-const SCRIPTED: [(&str, usize); 30] = [
+const SCRIPTED: [(&str, usize); 31] = [
     ("del", 1),
     ("exists", 1),
     ("expire", 2),
@@ -37,6 +37,7 @@ const SCRIPTED: [(&str, usize); 30] = [
     ("smembers", 1),
     ("srem", 2),
     ("time", 0),
+    ("unlink", 1),
     ("zadd", 3),
     ("zcard", 1),
     ("zrange", 3),

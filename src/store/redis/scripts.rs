@@ -19,6 +19,17 @@ macro_rules! script {
     };
 }
 
+/// A script about the text before a key's present one.
+macro_rules! of_former {
+    ($file:literal) => {
+        Loaded::new(concat!(
+            include_str!("prelude.lua"),
+            include_str!("former.lua"),
+            include_str!($file)
+        ))
+    };
+}
+
 pub(super) struct Scripts {
     pub(super) find: Loaded,
     pub(super) create: Loaded,
@@ -50,17 +61,17 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            find: script!("find.lua"),
-            create: script!("create.lua"),
+            find: of_former!("find.lua"),
+            create: of_former!("create.lua"),
             view: script!("view.lua"),
             list: script!("list.lua"),
-            replace: script!("replace.lua"),
-            delete: script!("delete.lua"),
-            heal: script!("heal.lua"),
+            replace: of_former!("replace.lua"),
+            delete: of_former!("delete.lua"),
+            heal: of_former!("heal.lua"),
             gone: script!("gone.lua"),
             init: alone!("init.lua"),
             empty: alone!("empty.lua"),
-            load: alone!("load.lua"),
+            load: Loaded::new(concat!(include_str!("former.lua"), include_str!("load.lua"))),
             gone_ids: script!("gone_ids.lua"),
             touch: script!("touch.lua"),
             changes: script!("changes.lua"),

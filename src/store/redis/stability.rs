@@ -124,6 +124,8 @@ impl RedisStore {
             | Item::KeyGone { .. }
             | Item::Account { .. }
             | Item::AccountKey { .. }
+            | Item::Trimmed { .. }
+            | Item::TrimmedSum { .. }
             | Item::Row { .. } => None,
         };
         let shares: Vec<(NodeId, Share)> = items.iter().filter_map(of).collect();

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use super::test_server::{Joined, TestServer};
 use super::{Adopt, Init};
+use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
 use crate::edges::clock;
 use crate::store::archive::Archive;
-use crate::store::contract::{Fixture, digest, id, record, suite, until};
+use crate::store::contract::{Fixture, digest, id, record, suite, to, until};
 use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError};
 
 mod cluster;
+mod former;
 mod least;
 mod queue;
 mod rights;
@@ -146,6 +148,7 @@ async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
         store.create(&digest(number), &record(number, 100)).await.unwrap();
     }
     store.touch(&[(id(2), 700)]).await.unwrap();
+    store.rotate(&id(1), &to(11, "abcd", Some(900))).await.unwrap();
     store.delete(&id(3)).await.unwrap();
     let keys = store.list(None, 10).await.unwrap();
     let generation = store.known_generation().await.unwrap().unwrap();
@@ -168,6 +171,9 @@ async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
     assert!(store.list(None, 10).await.is_err(), "a part is not taken for all");
     assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
     assert_eq!(store.list(None, 10).await.unwrap(), keys);
+    for text in [1, 11] {
+        assert!(is_found(&**store, text).await, "both texts are put back");
+    }
     store.heal(&digest(3), &record(3, 100)).await.unwrap();
     assert_eq!(store.by_id(&id(3)).await, Ok(None));
 }
@@ -321,14 +327,15 @@ async fn the_key_itself_is_never_in_redis() {
     let prefix = KeyPrefix::new("weir").unwrap();
     let [first, second] = [(); 2].map(|()| ServiceKey::generate(&prefix, &mut rand::rng()));
     joined.store.create(&first.digest(), &record(1, 100)).await.unwrap();
-    joined
-        .store
-        .rotate(&id(1), &second.digest(), &second.hint())
-        .await
-        .unwrap();
+    let rotation = Rotation {
+        digest: second.digest(),
+        hint: second.hint(),
+        overlap_until: Some(900),
+    };
+    joined.store.rotate(&id(1), &rotation).await.unwrap();
     joined.store.touch(&[(id(1), 7)]).await.unwrap();
     let names: Vec<String> = server.ask(&["KEYS", "*"]).await;
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     let records: Vec<u8> = server.ask(&["DUMP", "{shop:keys}:records"]).await;
     assert!(
         records.windows(4).any(|window| window == b"acme"),

@@ -10,11 +10,13 @@ use tracing_subscriber::filter::LevelFilter;
 /// Libraries of which less is heard than of others, or nothing. Pingora's proxy calls every client that leaves an error and
 /// quotes providers' heads; its connections say what weir says of the request; a TLS peer's certificates and alerts are
 /// the peer's words.
-const QUIET: [(&str, LevelFilter); 5] = [
+const QUIET: [(&str, LevelFilter); 6] = [
     ("pingora_proxy", LevelFilter::OFF),
     ("pingora_load_balancing", LevelFilter::OFF),
     ("pingora_core", LevelFilter::ERROR),
     ("pingora_core::apps", LevelFilter::OFF),
+    // A provider that sends more than its answer: weir tells of the answer.
+    ("pingora_pool", LevelFilter::ERROR),
     ("rustls", LevelFilter::OFF),
 ];
 
@@ -100,6 +102,7 @@ mod tests {
             tracing::debug!(target: "hyper::proto", "theirs-debug");
             tracing::info!(target: "pingora_core::server", "theirs-info");
             tracing::warn!(target: "pingora_core::protocols::http::v1::common", "quoting-warn");
+            tracing::warn!(target: "pingora_pool::connection", "quoting-warn");
             tracing::error!(target: "pingora_core::services::listening", "theirs-error");
             tracing::error!(target: "pingora_core::apps", "quoting-error");
             tracing::error!(target: "pingora_proxy", "quoting-error");

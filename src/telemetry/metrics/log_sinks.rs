@@ -1,6 +1,6 @@
 //! Metrics of the sinks of the consumption log.
 
-use prometheus::{IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::maker::{Maker, raise};
 
@@ -19,12 +19,27 @@ pub(crate) struct LogSinkFigures {
     pub dropped: u64,
 }
 
+/// What has left the store for the log's home; totals since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogTrimFigures {
+    /// Rows that have left.
+    pub rows: u64,
+    /// Days of accounts that stay because the home does not have what their sums say.
+    pub differing: u64,
+    /// How often store and home could not be compared.
+    pub failures: u64,
+}
+
 pub(super) struct LogSinkMetrics {
     rows: IntCounterVec,
     failures: IntCounterVec,
     behind: IntGaugeVec,
     behind_seconds: IntGaugeVec,
     dropped: IntCounterVec,
+    trimmed: IntCounter,
+    differing: IntGauge,
+    trim_failures: IntCounter,
+    verified: IntGauge,
 }
 
 impl LogSinkMetrics {
@@ -53,7 +68,33 @@ impl LogSinkMetrics {
                 "weir_log_sink_dropped_rows_total",
                 "Rows that an optional sink of the consumption log lacked when the disk was nearly full; it does not get them.",
             )?,
+            trimmed: make.counter(
+                "weir_log_trimmed_rows_total",
+                "Rows of the consumption log that have left the store because its home has them.",
+            )?,
+            differing: make.gauge(
+                "weir_log_differing_days",
+                "Days of accounts whose rows stay in the store because the log's home does not have what their sums say.",
+            )?,
+            trim_failures: make.counter(
+                "weir_log_trim_failures_total",
+                "How often the store and the log's home could not be compared.",
+            )?,
+            verified: make.gauge(
+                "weir_log_verified_timestamp_seconds",
+                "When `weir log verify` last found yesterday's rows of all accounts to be what the daily sums say; 0: not since the start.",
+            )?,
         })
+    }
+
+    pub(super) fn trimmed(&self, figures: LogTrimFigures) {
+        raise(&self.trimmed, figures.rows);
+        self.differing.set(i64::try_from(figures.differing).unwrap_or(i64::MAX));
+        raise(&self.trim_failures, figures.failures);
+    }
+
+    pub(super) fn verified(&self, at: i64) {
+        self.verified.set(at);
     }
 
     pub(super) fn is(&self, sink: &str, figures: LogSinkFigures) {

@@ -13,6 +13,12 @@ pub(crate) struct MoneyFigures {
     pub rows: Vec<(&'static str, u64)>,
     /// Requests admitted while the store was away.
     pub offline: u64,
+    /// Requests admitted out of leases.
+    pub leased: u64,
+    /// Leases that the node has.
+    pub leases: usize,
+    /// What the store holds for them, in nano-USD.
+    pub leases_amount: i64,
     /// Records that could not be written to the journal.
     pub failures: u64,
     /// What each key may commit while the store is away, in nano-USD.
@@ -49,6 +55,8 @@ pub(super) struct MoneyMetrics {
     charged: IntCounter,
     rows: IntCounterVec,
     offline: IntCounter,
+    leased: IntCounter,
+    leases: IntGauge,
     failures: IntCounter,
     bound: IntGaugeVec,
     grace_committed: IntGauge,
@@ -77,14 +85,20 @@ impl MoneyMetrics {
                 "weir_admitted_offline_total",
                 "Requests admitted on grace while the store was away.",
             )?,
+            leased: make.counter(
+                "weir_admitted_leased_total",
+                "Requests admitted out of leases, without a call to the store.",
+            )?,
+            leases: make.gauge("weir_leases", "Keys of which this node holds leased budget.")?,
             failures: make.counter(
                 "weir_journal_write_failures_total",
                 "Records that the journal could not take; each is an alarm.",
             )?,
             bound: make.gauges(
                 "weir_overspend_bound_nano_usd",
-                "What a key can exceed its limits by: per running request (the most seen), and per node that is cut off \
-                 from the store (grace; grace_account for all keys of an account together).",
+                "What a key can exceed its limits by: per running request (the most seen), per node that is cut off \
+                 from the store (grace; grace_account for all keys of an account together), and where the store forgets \
+                 what it has lent to this node (lease).",
                 &["part"],
             )?,
             grace_committed: make.gauge(
@@ -131,6 +145,9 @@ impl MoneyMetrics {
             raise(&self.rows.with_label_values(&[source]), *total);
         }
         raise(&self.offline, figures.offline);
+        raise(&self.leased, figures.leased);
+        self.leases.set(gauge(figures.leases as u64));
+        self.bound.with_label_values(&["lease"]).set(figures.leases_amount);
         raise(&self.failures, figures.failures);
         self.bound.with_label_values(&["request"]).set(figures.excess_max);
         self.bound.with_label_values(&["grace"]).set(figures.grace);

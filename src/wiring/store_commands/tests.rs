@@ -15,7 +15,7 @@ use crate::{
     },
     store::{
         KeyHealer,
-        contract::{digest, id, record},
+        contract::{digest, id, record, to},
         ledger::{
             LedgerStore,
             contract::{START_MS, key_id, node, row},
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// A store with three keys, one of them revoked, and one deleted.
+/// A store with three keys, of which one is revoked and one has two texts, and one that was deleted.
 fn filled() -> Node {
     let node = Node::new();
     let store = node.store();
@@ -88,6 +88,7 @@ fn filled() -> Node {
         }
         store.revoke(&id(2), 700).await.unwrap();
         store.touch(&[(id(3), 800)]).await.unwrap();
+        store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
         store.delete(&id(4)).await.unwrap();
     });
     node
@@ -103,6 +104,7 @@ fn settled(at: &Node) -> Seen {
             let cost = NanoUsd::from_nanos(i64::try_from(seq).unwrap());
             let row = row("acme", 1, &format!("r{seq}"), START_MS, cost);
             let settlement = Settlement {
+                lease: None,
                 request: row.request_id.clone(),
                 key: row.key_id.clone(),
                 at_ms: START_MS,
@@ -235,6 +237,7 @@ fn old_rows_go_on_an_operators_word_and_others_do_not() {
     let settle = |seq: u64, at_ms| {
         let row = row("acme", 1, &format!("r{seq}"), at_ms, NanoUsd::from_nanos(1));
         let settlement = Settlement {
+            lease: None,
             request: row.request_id.clone(),
             key: row.key_id.clone(),
             at_ms,

@@ -1,6 +1,7 @@
 //! Operators sign in by OpenID Connect: with a real provider, and with one that says what it must not.
 
 mod made_up;
+mod people;
 mod real;
 
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -88,6 +88,22 @@ fn odd_names_are_text_on_every_page() {
     }
 }
 
+/// Rotates the key of a page, whose text is `first`, and ends the overlap: the new text.
+fn rotated(tab: &mut Tab, path: &str, first: &str, works: impl Fn(&str) -> bool) -> String {
+    let page = tab.page(path);
+    assert!(!page.contains("end-overlap"), "{page}");
+    let rotated = tab
+        .fill(&page, &format!("{path}/rotate"), &[("overlap_seconds", "3600")])
+        .text();
+    let second = shown_key(&rotated);
+    assert!(rotated.contains("The old text, which ends in") && second != first);
+    assert!(works(&second) && works(first), "both work for an hour");
+    let page = tab.page(path);
+    assert!(page.contains("works until"), "{page}");
+    assert_eq!(tab.fill(&page, &format!("{path}/end-overlap"), &[]).status, 303);
+    second
+}
+
 #[test]
 fn a_key_lives_its_life_in_the_console() {
     let provider = RecordingProvider::answering("{}");
@@ -143,9 +159,7 @@ fn a_key_lives_its_life_in_the_console() {
     );
     assert_eq!(shown["models"][0], Wire::Messages.model());
 
-    let rotated = tab.fill(&tab.page(&path), &format!("{path}/rotate"), &[]).text();
-    let second = shown_key(&rotated);
-    assert!(second != first && works(&second));
+    let second = rotated(&mut tab, &path, &first, works);
     wait_until("the text before the rotation to be refused", || !works(&first));
     let revoked = tab.fill(&tab.page(&path), &format!("{path}/revoke"), &[]);
     assert_eq!(revoked.status, 303);

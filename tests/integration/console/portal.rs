@@ -3,6 +3,7 @@
 use super::shown_key;
 use crate::harness::request::Wire;
 use crate::harness::tab::Tab;
+use crate::harness::weir::Key;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_for, wait_until};
 
 const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":4321,"output_tokens":7}}"#;
@@ -79,6 +80,14 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
     assert!(csp.contains("frame-ancestors 'none'"), "{csp}");
 }
 
+/// Ends a key's text at once.
+fn end(weir: &Weir, how: &str, key: &Key) {
+    match how {
+        "rotate" => weir.cli_json(&["key", how, &key.id, "--overlap", "0"]),
+        _ => weir.cli_json(&["key", how, &key.id]),
+    };
+}
+
 #[test]
 fn a_session_is_good_for_nothing_without_its_key() {
     let weir = Weir::start("http://127.0.0.1:9");
@@ -86,7 +95,7 @@ fn a_session_is_good_for_nothing_without_its_key() {
         let key = weir.key();
         let tab = signed_in(&weir, &key.text);
         assert_eq!(tab.get("/portal").status, 200);
-        weir.cli_json(&["key", how, &key.id]);
+        end(&weir, how, &key);
         let ended = tab.get("/portal");
         assert!(
             ended.status == 401 && ended.text().contains(said),
@@ -153,10 +162,11 @@ fn an_owner_rotates_the_key_and_stays_signed_in() {
     let without = tab.post("/portal/rotate", &[]);
     assert_eq!(without.status, 403, "a form has a token");
     let form = crate::harness::tab::form(&page, "/portal/rotate");
-    let rotated = shown_key(&tab.send_form(&form, &[]).text());
+    let at_once = [("overlap_seconds", "0")];
+    let rotated = shown_key(&tab.send_form(&form, &at_once).text());
     assert_eq!(
         rotated,
-        shown_key(&tab.send_form(&form, &[]).text()),
+        shown_key(&tab.send_form(&form, &at_once).text()),
         "once, however often it is sent"
     );
     assert_ne!(rotated, key.text);
@@ -169,6 +179,41 @@ fn an_owner_rotates_the_key_and_stays_signed_in() {
     let page = tab.page("/portal");
     assert_eq!(tab.fill(&page, "/portal/sign-out", &[]).status, 303);
     assert_eq!(tab.get("/portal").status, 401);
+    signed_in(&weir, &rotated);
+}
+
+#[test]
+fn whoever_has_the_old_text_looks_and_changes_nothing() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let key = weir.key();
+    let mut tab = signed_in(&weir, &key.text);
+    let mut stranger = signed_in(&weir, &key.text);
+    let page = tab.page("/portal");
+    let made = tab.fill(&page, "/portal/rotate", &[("overlap_seconds", "3600")]).text();
+    assert!(made.contains("The old text, which ends in"), "{made}");
+    let rotated = shown_key(&made);
+    signed_in(&weir, &key.text);
+    let seen = stranger.page("/portal");
+    assert!(seen.contains("works until"), "{seen}");
+    for (action, entered) in [
+        ("/portal/rotate", &[][..]),
+        ("/portal/end-overlap", &[]),
+        ("/portal/lower", &[("rpm", "1"), ("was.rpm", "")]),
+    ] {
+        let refused = stranger.fill(&seen, action, entered);
+        assert!(
+            refused.status == 403 && refused.text().contains("sign in with the new one"),
+            "{action}: {}",
+            refused.text()
+        );
+    }
+    let page = tab.page("/portal");
+    assert_eq!(tab.fill(&page, "/portal/end-overlap", &[]).status, 303);
+    assert_eq!(stranger.get("/portal").status, 401);
+    let page = tab.page("/portal");
+    assert!(!page.contains("/portal/end-overlap"), "{page}");
+    let refused = tab.fill(&page, "/portal/rotate", &[("overlap_seconds", "2592001")]);
+    assert!(refused.status == 400 && refused.text().contains("overlap_seconds: a whole number up to"));
     signed_in(&weir, &rotated);
 }
 

@@ -95,7 +95,7 @@ fn the_stability_listener_counts_its_own_clients() {
         weir.metrics().contains("weir_connections{listener=\"stability\"} 2\n")
     });
     assert!(Client::over(crowd.connect(2)).closed_within(DEADLINE));
-    assert_eq!(closed(&weir, "stability", "too_many_of_address"), 1);
+    wait_closed(&weir, "stability", "too_many_of_address", 1);
     assert!(served(crowd.connect(3)), "another address has its own share");
     let gateway = Crowd::new(weir.gateway);
     assert!(served(gateway.connect(2)), "so has the gateway");

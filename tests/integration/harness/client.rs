@@ -312,6 +312,11 @@ impl Response {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Whether it says that it is the connection's last.
+    pub(crate) fn closes(&self) -> bool {
+        self.header("connection") == Some("close")
+    }
+
     /// The body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()

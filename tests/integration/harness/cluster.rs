@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use super::redis::{RedisServer, free_port};
+use super::port::free_port;
+use super::redis::RedisServer;
 use super::wait::wait_until;
 use super::weir::WeirBuilder;
 

@@ -12,11 +12,12 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
+use super::answer::Answer;
 use super::client::{Client, Response};
 use super::node::{node, node_modules};
+use super::port::free_port;
 use super::process::Process;
-use super::provider::{Recorded, RecordingProvider};
-use super::redis::free_port;
+use super::provider::{Recorded, RecordingProvider, Welcome};
 use super::request::Request;
 use super::tools::repository;
 use super::wait::wait_until;
@@ -163,10 +164,16 @@ impl Code {
 
 impl MadeUpProvider {
     pub(crate) fn start() -> MadeUpProvider {
+        MadeUpProvider::start_with(None)
+    }
+
+    /// With TLS, or without.
+    pub(crate) fn start_with(tls: Option<Arc<rustls::ServerConfig>>) -> MadeUpProvider {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let seed = Arc::new(Mutex::new(1));
         let (key, used) = (Arc::clone(&seed), Mutex::new(HashSet::new()));
-        let provider = RecordingProvider::start(move |request, answer| {
-            let issuer = format!("http://{}", request.header("host").unwrap());
+        let script = move |request: &Recorded, answer: &mut Answer<'_>| {
+            let issuer = format!("{scheme}://{}", request.header("host").unwrap());
             match request.target.as_str() {
                 "/.well-known/openid-configuration" => answer.json(&document(&issuer).to_string()),
                 "/keys" => answer.json(&json!({"keys": [public(*key.lock().unwrap())]}).to_string()),
@@ -176,7 +183,8 @@ impl MadeUpProvider {
                 },
                 _ => answer.full(404, &[], b"{}"),
             }
-        });
+        };
+        let provider = RecordingProvider::start_with(tls, |_| Welcome::Serve, script);
         MadeUpProvider { provider, seed }
     }
 

@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::client::Client;
+use super::port::free_port;
 use super::process::Process;
-use super::redis::free_port;
 use super::request::Request;
 use super::tools::{program, repository};
 use super::wait::{DEADLINE, wait_for, wait_within};

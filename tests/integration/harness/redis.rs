@@ -1,11 +1,12 @@
 //! A real redis-server on a free port, with its files in a temporary folder.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::port::free_port;
 use super::process::Process;
 use super::tools::program;
 use super::wait::{DEADLINE, wait_within};
@@ -126,9 +127,4 @@ impl RedisServer {
         socket.read_to_end(&mut answer).ok()?;
         Some(String::from_utf8_lossy(&answer).into_owned())
     }
-}
-
-/// A port that is free now.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -76,11 +76,13 @@ pub(crate) fn signal(name: &str, pid: u32) {
         .status();
 }
 
-/// Whether a process runs; one whose end nobody has asked about yet does not.
+/// Whether a process runs; one whose end nobody has asked about yet does not. As long as one of its threads is ending, what it
+/// has locked is locked.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    !matches!(state, None | Some('Z' | 'X')) || threads > 1
 }
 
 /// The processes that a process has started, and that run.

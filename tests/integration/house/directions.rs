@@ -62,7 +62,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         ],
     ),
     ("sample_provider", &["domain", "edges"]),
-    ("cli", &["config", "domain", "sample_provider", "sinks"]),
+    ("cli", &["config", "domain", "edges", "sample_provider"]),
 ];
 
 static USES: LazyLock<Vec<Use>> = LazyLock::new(|| Imports::of(sources(&["src"])).uses());

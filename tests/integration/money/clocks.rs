@@ -10,8 +10,8 @@ use crate::harness::tools::skip;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 
 /// By how much a gateway's wall clock is off, in seconds.
-const OFFSET: &str = "WEIR_CLOCK_OFFSET_SECONDS";
-const DAY_S: i64 = 86_400;
+pub(super) const OFFSET: &str = "WEIR_CLOCK_OFFSET_SECONDS";
+pub(super) const DAY_S: i64 = 86_400;
 const HOUR_MS: i64 = 3_600_000;
 
 fn now_ms() -> i64 {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use jiff::civil::Date;
 use serde_json::Value as Json;
 
+use super::disk::Disk;
 use crate::harness::request::{ALL_WIRES, Upload};
 use crate::harness::sample::SampleProvider;
-use crate::harness::tools::{python, repository, rounds, skip};
+use crate::harness::tools::{python, repository, rounds, skip, skipped};
 use crate::harness::{Client, Weir, WeirBuilder, books, wait_until};
 
 const SUMMED: [&str; 7] = [
@@ -24,17 +25,20 @@ const SUMMED: [&str; 7] = [
 
 /// A gateway whose log has a home in files of few rows, that wait for a second.
 fn start(provider: &SampleProvider) -> Weir {
+    builder(provider).start()
+}
+
+fn builder(provider: &SampleProvider) -> WeirBuilder {
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
-    let builder = builder
+    builder
         .set("log.home", "files")
         .set("log.files.path", "log")
         .set("log.files.seconds", 1)
-        .set("log.files.rows_max", 7);
-    builder.start()
+        .set("log.files.rows_max", 7)
 }
 
 /// How many rows `weir log verify` finds in the files, on the days of these rows.
-fn rows_in_files(weir: &Weir, rows: &[Json]) -> usize {
+pub(super) fn rows_in_files(weir: &Weir, rows: &[Json]) -> usize {
     let days = rows
         .iter()
         .filter_map(|row| row["time"].as_str()?.get(..10)?.parse::<Date>().ok());
@@ -50,7 +54,7 @@ fn rows_in_files(weir: &Weir, rows: &[Json]) -> usize {
     line.split(' ').next().unwrap().parse().unwrap()
 }
 
-fn streams(weir: &Weir, key: &str, count: usize) -> Vec<Client> {
+pub(super) fn streams(weir: &Weir, key: &str, count: usize) -> Vec<Client> {
     let opened = (0..count).map(|number| {
         let deltas = 5 + number * 20;
         let prompt = format!("Tell me. [[sample: deltas={deltas} delta_bytes=40 gap_ms=5]]");
@@ -62,7 +66,7 @@ fn streams(weir: &Weir, key: &str, count: usize) -> Vec<Client> {
 }
 
 /// What the ledger's rows say, in the form of `tests/sdk/read_log.py`.
-fn expected(rows: &[Json]) -> Json {
+pub(super) fn expected(rows: &[Json]) -> Json {
     let sum = |name: &str| rows.iter().map(|row| row[name].as_i64().unwrap_or(0)).sum::<i64>();
     let mut sums: serde_json::Map<String, Json> = SUMMED
         .iter()
@@ -112,7 +116,50 @@ fn killed_at_any_moment_the_files_have_each_billed_request_once() {
     for row in &books.rows {
         *per_key.entry(row["key_id"].as_str().unwrap()).or_default() += books::cost(row);
     }
-    assert_eq!(read["per_key"], serde_json::to_value(per_key).unwrap());
+    assert_eq!(read["per_key"], serde_json::to_value(&per_key).unwrap());
+    assert_eq!(read["documented"]["bill"], serde_json::to_value(&per_key).unwrap());
+    let answers = read["documented"]["rows"].as_array().unwrap();
+    assert!(answers.len() >= 4, "docs/log.md has its queries: {answers:?}");
+    // The first is of one month, and the rows may be of another.
+    assert!(answers.iter().skip(1).take(2).all(|rows| *rows != 0), "{answers:?}");
+}
+
+#[test]
+fn rows_wait_in_the_journal_while_the_disk_of_the_files_is_full() {
+    let Some(disk) = Disk::mount(1 << 20) else {
+        return skipped("a tmpfs cannot be mounted here");
+    };
+    let provider = SampleProvider::start();
+    let weir = builder(&provider)
+        .set("log.files.path", disk.path().to_str().unwrap())
+        .start();
+    let key = weir.key().text;
+    let say = || {
+        for wire in ALL_WIRES {
+            assert_eq!(weir.exchange(&wire.streaming(&key, "Tell me.")).status, 200);
+        }
+    };
+    say();
+    let first = weir.books(ALL_WIRES.len());
+    wait_until("the files to have the first rows", || {
+        rows_in_files(&weir, &first.rows) == ALL_WIRES.len()
+    });
+    disk.fill();
+    say();
+    // Charged and in the store; the files lack them, and weir says so.
+    let books = weir.books(2 * ALL_WIRES.len());
+    wait_until("the files to refuse rows", || {
+        let metrics = weir.metrics();
+        let failures = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("weir_log_sink_failures_total{sink=\"files\"} "));
+        failures.is_some_and(|count| count != "0")
+    });
+    assert_eq!(weir.ops_get("/readyz").status, 200);
+    disk.free();
+    wait_until("the files to have all rows", || {
+        rows_in_files(&weir, &books.rows) == 2 * ALL_WIRES.len()
+    });
 }
 
 #[test]

@@ -122,6 +122,57 @@ fn what_is_reached_is_told_in_the_end_whatever_becomes_of_receiver_and_gateway()
 }
 
 #[test]
+fn a_key_is_told_of_as_it_says_or_else_its_account_or_else_the_configuration() {
+    let mut weirs = vec![None];
+    weirs.extend(RedisServer::start().map(Some));
+    for redis in weirs {
+        let provider = RecordingProvider::answering(DEAR);
+        let receiver = RecordingProvider::answering("{}");
+        let builder = WeirBuilder::new().all_providers(&provider.base_url());
+        let builder = match &redis {
+            Some(redis) => builder.redis(redis),
+            None => builder,
+        };
+        let weir = telling(builder, &receiver).start();
+        let told_of = |key: &crate::harness::weir::Key| {
+            let of_key = |message: &&Json| message["data"]["key"] == key.id.as_str();
+            let told = messages(&receiver);
+            let mut percents: Vec<u64> = told
+                .values()
+                .filter(of_key)
+                .map(|message| message["data"]["percent"].as_u64().unwrap())
+                .collect();
+            percents.sort_unstable();
+            percents
+        };
+        let spent = |flags: &[&str]| {
+            let key = weir.key_with(&[&["--quota-usd", "0.01", "--reset", "daily"][..], flags].concat());
+            assert_eq!(weir.exchange(&Wire::Messages.request(&key.text, "hi")).status, 200);
+            key
+        };
+        let own = spent(&["--notify", "50,95"]);
+        wait_until("what the key says", || told_of(&own) == [50, 95]);
+        let default = spent(&[]);
+        wait_until("what the configuration says", || told_of(&default) == [80, 100]);
+        let account = weir.cli_json(&["account", "update", "--id", "tests", "--notify", "90"]);
+        assert_eq!(account["notify_percent"], serde_json::json!([90]));
+        let shown = weir.cli_json(&["account", "show", "--id", "tests"]);
+        assert_eq!(shown["notify_percent"], account["notify_percent"], "the store keeps it");
+        let (silent, of_account) = (spent(&["--notify", "none"]), spent(&[]));
+        wait_until("what the account says", || told_of(&of_account) == [90]);
+        // Notices of one account are taken in their order: those of the silent key came first.
+        assert_eq!(told_of(&silent), [0; 0]);
+        weir.cli_json(&["account", "update", "--id", "tests", "--notify", "default"]);
+        let changed = weir.cli_json(&["key", "update", &silent.id, "--notify", "default"]);
+        assert!(changed["notify_percent"].is_null(), "{changed}");
+        let refused = weir.cli(&["key", "update", &silent.id, "--notify", "60"], &[]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(why.contains("50, 75, 80, 90, 95, 100"), "{why}");
+        assert_eq!(told_of(&own), [50, 95], "once");
+    }
+}
+
+#[test]
 fn two_nodes_tell_each_step_under_one_id() {
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not there: tests/run installs it");

@@ -146,6 +146,27 @@ fn an_owner_signs_all_agents_out_also_when_nothing_is_left() {
 }
 
 #[test]
+fn an_operator_sees_who_is_signed_in_and_signs_them_out() {
+    let (_provider, weir) = served();
+    let key = weir.key();
+    let (one, _two) = (sign_in(&weir, &key), sign_in(&weir, &key));
+    let told = weir.cli_json(&["sign-in", "list", &key.id]);
+    let listed = told["sign_ins"].as_array().unwrap();
+    assert_eq!((listed.len(), &told["signed_in"]), (2, &2.into()), "{told}");
+    let time = |field: &str| listed[0][field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let days = (time("ends_at").as_second() - time("used_at").as_second()) / 86_400;
+    assert_eq!(days, 30, "{told}");
+    weir.cli_json(&["sign-in", "end", &key.id]);
+    crate::harness::wait_until("the tokens to be unknown", || ask(&weir, &one.access).status == 401);
+    assert_eq!(
+        weir.cli_json(&["sign-in", "list", &key.id])["sign_ins"],
+        serde_json::json!([])
+    );
+    let strange = weir.cli(&["sign-in", "list", "key_0000000000000000"], &[]);
+    assert!(String::from_utf8_lossy(&strange.stderr).contains("no key has this id"));
+}
+
+#[test]
 fn without_the_section_there_is_none_of_it() {
     let weir = Weir::start("http://127.0.0.1:9");
     let key = weir.key();

@@ -124,6 +124,17 @@ fn change(file: &Path, with: impl FnOnce(&mut Json)) {
     std::fs::write(file, kept.to_string()).unwrap();
 }
 
+/// The code on the screen. The words around it may lack letters: a terminal writes only what has changed.
+fn user_code(shown: &str) -> Option<&str> {
+    let is_code = |text: &&str| {
+        let bytes = text.as_bytes();
+        let is_letter = |at: usize| bytes[at].is_ascii_uppercase();
+        bytes[4] == b'-' && (0..4).all(is_letter) && (5..9).all(is_letter)
+    };
+    let windows = (0..shown.len().saturating_sub(8)).filter_map(|at| shown.get(at..at + 9));
+    windows.into_iter().find(is_code)
+}
+
 /// Leads it from its first start to its prompt; `tab` approves.
 #[track_caller]
 fn log_in(terminal: &mut Terminal, tab: &mut Tab) {
@@ -132,10 +143,8 @@ fn log_in(terminal: &mut Terminal, tab: &mut Tab) {
     terminal.until("Enter to connect");
     terminal.keys(ENTER);
     let shown = terminal.until("Waiting for sign-in");
-    let (_, rest) = shown
-        .split_once("Code:")
-        .unwrap_or_else(|| panic!("no code in {shown}"));
-    let approved = decide(tab, &json!({ "user_code": &rest[..9] }), "approve");
+    let code = user_code(&shown).unwrap_or_else(|| panic!("no code in {shown}"));
+    let approved = decide(tab, &json!({ "user_code": code }), "approve");
     assert_eq!(approved.status, 200, "{}", approved.text());
     terminal.until("Press Enter to continue");
     terminal.keys(ENTER);

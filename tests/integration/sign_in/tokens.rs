@@ -207,7 +207,10 @@ fn a_key_that_is_revoked_or_rotated_takes_its_tokens_with_it() {
         let waiting = begin(&weir);
         assert_eq!(decide(&mut owner(&weir, &key), &waiting, "approve").status, 200);
         assert_eq!(ask(&weir, &tokens.access).status, 200);
-        weir.cli_json(&["key", how, &key.id]);
+        match how {
+            "rotate" => weir.cli_json(&["key", how, &key.id, "--overlap", "0"]),
+            _ => weir.cli_json(&["key", how, &key.id]),
+        };
         refused(&weir, &tokens.access);
         assert_eq!(refresh(&weir, &tokens.refresh).1["error"], "invalid_grant", "{how}");
         assert_eq!(redeem(&weir, &waiting).1["error"], "access_denied", "{how}");

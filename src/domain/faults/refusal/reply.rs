@@ -123,6 +123,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         | Refusal::CredentialAmbiguous
         | Refusal::KeyUnknown
         | Refusal::KeyRevoked
+        | Refusal::KeyReplaced
         | Refusal::KeyExpired => "invalid_api_key",
         Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => "model_not_found",
         Refusal::UnknownPath | Refusal::ChatCompletionsRemoved => "unknown_url",
@@ -199,6 +200,7 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyUnknown
         | Refusal::KeyNotLookedUp { .. }
         | Refusal::KeyRevoked
+        | Refusal::KeyReplaced
         | Refusal::KeyExpired => key_message(refusal),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::OwnUsageLimited { wait } => format!(
@@ -313,6 +315,9 @@ fn key_message(refusal: &Refusal) -> String {
             whole_seconds(*wait)
         ),
         Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
+        Refusal::KeyReplaced => {
+            "The API key was rotated, and this old text of it has ended. Use the new one.".to_owned()
+        }
         _ => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
     }
 }

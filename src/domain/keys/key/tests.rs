@@ -22,20 +22,25 @@ fn record() -> KeyRecord {
         hint: "wxyz".into(),
         revision: 0,
         terms: KeyTerms::default(),
+        former: None,
     }
+}
+
+fn digest(number: u8) -> KeyDigest {
+    KeyDigest::from_bytes([number; 32])
 }
 
 #[test]
 fn a_key_works_until_its_end() {
     let key = record();
-    assert_eq!(key.check(199), Ok(()));
-    assert_eq!(key.check(200), Err(KeyDenied::Expired));
+    assert_eq!(key.check(&digest(1), 199), Ok(()));
+    assert_eq!(key.check(&digest(1), 200), Err(KeyDenied::Expired));
     assert_eq!(
         KeyRecord {
             expires_at: None,
             ..key
         }
-        .check(i64::MAX),
+        .check(&digest(1), i64::MAX),
         Ok(())
     );
 }
@@ -46,8 +51,42 @@ fn revoked_is_said_before_expired() {
         state: KeyState::Revoked { at: 150 },
         ..record()
     };
-    assert_eq!(key.check(0), Err(KeyDenied::Revoked));
-    assert_eq!(key.check(300), Err(KeyDenied::Revoked));
+    assert_eq!(key.check(&digest(1), 0), Err(KeyDenied::Revoked));
+    assert_eq!(key.check(&digest(1), 300), Err(KeyDenied::Revoked));
+}
+
+#[test]
+fn the_text_before_a_rotation_is_good_until_its_end() {
+    let key = KeyRecord {
+        expires_at: None,
+        ..record()
+    };
+    let to = |number, overlap_until| Rotation {
+        digest: digest(number),
+        hint: "abcd".into(),
+        overlap_until,
+    };
+    let rotated = key.rotated(&digest(1), &to(2, Some(300)));
+    let former = rotated.former.clone().unwrap();
+    assert_eq!((rotated.hint.as_str(), former.hint.as_str()), ("abcd", "wxyz"));
+    assert_eq!((rotated.revision, former.digest), (1, digest(1)));
+    assert_eq!(rotated.check(&digest(1), 299), Ok(()));
+    assert_eq!(rotated.check(&digest(1), 300), Err(KeyDenied::Replaced));
+    assert_eq!(rotated.check(&digest(2), 300), Ok(()), "the new one goes on");
+    assert_eq!(rotated.revoked(250).check(&digest(1), 299), Err(KeyDenied::Revoked));
+    assert_eq!(key.rotated(&digest(1), &to(2, None)).former, None);
+    // Of three texts the first has ended.
+    let again = rotated.rotated(&digest(2), &to(3, Some(400)));
+    assert_eq!(again.former_digest(), Some(digest(2)));
+    let ended = again.overlap_ended();
+    assert_eq!((ended.former_digest(), ended.revision), (None, 3));
+    assert_eq!(ended.overlap_ended(), ended, "there is nothing to end");
+}
+
+#[test]
+fn a_record_without_a_former_text_is_written_as_before() {
+    let text = serde_json::to_string(&record()).unwrap();
+    assert!(!text.contains("former"), "{text}");
 }
 
 #[test]

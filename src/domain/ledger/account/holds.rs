@@ -4,13 +4,19 @@
 //!
 //! - `until_ms`: the end of its lease; passed when `until_ms <= now`;
 //! - request -> key, amount, time of admission;
-//! - the sum of all amounts, and how many holds there are;
-//! - by key: how many holds, and the sums of their amounts by the name of each of the four periods of their admission.
+//! - the sum of all amounts, and how many requests run;
+//! - by key: how many requests run, and the sums of the amounts by the name of each of the four periods of their admission.
+//!
+//! A lease ([`crate::domain::ledger::lease`]) is a hold like one of a request, but for this: as running it counts what its holder says; a
+//! charge may be taken from it; and what leases have is summed once more, of all and of each key.
 //!
 //! `drop_lapsed` comes first wherever the time is known and something may change (admit, top-up, renew). A node
-//! whose last hold ends is forgotten, with its lease.
+//! whose last hold ends is forgotten, with its lease, unless it was asked about leases of budget: then it is remembered as
+//! long as it is heard of, with the highest number of those of each key.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     keys::key::KeyId,
@@ -22,13 +28,38 @@ use crate::domain::{
     quick_map::QuickMap,
 };
 
-/// What is held for one running request.
+/// What is held for one running request, or a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) key: KeyId,
     pub(super) amount: NanoUsd,
     /// When it was admitted, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
+    /// What it has more if it is a lease.
+    pub(super) lease: Option<LeaseHold>,
+}
+
+/// What a lease has more than a request's hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LeaseHold {
+    /// How many requests run in it.
+    pub(super) running: u64,
+    /// The number of the last question about it.
+    pub(super) turn: u64,
+}
+
+impl Hold {
+    fn running(&self) -> u64 {
+        self.lease.map_or(1, |lease| lease.running)
+    }
+
+    fn leased(&self) -> NanoUsd {
+        if self.lease.is_some() {
+            self.amount
+        } else {
+            NanoUsd::ZERO
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,12 +72,19 @@ struct NodeHolds {
     until_ms: i64,
     by_request: QuickMap<String, Hold>,
     held: NanoUsd,
+    leased: NanoUsd,
+    running: u64,
     keys: QuickMap<KeyId, KeyHolds>,
+    /// The highest number of a lease that was asked about, of each key that had one.
+    lease_numbers: QuickMap<KeyId, u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KeyHolds {
+    /// How many holds there are.
+    holds: u64,
     running: u64,
+    leased: NanoUsd,
     /// By the period's name. Those without anything held are not there.
     held: BTreeMap<String, NanoUsd>,
 }
@@ -64,10 +102,8 @@ impl Holds {
     pub(super) fn put(&mut self, node: &NodeId, request: &str, hold: Hold, now_ms: i64) {
         let node = self.nodes.entry(node.clone()).or_default();
         node.until_ms = now_ms.saturating_add(LEASE_MS);
-        let (key, amount, at_ms) = (hold.key.clone(), hold.amount, hold.at_ms);
+        node.count(&hold);
         node.by_request.insert(request.to_owned(), hold);
-        node.keys.entry(key.clone()).or_default().running += 1;
-        node.add(&key, at_ms, amount);
     }
 
     /// All holds, with their nodes and requests.
@@ -78,13 +114,36 @@ impl Holds {
 
     pub(super) fn enlarge(&mut self, node: &NodeId, request: &str, more: NanoUsd, now_ms: i64) {
         let Some(node) = self.nodes.get_mut(node) else { return };
-        let Some(hold) = node.by_request.get_mut(request) else {
-            return;
-        };
-        hold.amount = hold.amount.saturating_add(more);
-        let (key, at_ms) = (hold.key.clone(), hold.at_ms);
         node.until_ms = now_ms.saturating_add(LEASE_MS);
-        node.add(&key, at_ms, more);
+        node.change(request, |hold| hold.amount = hold.amount.saturating_add(more));
+    }
+
+    /// Takes up to that much from a lease, if there is one.
+    pub(super) fn draw(&mut self, holder: &NodeId, lease: &str, amount: NanoUsd) {
+        let Some(node) = self.nodes.get_mut(holder) else { return };
+        node.change(lease, |hold| {
+            if hold.lease.is_some() {
+                hold.amount = hold.amount.saturating_sub(amount.clamp(NanoUsd::ZERO, hold.amount));
+            }
+        });
+    }
+
+    /// A lease that is not there is asked about. Whether it may begin: its number is above all those of its holder and key.
+    pub(super) fn may_begin(&mut self, holder: &NodeId, key: &KeyId, number: u64, now_ms: i64) -> bool {
+        let known = self.nodes.get(holder).and_then(|node| node.lease_numbers.get(key));
+        if known.is_some_and(|known| number <= *known) {
+            return false;
+        }
+        let node = self.nodes.entry(holder.clone()).or_default();
+        node.lease_numbers.insert(key.clone(), number);
+        node.until_ms = now_ms.saturating_add(LEASE_MS);
+        true
+    }
+
+    /// What a question tells of a lease.
+    pub(super) fn told(&mut self, holder: &NodeId, lease: &str, told: LeaseHold) {
+        let Some(node) = self.nodes.get_mut(holder) else { return };
+        node.change(lease, |hold| hold.lease = hold.lease.map(|_| told));
     }
 
     /// Ends a hold, if there is one.
@@ -93,14 +152,8 @@ impl Holds {
         let Some(hold) = node.by_request.remove(request) else {
             return;
         };
-        node.add(&hold.key, hold.at_ms, NanoUsd::from_nanos(-hold.amount.nanos()));
-        if let Some(of_key) = node.keys.get_mut(&hold.key) {
-            of_key.running -= 1;
-            if of_key.running == 0 {
-                node.keys.remove(&hold.key);
-            }
-        }
-        if node.by_request.is_empty() {
+        node.uncount(&hold);
+        if node.by_request.is_empty() && node.lease_numbers.is_empty() {
             self.nodes.remove(id);
         }
     }
@@ -120,6 +173,17 @@ impl Holds {
         total(self.nodes.values().map(|node| node.held))
     }
 
+    /// The part of it that is leases.
+    pub(super) fn leased(&self) -> NanoUsd {
+        total(self.nodes.values().map(|node| node.leased))
+    }
+
+    /// What a key has of leases.
+    pub(super) fn leased_key(&self, key: &KeyId) -> NanoUsd {
+        let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
+        total(of_key.map(|of_key| of_key.leased))
+    }
+
     /// What is held for a key by requests admitted in a period.
     pub(super) fn held_in(&self, key: &KeyId, period: &str) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
@@ -127,7 +191,7 @@ impl Holds {
 
     /// The number of running requests, without `ended` of the asking node.
     pub(super) fn running(&self, asking: &NodeId, ended: u64) -> u64 {
-        self.count(asking, ended, NodeHolds::running)
+        self.count(asking, ended, |node| node.running)
     }
 
     /// The number of a key's running requests, without `ended` of the asking node.
@@ -148,7 +212,7 @@ impl Holds {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
             total(live().map(|node| node.held)),
-            live().map(NodeHolds::running).sum(),
+            live().map(|node| node.running).sum(),
         )
     }
 
@@ -163,21 +227,42 @@ impl Holds {
 }
 
 impl NodeHolds {
-    fn add(&mut self, key: &KeyId, at_ms: i64, more: NanoUsd) {
-        self.held = self.held.saturating_add(more);
-        let Some(of_key) = self.keys.get_mut(key) else { return };
-        let periods = Periods::at(at_ms);
-        for period in [ALL, &periods.day, &periods.week, &periods.month] {
-            let held = of_key.held.entry(period.to_owned()).or_default();
-            *held = held.saturating_add(more);
-            if *held == NanoUsd::ZERO {
-                of_key.held.remove(period);
-            }
-        }
+    /// Changes a hold that is there, and the sums with it.
+    fn change(&mut self, request: &str, change: impl FnOnce(&mut Hold)) {
+        let Some(mut hold) = self.by_request.remove(request) else {
+            return;
+        };
+        self.uncount(&hold);
+        change(&mut hold);
+        self.count(&hold);
+        self.by_request.insert(request.to_owned(), hold);
     }
 
-    fn running(&self) -> u64 {
-        u64::try_from(self.by_request.len()).unwrap_or(u64::MAX)
+    fn count(&mut self, hold: &Hold) {
+        self.held = self.held.saturating_add(hold.amount);
+        self.leased = self.leased.saturating_add(hold.leased());
+        self.running += hold.running();
+        let of_key = self.keys.entry(hold.key.clone()).or_default();
+        of_key.holds += 1;
+        of_key.running += hold.running();
+        of_key.leased = of_key.leased.saturating_add(hold.leased());
+        of_key.add(hold.at_ms, hold.amount);
+    }
+
+    fn uncount(&mut self, hold: &Hold) {
+        self.held = self.held.saturating_sub(hold.amount);
+        self.leased = self.leased.saturating_sub(hold.leased());
+        self.running -= hold.running();
+        let Some(of_key) = self.keys.get_mut(&hold.key) else {
+            return;
+        };
+        of_key.holds -= 1;
+        of_key.running -= hold.running();
+        of_key.leased = of_key.leased.saturating_sub(hold.leased());
+        of_key.add(hold.at_ms, NanoUsd::from_nanos(-hold.amount.nanos()));
+        if of_key.holds == 0 {
+            self.keys.remove(&hold.key);
+        }
     }
 
     fn running_key(&self, key: &KeyId) -> u64 {
@@ -187,6 +272,22 @@ impl NodeHolds {
     fn held_in(&self, key: &KeyId, period: &str) -> NanoUsd {
         let held = self.keys.get(key).and_then(|of_key| of_key.held.get(period));
         held.copied().unwrap_or(NanoUsd::ZERO)
+    }
+}
+
+impl KeyHolds {
+    fn add(&mut self, at_ms: i64, more: NanoUsd) {
+        if more == NanoUsd::ZERO {
+            return;
+        }
+        let periods = Periods::at(at_ms);
+        for period in [ALL, &periods.day, &periods.week, &periods.month] {
+            let held = self.held.entry(period.to_owned()).or_default();
+            *held = held.saturating_add(more);
+            if *held == NanoUsd::ZERO {
+                self.held.remove(period);
+            }
+        }
     }
 }
 
@@ -200,6 +301,7 @@ impl Holds {
     pub(super) fn counted(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = self.nodes.values().filter(|node| node.until_ms > now_ms);
         let holds: Vec<&Hold> = live.flat_map(|node| node.by_request.values()).collect();
-        (total(holds.iter().map(|hold| hold.amount)), holds.len() as u64)
+        let running = holds.iter().map(|hold| hold.running()).sum();
+        (total(holds.iter().map(|hold| hold.amount)), running)
     }
 }

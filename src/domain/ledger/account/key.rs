@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     keys::{
-        key::{KeyDenied, KeyRecord, KeyState},
+        key::{KeyRecord, KeyState},
         terms::KeyTerms,
     },
     ledger::{
@@ -14,6 +14,7 @@ use crate::domain::{
             amounts::{charge, sum},
             bucket::Buckets,
         },
+        admission::Denied,
         period::{ALL, Periods},
         step::Settlement,
     },
@@ -61,10 +62,10 @@ impl Mirror {
     }
 
     /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
-    pub(super) fn check(&self, now_unix: i64) -> Result<(), KeyDenied> {
+    pub(super) fn check(&self, now_unix: i64) -> Result<(), Denied> {
         match self.expires_at {
-            _ if self.revoked => Err(KeyDenied::Revoked),
-            Some(end) if end <= now_unix => Err(KeyDenied::Expired),
+            _ if self.revoked => Err(Denied::KeyRevoked),
+            Some(end) if end <= now_unix => Err(Denied::KeyExpired),
             _ => Ok(()),
         }
     }

@@ -38,6 +38,7 @@ fn record(terms: KeyTerms) -> KeyRecord {
         hint: "wxyz".to_owned(),
         revision: 1,
         terms,
+        former: None,
     }
 }
 
@@ -98,6 +99,7 @@ fn with_balance(balance: i64) -> Account {
 
 fn settle(request: &str, at_ms: i64, cost: i64, estimated: u64, used: u64) -> Change {
     Change::Settle(Box::new(Settlement {
+        lease: None,
         request: request.to_owned(),
         key: key_id(1),
         at_ms,

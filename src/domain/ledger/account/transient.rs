@@ -3,7 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Account, bucket::Buckets, holds::Hold};
+use super::{
+    Account,
+    bucket::Buckets,
+    holds::{Hold, LeaseHold},
+};
 use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
 
 /// What of one account is kept in no file.
@@ -22,6 +26,8 @@ struct CarriedHold {
     key: KeyId,
     amount: NanoUsd,
     at_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseHold>,
 }
 
 impl Transient {
@@ -40,6 +46,7 @@ impl Account {
             key: hold.key.clone(),
             amount: hold.amount,
             at_ms: hold.at_ms,
+            lease: hold.lease,
         };
         let full = Buckets::default();
         let keys = self.keys.iter().filter(|(_, key)| *key.buckets() != full);
@@ -59,8 +66,15 @@ impl Account {
                 key,
                 amount,
                 at_ms,
+                lease,
             } = carried;
-            self.holds.put(&node, &request, Hold { key, amount, at_ms }, now_ms);
+            let hold = Hold {
+                key,
+                amount,
+                at_ms,
+                lease,
+            };
+            self.holds.put(&node, &request, hold, now_ms);
         }
         self.buckets = transient.buckets;
         for (id, buckets) in transient.keys {
@@ -103,6 +117,7 @@ mod tests {
                     },
                     ..KeyTerms::default()
                 },
+                former: None,
             },
             estimate: NanoUsd::from_nanos(60),
             tokens: 1,

@@ -1,6 +1,7 @@
 //! Tests of the daily sums.
 
 use super::*;
+use crate::domain::ledger::consumption::Modifiers;
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const START_MS: i64 = 1_795_262_400_000;
@@ -46,6 +47,26 @@ fn a_row_counts_for_its_account_its_key_and_each_of_its_tags() {
             one("t:team=b", "other", 1),
         ]
     );
+}
+
+#[test]
+fn rows_and_sums_are_read_as_they_were_written() {
+    let mut parts = Usage::default().parts();
+    for (number, part) in (1..).zip(&mut parts) {
+        *part = number;
+    }
+    let mut row = tagged(1, &["team=a"]);
+    row.usage = Usage::of_parts(parts);
+    row.modifiers = Modifiers {
+        service_tier: Some("flex".to_owned()),
+        speed: Some("fast".to_owned()),
+        geo: Some("us".to_owned()),
+    };
+    let json = serde_json::to_string(&row).unwrap();
+    assert_eq!(serde_json::from_str::<Row>(&json).unwrap(), row, "{json}");
+    let sums = Sums::of(&row);
+    let json = serde_json::to_string(&sums).unwrap();
+    assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), sums, "{json}");
 }
 
 #[test]
@@ -109,4 +130,29 @@ fn a_difference_says_where_and_how_much() {
     let (kept, of_rows) = (found[0].kept.cost_nano_usd, found[0].of_rows.cost_nano_usd);
     assert_eq!((kept, of_rows), (NanoUsd::from_nanos(7), NanoUsd::from_nanos(14)));
     assert_eq!(found[0].subject, Subject::Account);
+}
+
+#[test]
+fn sums_without_their_last_rows_are_those_of_the_first_and_become_whole_again() {
+    let of = |number: usize| {
+        let mut row = tagged(number, &[&format!("n={number}"), &format!("again={}", number % 3)]);
+        row.key_id = key_id(u8::try_from(number % 5).unwrap());
+        row.status = if number.is_multiple_of(7) { 502 } else { 200 };
+        row
+    };
+    // Some of the last ones find no room for their tag.
+    let rows: Vec<Row> = (0..TAGS_A_DAY_MAX + 20).map(of).collect();
+    let whole = DailySums::of_day(&rows);
+    for split in [0, 1, 90, TAGS_A_DAY_MAX + 10, rows.len()] {
+        let (first, last) = rows.split_at(split);
+        let mut rest = whole.clone().without(last);
+        assert_eq!(rest, DailySums::of_day(first), "{split}");
+        let tags = rest.0.keys().filter_map(|(_, subject, _)| match subject {
+            Subject::Tag(tag) => Some(tag.clone()),
+            _ => None,
+        });
+        let mut tags = tags.collect::<DayTags>();
+        last.iter().for_each(|row| rest.add(row, &mut tags));
+        assert_eq!(rest, whole, "{split}");
+    }
 }

@@ -12,6 +12,7 @@ use crate::domain::{
     ledger::{
         consumption::{Modifiers, Part, Row, UsageSource},
         journaled::{Admitted, CRASH, Checkpoint, Record},
+        lease::LeaseId,
         step::{Change, Settlement, Step},
         tag::Tag,
     },
@@ -89,6 +90,7 @@ fn admit(admitted: &Admitted, json: &mut Json<'_>) -> serde_json::Result<()> {
     };
     row.write(json)?;
     json.value(r#","tokens_estimated":"#, &admitted.tokens_estimated)?;
+    json.lease(admitted.lease.as_ref())?;
     json.put("}");
     Ok(())
 }
@@ -129,6 +131,7 @@ fn settle(settlement: &Settlement, json: &mut Json<'_>) -> serde_json::Result<()
         tokens_estimated,
         tokens_used,
         cost,
+        lease,
         row,
     } = settlement;
     json.text(r#","change":{"op":"settle","request":"#, request)?;
@@ -137,6 +140,7 @@ fn settle(settlement: &Settlement, json: &mut Json<'_>) -> serde_json::Result<()
     json.value(r#","tokens_estimated":"#, tokens_estimated)?;
     json.value(r#","tokens_used":"#, tokens_used)?;
     json.value(r#","cost":"#, cost)?;
+    json.lease(lease.as_ref())?;
     json.put(r#","row":"#);
     match row {
         Some(row) => RowForm::of(row).write(json)?,
@@ -281,6 +285,11 @@ impl Json<'_> {
             return Ok(());
         }
         self.value(before, list)
+    }
+
+    /// The lease that a request was admitted out of, which is left out if there is none.
+    fn lease(&mut self, lease: Option<&LeaseId>) -> serde_json::Result<()> {
+        lease.map_or(Ok(()), |lease| self.value(r#","lease":"#, lease))
     }
 
     fn usage(&mut self, usage: &Usage) -> serde_json::Result<()> {

@@ -15,7 +15,14 @@ fn begin(all: &mut SignIns, key: &KeyId, now: i64) -> Tokens {
 }
 
 fn refresh(all: &mut SignIns, token: &RefreshToken, now: i64) -> Stepped<Result<Tokens, NotRefreshed>> {
-    all.refresh(token, DIGEST, &KeyPrefix::default(), &LIFETIMES, now, &mut rand::rng())
+    all.refresh(
+        token,
+        |text| *text == DIGEST,
+        &KeyPrefix::default(),
+        &LIFETIMES,
+        now,
+        &mut rand::rng(),
+    )
 }
 
 fn key() -> KeyId {
@@ -36,7 +43,7 @@ fn a_refresh_token_is_replaced_and_gives_the_same_once_more_for_a_while() {
     );
     assert_ne!(repeated.access, second.access);
     let third = refresh(&mut all, &second.refresh, 6000).outcome.unwrap();
-    assert_eq!(all.count(6000), 1);
+    assert_eq!(all.lasting(6000).count(), 1);
     assert!(all.has(&third.refresh) && all.has(&second.refresh) && !all.has(&first.refresh));
 }
 
@@ -75,10 +82,10 @@ fn a_sign_in_ends_in_time_however_often_it_is_refreshed() {
         assert_eq!(tokens.grant.stands_for(tokens.grant.until), None);
         token = tokens.refresh;
     }
-    assert_eq!((all.count(99_999), all.needed_until()), (1, Some(100_000)));
+    assert_eq!((all.lasting(99_999).count(), all.needed_until()), (1, Some(100_000)));
     let late = refresh(&mut all, &token, 100_000);
     assert_eq!(
-        (late.outcome.err(), all.count(100_000)),
+        (late.outcome.err(), all.lasting(100_000).count()),
         (Some(NotRefreshed::Unknown), 0)
     );
 }
@@ -87,8 +94,8 @@ fn a_sign_in_ends_in_time_however_often_it_is_refreshed() {
 fn a_key_with_another_text_refreshes_nothing() {
     let (mut all, key) = (SignIns::default(), key());
     let token = begin(&mut all, &key, 0).refresh;
-    let (prefix, rotated) = (KeyPrefix::default(), KeyDigest::from_bytes([8; 32]));
-    let refused = all.refresh(&token, rotated, &prefix, &LIFETIMES, 1, &mut rand::rng());
+    let prefix = KeyPrefix::default();
+    let refused = all.refresh(&token, |_| false, &prefix, &LIFETIMES, 1, &mut rand::rng());
     assert_eq!(refused.outcome.err(), Some(NotRefreshed::Unknown));
 }
 
@@ -100,10 +107,10 @@ fn beyond_the_most_the_one_that_was_used_longest_ago_ends() {
     refresh(&mut all, &made[0].refresh, 20).outcome.unwrap();
     let more = all.begin((&key, DIGEST), &KeyPrefix::default(), &LIFETIMES, 21, &mut rand::rng());
     assert_eq!(more.ended, [made[1].access.digest()]);
-    assert_eq!(all.count(21), SIGN_INS_MAX);
+    assert_eq!(all.lasting(21).count(), SIGN_INS_MAX);
     assert!(!all.has(&made[1].refresh) && all.has(&more.outcome.refresh));
     assert_eq!(all.end_all().len(), SIGN_INS_MAX + 1);
-    assert_eq!((all.count(21), all.needed_until()), (0, None));
+    assert_eq!((all.lasting(21).count(), all.needed_until()), (0, None));
 }
 
 #[test]

@@ -11,9 +11,10 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
@@ -88,6 +89,14 @@ impl LedgerStore for Ledger {
         }
     }
 
+    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        match self.way() {
+            Way::There | Way::AwayFor(_) => self.inner.lease(ask).await,
+            Way::AnswerLost => self.inner.lease(ask).await.and(Err(away())),
+            Way::Away | Way::Busy => Err(away()),
+        }
+    }
+
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         self.inner.apply(node, account, steps).await
     }
@@ -144,6 +153,18 @@ impl LedgerStore for Ledger {
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
         self.inner.resum(account, day).await
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        self.inner.log_days(account, days).await
+    }
+
+    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        self.inner.trim(account, seen).await
+    }
+
+    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
+        self.inner.take_turn(task, node, for_ms).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

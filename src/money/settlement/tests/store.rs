@@ -18,9 +18,10 @@ use crate::{
             secret::KeyDigest,
         },
         ledger::{
-            AccountView, Admission, Admit, Change, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, Change, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
@@ -133,6 +134,9 @@ impl LedgerStore for Store {
     async fn top_up(&self, _: &TopUp) -> Result<ToppedUp, StoreError> {
         unasked()
     }
+    async fn lease(&self, _: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        unasked()
+    }
     async fn apply(&self, _: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         assert!(steps.len() <= APPLY_STEPS_MAX);
         let reply = self.fault().await?;
@@ -178,6 +182,18 @@ impl LedgerStore for Store {
     }
 
     async fn resum(&self, _: &str, _: i64) -> Result<(), StoreError> {
+        unasked()
+    }
+
+    async fn log_days(&self, _: &str, _: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        unasked()
+    }
+
+    async fn trim(&self, _: &str, _: &LogDay) -> Result<bool, StoreError> {
+        unasked()
+    }
+
+    async fn take_turn(&self, _: &str, _: &NodeId, _: i64) -> Result<bool, StoreError> {
         unasked()
     }
 

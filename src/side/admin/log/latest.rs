@@ -1,4 +1,5 @@
-//! The latest rows of a key, the newest first, without reading all that came before them.
+//! The latest rows of a key, the newest first, without reading all that came before them: those of the store, and where these are
+//! too few, those of the log's home.
 
 use axum::{
     Json,
@@ -7,9 +8,12 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{DAY_MS, STORE_CALLS_MAX, row_body};
+use super::row_body;
 use crate::{
-    domain::{keys::key::KeyId, ledger::consumption::Row},
+    domain::{
+        keys::key::KeyId,
+        ledger::{consumption::Row, log_place},
+    },
     side::admin::{
         accounts,
         reply::{ApiError, JsonResult},
@@ -23,8 +27,11 @@ use crate::{
 
 /// The most rows of one answer.
 const ROWS_MAX: usize = 100;
+const DAY_MS: i64 = 24 * 3_600_000;
 /// How many days are looked at, today and those before it.
 const DAYS: i64 = 31;
+/// Questions to the store that one request may cause.
+const STORE_CALLS_MAX: usize = 64;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,9 +50,31 @@ pub(in crate::side::admin) async fn query(
     let account = accounts::existing(&state, &query.account).await?.id;
     let limit = query.limit.unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
     let today = state.ledger.now_ms().await?.div_euclid(DAY_MS);
-    let rows = latest(&*state.ledger, (&account, &key), today, limit).await?;
+    let mut rows = latest(&*state.ledger, (&account, &key), today, limit).await?;
+    // The store has the newest ones. Where it has too few, others may have left it.
+    let mut not_read = None;
+    if rows.len() < limit {
+        match state
+            .log
+            .homes()
+            .latest(&account, &key, today - DAYS + 1..=today, limit)
+            .await
+        {
+            Ok(of_home) => rows = together(rows, of_home, limit),
+            Err(error) => not_read = Some(error.to_string()),
+        }
+    }
     let rows: Vec<Value> = rows.iter().map(row_body).collect();
-    Ok(Json(json!({ "rows": rows })))
+    Ok(Json(json!({ "rows": rows, "not_read": not_read })))
+}
+
+/// The latest of both, each once.
+fn together(of_store: Vec<Row>, of_home: Vec<Row>, limit: usize) -> Vec<Row> {
+    let mut rows: Vec<Row> = of_store.into_iter().chain(of_home).collect();
+    rows.sort_by(|one, other| log_place::order(other).cmp(&log_place::order(one)));
+    rows.dedup_by(|one, other| log_place::order(one) == log_place::order(other));
+    rows.truncate(limit);
+    rows
 }
 
 /// The last rows of the key, as far as a bounded number of questions to the store tells.

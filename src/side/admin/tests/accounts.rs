@@ -255,6 +255,7 @@ async fn a_key_shows_its_quota_and_what_it_has_spent_in_the_period() {
     assert!(text(&made, "resets_at").ends_with("T00:00:00Z"));
     let id = text(&made, "id");
     let settlement = Settlement {
+        lease: None,
         request: "r".into(),
         key: KeyId::parse(&id).unwrap(),
         at_ms: crate::store::ledger::contract::START_MS,

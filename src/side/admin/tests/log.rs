@@ -1,5 +1,7 @@
 //! The consumption log, over the reference model.
 
+use std::sync::Arc;
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -7,8 +9,13 @@ use super::{Fixture, text};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Change, NodeId, Settlement, Step},
+        ledger::{Change, NodeId, Settlement, Step, log_filter::LogFilter},
         money::NanoUsd,
+    },
+    edges::clock,
+    sinks::{
+        Homes,
+        reading::{LogCursor, LogReading},
     },
     store::ledger::contract::row,
 };
@@ -32,6 +39,7 @@ async fn filled(count: u64) -> (Fixture, i64) {
             );
             row.model = format!("m-{}", seq % 2);
             let settlement = Settlement {
+                lease: None,
                 request: row.request_id.clone(),
                 key: row.key_id.clone(),
                 at_ms: row.admitted_ms,
@@ -72,12 +80,15 @@ async fn ids(admin: &Fixture, filter: &str) -> (Vec<String>, usize) {
 }
 
 #[tokio::test]
-async fn rows_come_by_account_and_day_whatever_the_size_of_a_page() {
+async fn rows_come_by_day_and_account_whatever_the_size_of_a_page() {
     let (admin, now) = filled(6).await;
-    let expected: Vec<String> = ["a", "b", "c"]
+    let of_day = |seq: i64| (now - (6 - seq) * DAY_MS / 4).div_euclid(DAY_MS);
+    let mut expected: Vec<(i64, String)> = ["a", "b", "c"]
         .into_iter()
-        .flat_map(|account| (1..=6).map(move |seq| format!("{account}{seq}")))
+        .flat_map(|account| (1..=6).map(move |seq| (of_day(seq), format!("{account}{seq}"))))
         .collect();
+    expected.sort();
+    let expected: Vec<String> = expected.into_iter().map(|(_, id)| id).collect();
     for limit in [1, 4, 100] {
         let (all, _) = ids(&admin, &format!("limit={limit}")).await;
         assert_eq!(all, expected, "limit {limit}");
@@ -96,49 +107,64 @@ fn day_before(now: i64) -> String {
 }
 
 #[tokio::test]
-async fn a_request_does_a_bounded_amount_of_work() {
+async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
     let (admin, _) = filled(1).await;
-    // Three accounts with 181 days each, of which all but three are empty.
-    let (all, calls) = ids(&admin, "limit=1000").await;
-    assert_eq!((&*all, calls), (&["a1", "b1", "c1"].map(str::to_owned)[..], 1));
-    // And seven more, which are as old and have none: what is left is for a second request.
     let node = NodeId::generate(&mut rand::rng());
-    for number in 0..7 {
-        let (name, change) = (format!("idle{number}"), Change::Suspend);
+    for number in 0..40 {
+        let (name, change) = (format!("Idle{number}"), Change::Suspend);
         assert_eq!(
             admin.ledger.apply(&node, &name, &[Step { seq: 1, change }]).await,
             Ok(1)
         );
     }
     let (all, calls) = ids(&admin, "limit=1000").await;
-    assert_eq!((all.len(), calls), (3, 2));
-    let page = admin.get("/v1/log").await;
-    assert_eq!(
-        page["rows"].as_array().map(Vec::len),
-        Some(3),
-        "the first page has what there is: {page}"
-    );
+    assert_eq!((&*all, calls), (&["a1", "b1", "c1"].map(str::to_owned)[..], 1));
+    let (all, calls) = ids(&admin, "limit=1000&since=2020-01-01").await;
+    assert_eq!((all.len(), calls), (3, 1));
 }
 
 #[tokio::test]
-async fn days_before_an_account_was_made_are_not_looked_at() {
+async fn a_request_that_has_looked_long_enough_answers_with_where_it_goes_on() {
     let (admin, now) = filled(6).await;
-    let node = NodeId::generate(&mut rand::rng());
-    for account in ["a", "b", "c", "d"] {
-        let change = Change::Open {
-            balance: NanoUsd::ZERO,
-            at: now / 1000,
-            operation: None,
-        };
-        admin
-            .ledger
-            .apply(&node, account, &[Step { seq: 1, change }])
-            .await
-            .unwrap();
+    let reading = Arc::new(LogReading::new(Arc::clone(&admin.ledger), Homes::default()));
+    let filter = LogFilter::between(now - 3 * DAY_MS, now + 1);
+    let (mut cursor, mut found, mut pages) = (Some(LogCursor::before(&filter)), 0, 0);
+    while let Some(from) = cursor {
+        let rows = reading.rows(filter.clone(), from, false);
+        let (some, next) = super::super::log::page(rows, 1000, clock::instant()).await.unwrap();
+        (found, pages, cursor) = (found + some.len(), pages + 1, next);
     }
-    // A row of the day before is there although the account was made after it.
-    let (all, _) = ids(&admin, &format!("account=a&since={}", day_before(now))).await;
-    assert!(all.contains(&"a2".to_owned()), "{all:?}");
+    assert_eq!(found, 18);
+    assert!((2..=4).contains(&pages), "a day at least in each of {pages}");
+}
+
+#[tokio::test]
+async fn an_export_has_the_same_rows_in_each_form() {
+    let (admin, _) = filled(6).await;
+    let export = async |form: &str| {
+        let mut bytes = Vec::new();
+        let path = format!("/v1/log/export/{form}?account=b&model=m-1");
+        admin.client.download(&path, &mut bytes).await.unwrap();
+        bytes
+    };
+    let lines = String::from_utf8(export("jsonl").await).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found: Vec<String> = lines.iter().map(|line| text(line, "request_id")).collect();
+    assert_eq!(found, ["b1", "b3", "b5"]);
+    let page = admin.get("/v1/log?account=b&model=m-1").await;
+    assert_eq!(page["rows"], Value::Array(lines), "as the pages have them");
+    let csv = String::from_utf8(export("csv").await).unwrap();
+    let ids = csv.split("\r\n").skip(1).filter_map(|line| line.split(',').nth(1));
+    assert!(ids.eq(["b1", "b3", "b5"]), "{csv}");
+    assert!(export("parquet").await.ends_with(b"PAR1"));
+    for (path, expected) in [
+        ("/v1/log/export/xml", "jsonl, csv or parquet"),
+        ("/v1/log/export/csv?model=m-2", "did you mean `m-1`?"),
+        ("/v1/log/export/csv?since=yesterday", "since: a time"),
+    ] {
+        let error = admin.client.download(path, &mut Vec::new()).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -148,6 +174,11 @@ async fn rows_are_chosen_by_key_model_and_time() {
     assert_eq!(ids(&admin, &format!("account=a&key={key}")).await.0.len(), 6);
     assert!(ids(&admin, "account=a&key=key_0000000000000002").await.0.is_empty());
     assert_eq!(ids(&admin, "account=a&model=m-1").await.0, ["a1", "a3", "a5"]);
+    assert_eq!(
+        ids(&admin, "account=a&model=m-1&status=2xx").await.0,
+        ["a1", "a3", "a5"]
+    );
+    assert!(ids(&admin, "status=429").await.0.is_empty());
     let moment = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap().to_string();
     let between = format!("account=a&since={}&until={}", moment(now - DAY_MS / 2), moment(now));
     assert_eq!(ids(&admin, &between).await.0, ["a4", "a5"], "until is not included");
@@ -164,6 +195,7 @@ async fn rows_are_chosen_by_key_model_and_time() {
         ("since=yesterday", "since: a time"),
         ("since=2020-01-01&hours=2", "hours: not beside since"),
         ("cursor=7", "cursor:"),
+        ("status=bad", "status:"),
     ] {
         let message = admin.refused(Method::GET, &format!("/v1/log?{filter}"), None).await;
         assert!(message.contains(expected), "{message}");

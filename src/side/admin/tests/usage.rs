@@ -74,6 +74,18 @@ async fn a_report_has_the_days_that_are_asked_for() {
     assert_eq!(costs(&some, "model"), [named("m-0", 10)]);
     let keys = admin.get("/v1/usage?account=account-000&by=key&model=m-1").await;
     assert_eq!(costs(&keys, "key"), [named(key_id(2).as_str(), 20)]);
+    assert_eq!(keys["left_out"], 0);
+    let latest = admin.get("/v1/usage?account=account-000&most=2").await;
+    assert_eq!(
+        costs(&latest, "day"),
+        [named("2026-11-20", 10), named("2026-11-21", 10)]
+    );
+    assert_eq!(
+        (&latest["left_out"], &latest["total"]["requests"]),
+        (&json!(1), &json!(3))
+    );
+    let dearest = admin.get("/v1/usage?account=account-000&by=model&most=1").await;
+    assert_eq!(costs(&dearest, "model"), [named("m-1", 20)]);
     let tags = admin.get("/v1/usage?account=account-000&by=tag").await;
     assert_eq!(costs(&tags, "tag"), [named("team=a", 30)]);
 }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -93,8 +94,18 @@ impl Server {
 
     /// Ends it as a crash does.
     pub(super) fn kill(&mut self) {
+        // What serves a connection would serve it for a moment longer than the process that has started it lives.
+        let id = self.child.id();
+        let workers = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        for worker in workers
+            .split_whitespace()
+            .filter_map(|id| Pid::from_raw(id.parse().ok()?))
+        {
+            // It may have ended by itself.
+            let _ = kill_process(worker, Signal::KILL);
+        }
     }
 
     /// Starts it again on what it had written.

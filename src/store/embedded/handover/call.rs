@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     faults::stability::{Hour, Share},
     keys::{key::KeyId, secret::KeyDigest},
-    ledger::{Admit, NodeId, OperationId, Step, TopUp},
+    ledger::{Admit, NodeId, OperationId, Step, TopUp, lease::AskLease},
     wire::{provider_state::StateKey, session_hint::ServedBy},
 };
 
@@ -20,6 +20,7 @@ pub(super) enum Call {
     Remember(Vec<(StateKey, ServedBy)>, i64),
     Admit(Box<Admit>),
     TopUp(Box<TopUp>),
+    Lease(Box<AskLease>),
     Apply(NodeId, String, Vec<Step>),
     Watermark(NodeId, String),
     Renew(NodeId, Vec<String>),

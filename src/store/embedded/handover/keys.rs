@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use super::{HandoverStore, Owner, call::Call, elsewhere};
 use crate::domain::keys::{
     key::{KeyId, KeyRecord},
+    rotation::Rotation,
     secret::KeyDigest,
 };
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
@@ -37,8 +38,12 @@ impl KeyStore for HandoverStore {
         self.files().await?.keys.update(id, change).await
     }
 
-    async fn rotate(&self, id: &KeyId, digest: &KeyDigest, hint: &str) -> Result<KeyView, StoreError> {
-        self.files().await?.keys.rotate(id, digest, hint).await
+    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
+        self.files().await?.keys.rotate(id, rotation).await
+    }
+
+    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
+        self.files().await?.keys.end_overlap(id).await
     }
 
     async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {

@@ -11,9 +11,10 @@ use crate::domain::{
     faults::stability::{Bucket, Hour, Share},
     keys::key::KeyId,
     ledger::{
-        AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+        AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
+        lease::{AskLease, LeaseAnswer},
         notice::{NoticeOf, TakenNotices},
     },
     money::NanoUsd,
@@ -39,6 +40,14 @@ impl LedgerStore for HandoverStore {
         match &*self.owner.read().await {
             Owner::This(files) => files.ledger.top_up(ask).await,
             Owner::Successor(successor) => successor.ask(&Call::TopUp(Box::new(ask.clone()))).await,
+            Owner::Nobody => Err(elsewhere()),
+        }
+    }
+
+    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        match &*self.owner.read().await {
+            Owner::This(files) => files.ledger.lease(ask).await,
+            Owner::Successor(successor) => successor.ask(&Call::Lease(Box::new(ask.clone()))).await,
             Owner::Nobody => Err(elsewhere()),
         }
     }
@@ -117,6 +126,18 @@ impl LedgerStore for HandoverStore {
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
         self.files().await?.ledger.resum(account, day).await
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        self.files().await?.ledger.log_days(account, days).await
+    }
+
+    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        self.files().await?.ledger.trim(account, seen).await
+    }
+
+    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
+        self.files().await?.ledger.take_turn(task, node, for_ms).await
     }
 
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {

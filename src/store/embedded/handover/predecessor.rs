@@ -43,6 +43,7 @@ impl HandoverStore {
             Call::Remember(served, now) => text(&self.remember(&served, now).await),
             Call::Admit(ask) => text(&self.admit(&ask).await),
             Call::TopUp(ask) => text(&self.top_up(&ask).await),
+            Call::Lease(ask) => text(&self.lease(&ask).await),
             Call::Apply(node, account, steps) => text(&self.apply(&node, &account, &steps).await),
             Call::Watermark(node, account) => text(&self.watermark(&node, &account).await),
             Call::Renew(node, accounts) => text(&self.renew(&node, &accounts).await),

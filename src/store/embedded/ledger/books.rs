@@ -26,6 +26,7 @@ use crate::store::{StoreError, StoreOpenError};
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 mod retention;
+mod trimming;
 
 pub(super) struct Books {
     file: LedgerFile,
@@ -243,10 +244,10 @@ impl Books {
             return Ok(Vec::new());
         };
         let skip = u64::try_from(skip).unwrap_or(u64::MAX);
-        let on_their_way = slot.lock().unwritten_of(day, skip, limit);
-        let mut rows = self.file.rows(id, day, skip, limit)?;
+        let on_their_way = slot.lock().unwritten_of(day);
+        let (begin, mut rows) = self.file.rows(id, day, skip, limit)?;
         let on_disk = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let next = skip.saturating_add(on_disk);
+        let next = begin.saturating_add(on_disk);
         let rest = on_their_way.into_iter().filter(|unwritten| unwritten.number >= next);
         let rest = rest.map(|unwritten| Arc::unwrap_or_clone(unwritten.row));
         let room = limit.saturating_sub(rows.len());
@@ -305,9 +306,9 @@ impl Book {
         self.unwritten.push_back(Unwritten { day, number, row });
     }
 
-    fn unwritten_of(&self, day: i64, skip: u64, limit: usize) -> Vec<Unwritten> {
-        let wanted = |unwritten: &&Unwritten| unwritten.day == day && unwritten.number >= skip;
-        self.unwritten.iter().filter(wanted).take(limit).cloned().collect()
+    fn unwritten_of(&self, day: i64) -> Vec<Unwritten> {
+        let wanted = |unwritten: &&Unwritten| unwritten.day == day;
+        self.unwritten.iter().filter(wanted).cloned().collect()
     }
 
     fn take_changed(&mut self, account: String) -> Changed {

@@ -30,9 +30,13 @@ pub(super) mod retention;
 mod sealed;
 mod stability;
 pub(super) mod summed_rows;
+mod trimmed_rows;
+mod trimmed_sums;
+mod trimming;
 
 use self::sealed::{seal, unseal};
 use self::summed_rows::{SUMS, add_rows};
+use self::trimmed_rows::{next_place, trimmed_of};
 
 /// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
@@ -191,32 +195,31 @@ impl LedgerFile {
     /// The place of the next row of a day.
     pub(super) fn next_row(&self, account: &str, day: i64) -> Result<u64, StoreError> {
         self.with(|database| {
-            let rows = database.begin_read()?.open_table(ROWS)?;
-            let last = rows.range((account, day, 0)..=(account, day, u64::MAX))?.next_back();
-            Ok(match last.transpose()? {
-                Some((place, _)) => place.value().2.saturating_add(1),
-                None => 0,
-            })
+            let read = database.begin_read()?;
+            next_place(&read.open_table(ROWS)?, &read.open_table(SUMS)?, account, day)
         })
     }
 
-    /// Up to `limit` rows of a day, from place `skip` on.
-    pub(super) fn rows(&self, account: &str, day: i64, skip: u64, limit: usize) -> Result<Vec<Row>, StoreError> {
-        let page = self.with(|database| {
-            let rows = database.begin_read()?.open_table(ROWS)?;
-            let from_there = rows.range((account, day, skip)..=(account, day, u64::MAX))?;
+    /// Up to `limit` rows of a day, the first `skip` that have not been trimmed left out; before them the place of the first.
+    pub(super) fn rows(&self, account: &str, day: i64, skip: u64, limit: usize) -> Result<(u64, Vec<Row>), StoreError> {
+        let (begin, page) = self.with(|database| {
+            let read = database.begin_read()?;
+            let begin = trimmed_of(&read.open_table(SUMS)?, account, day)?.saturating_add(skip);
+            let rows = read.open_table(ROWS)?;
+            let from_there = rows.range((account, day, begin)..=(account, day, u64::MAX))?;
             let mut page = Vec::new();
             for entry in from_there.take(limit) {
                 page.push(unseal(entry?.1.value()));
             }
-            Ok(page)
+            Ok((begin, page))
         })?;
         let page: Option<Vec<Row>> = page.into_iter().collect();
-        page.ok_or_else(|| {
+        let damaged = || {
             StoreError::Corrupt(format!(
                 "a row of account `{account}`, day {day} since 1970, is not readable"
             ))
-        })
+        };
+        Ok((begin, page.ok_or_else(damaged)?))
     }
 
     /// Removes up to `most` rows of days before `day`, and says how many.

@@ -18,6 +18,7 @@ mod crashes;
 mod failures;
 mod notices;
 mod sums;
+mod trimming;
 
 impl EmbeddedLedger {
     /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.
@@ -65,6 +66,7 @@ fn settled(request: u64, cost: i64, day: i64) -> Change {
     let at_ms = day * DAY_MS + 5;
     let request = format!("r{request}");
     Change::Settle(Box::new(Settlement {
+        lease: None,
         key: key_id(1),
         at_ms,
         tokens_estimated: 0,

@@ -50,6 +50,7 @@ fn ask(request: &str, estimate: i64) -> Admit {
 
 fn settled(request: &str, at_ms: i64, end_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
+        lease: None,
         request: request.to_owned(),
         key: key_id(1),
         at_ms,

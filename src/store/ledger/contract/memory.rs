@@ -1,5 +1,6 @@
 //! The reference model as a store of its own: what the suite and the random program are tried on first.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -12,9 +13,10 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
+            lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
@@ -28,9 +30,9 @@ use crate::{
 struct MemoryLedger {
     state: Arc<Mutex<Model>>,
     clock: TestClock,
+    /// Who has the turn at a task, and until when.
+    turns: Mutex<BTreeMap<String, (NodeId, i64)>>,
 }
-
-impl MemoryLedger {}
 
 #[async_trait]
 impl LedgerStore for MemoryLedger {
@@ -40,6 +42,10 @@ impl LedgerStore for MemoryLedger {
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
         Ok(self.state.lock().top_up(ask, self.clock.now_ms()))
+    }
+
+    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        Ok(self.state.lock().lease(ask, self.clock.now_ms()))
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
@@ -82,8 +88,30 @@ impl LedgerStore for MemoryLedger {
     }
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        self.state.lock().resum(account, day);
-        Ok(())
+        let whole = self.state.lock().resum(account, day);
+        whole
+            .then_some(())
+            .ok_or_else(|| StoreError::Busy("rows were trimmed".to_owned()))
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        Ok(self.state.lock().log_days(account, days))
+    }
+
+    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        Ok(self.state.lock().trim(account, seen))
+    }
+
+    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
+        let now_ms = self.clock.now_ms();
+        let mut turns = self.turns.lock();
+        let other = turns
+            .get(task)
+            .is_some_and(|(holder, until)| holder != node && *until > now_ms);
+        if !other {
+            turns.insert(task.to_owned(), (node.clone(), now_ms + for_ms));
+        }
+        Ok(!other)
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
@@ -138,6 +166,7 @@ fn fixture(fails_over: bool) -> Fixture {
         store: Arc::new(MemoryLedger {
             state,
             clock: clock.clone(),
+            turns: Mutex::default(),
         }),
         clock,
         failover: fails_over.then(|| -> Box<dyn Failover> { Box::new(failover) }),

@@ -110,6 +110,7 @@ impl Midnight<'_> {
                     ..row("acme", self.number, request, end_ms, nanos(COST))
                 };
                 let settlement = Settlement {
+                    lease: None,
                     request: request.clone(),
                     key: key_id(self.number),
                     at_ms: *at_ms,

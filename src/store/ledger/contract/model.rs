@@ -7,9 +7,10 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            Account, AccountView, Admission, Admit, KeySpend, NodeId, OperationId, Step, TopUp, ToppedUp,
+            Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
+            lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
         },
         money::NanoUsd,
@@ -24,6 +25,7 @@ pub(crate) struct Model {
     rows: BTreeMap<(String, i64), Vec<Row>>,
     sums: BTreeMap<String, DailySums>,
     tags: BTreeMap<(String, i64), DayTags>,
+    trimmed: BTreeMap<(String, i64), u64>,
 }
 
 impl Model {
@@ -37,6 +39,10 @@ impl Model {
 
     pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
         self.account_mut(&ask.account).top_up(ask, now_ms)
+    }
+
+    pub(crate) fn lease(&mut self, ask: &AskLease, now_ms: i64) -> LeaseAnswer {
+        self.account_mut(&ask.account).lease(ask, now_ms)
     }
 
     pub(crate) fn apply(&mut self, node: &NodeId, account: &str, steps: &[Step]) -> u64 {
@@ -96,7 +102,31 @@ impl Model {
         self.sums.get(account).map_or_else(Vec::new, |sums| sums.of(days, of))
     }
 
-    pub(crate) fn resum(&mut self, account: &str, day: i64) {
+    pub(crate) fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Vec<LogDay> {
+        let of = |day| {
+            let place = (account.to_owned(), day);
+            let rows = self.rows.get(&place).map_or(0, |rows| rows.len() as u64);
+            let trimmed = self.trimmed.get(&place).copied().unwrap_or(0);
+            LogDay { day, rows, trimmed }
+        };
+        days.map(of).filter(|day| day.ever() > 0).collect()
+    }
+
+    pub(crate) fn trim(&mut self, account: &str, seen: &LogDay) -> bool {
+        let is_same = self.log_days(account, seen.day..=seen.day) == [*seen];
+        if is_same {
+            let place = (account.to_owned(), seen.day);
+            self.rows.remove(&place);
+            self.trimmed.insert(place, seen.ever());
+        }
+        is_same
+    }
+
+    /// Makes sums anew from all rows; `false`: not all are there.
+    pub(crate) fn resum(&mut self, account: &str, day: i64) -> bool {
+        if self.trimmed.contains_key(&(account.to_owned(), day)) {
+            return false;
+        }
         let rows = self.rows(account, day, 0, usize::MAX);
         let (mut of_day, mut tags) = (DailySums::default(), DayTags::default());
         rows.iter().for_each(|row| of_day.add(row, &mut tags));
@@ -104,6 +134,7 @@ impl Model {
         let others = sums.iter().filter(|sum| sum.day != day);
         *sums = others.chain(of_day.iter()).collect();
         self.tags.insert((account.to_owned(), day), tags);
+        true
     }
 
     pub(crate) fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Vec<Row> {

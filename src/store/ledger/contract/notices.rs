@@ -32,6 +32,7 @@ fn open_with(balance: i64, low: i64) -> [Change; 2] {
 
 fn charge(at_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
+        lease: None,
         request: "r".to_owned(),
         key: key_id(1),
         at_ms,

@@ -3,13 +3,20 @@
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 mod compare;
+mod leases;
 
 use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
-    keys::key::{KeyRecord, KeyState},
+    keys::{
+        key::{KeyRecord, KeyState},
+        thresholds::Thresholds,
+    },
     ledger::{
         AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OperationId, ProviderState, Rates, Reset, Settlement,
-        Step, TopUp, consumption::Row, tag::Tag,
+        Step, TopUp,
+        consumption::Row,
+        lease::{AskLease, LeaseId},
+        tag::Tag,
     },
     money::NanoUsd,
 };
@@ -39,6 +46,7 @@ struct Running {
     request: String,
     at_ms: i64,
     tokens: u64,
+    lease: Option<LeaseId>,
 }
 
 struct Program<'a> {
@@ -50,6 +58,7 @@ struct Program<'a> {
     rolled_back: bool,
     keys: Vec<KeyRecord>,
     running: Vec<Running>,
+    leases: Vec<AskLease>,
     /// What each node has done to each account, from step 1.
     journals: Vec<Vec<Vec<Step>>>,
     requests: u64,
@@ -68,7 +77,7 @@ pub(crate) async fn an_engine_answers_as_the_model_does(fixture: &Fixture) {
     program.send_everything().await;
     program.same("at the end").await;
     assert!(
-        program.granted * 20 > operations,
+        program.granted * 25 > operations,
         "only {} were admitted",
         program.granted
     );
@@ -88,6 +97,7 @@ impl<'a> Program<'a> {
             rolled_back: false,
             keys: keys.collect(),
             running: Vec::new(),
+            leases: Vec::new(),
             journals: vec![vec![Vec::new(); ACCOUNTS.len()]; usize::from(NODES)],
             requests: 0,
             granted: 0,
@@ -112,15 +122,17 @@ impl<'a> Program<'a> {
 
     async fn operate(&mut self, what: &str) {
         match self.rng.random_range(0..100) {
-            0..30 => self.admit(what).await,
-            30..40 => self.top_up(what).await,
-            40..60 => self.settle(),
+            0..25 => self.admit(what).await,
+            25..33 => self.top_up(what).await,
+            33..45 => self.lease(what).await,
+            45..60 => self.settle(),
             60..66 => self.administer(),
             66..82 => self.send(what).await,
             82..85 => self.change_key(),
             85..93 => self.move_clock(),
             93..95 => self.renew_or_release().await,
             95..96 => self.fail_over().await,
+            96..97 => self.trim(what).await,
             _ => self.read(what).await,
         }
     }
@@ -159,6 +171,7 @@ impl<'a> Program<'a> {
                 request: ask.request,
                 at_ms: grant.at_ms,
                 tokens: ask.tokens,
+                lease: None,
             });
         }
     }
@@ -170,9 +183,13 @@ impl<'a> Program<'a> {
     async fn top_up(&mut self, what: &str) {
         let Some(index) = self.some_running() else { return };
         let running = self.running[index].clone();
+        let (holder, hold) = match running.lease {
+            Some(lease) => (lease.holder.clone(), lease.hold()),
+            None => (node(running.node), running.request),
+        };
         let ask = TopUp {
-            node: node(running.node),
-            request: running.request,
+            node: holder,
+            request: hold,
             account: ACCOUNTS[account_of(running.key)].to_owned(),
             key: key_id(running.key),
             at_ms: running.at_ms,
@@ -195,12 +212,14 @@ impl<'a> Program<'a> {
                 request: format!("r{}", self.requests),
                 at_ms: self.now() - self.rng.random_range(0..2 * DAY_MS),
                 tokens: 7,
+                lease: self.some_lease().map(|ask| ask.lease),
             }
         };
         let billed = self.chance(85);
         let cost = if billed { self.amount(70) } else { NanoUsd::ZERO };
         let account = account_of(running.key);
         let settlement = Settlement {
+            lease: running.lease.clone(),
             request: running.request.clone(),
             key: key_id(running.key),
             at_ms: running.at_ms,
@@ -273,6 +292,7 @@ impl<'a> Program<'a> {
                     } else {
                         ProviderState::Own
                     },
+                    notify: Thresholds::of([50, 90]).ok().filter(|_| self.chance(30)),
                     rates: self.rates(),
                 },
             },

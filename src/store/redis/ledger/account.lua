@@ -1,11 +1,13 @@
--- ARGV: now, generation. -> balance, spent, held, running, suspended, created, low balance, whose state, requests, tokens,
--- concurrency
-local values, fault = fields('spent', 'suspended', 'created', 'low_balance', 'rpm', 'tpm', 'concurrency', 'provider_state')
+-- ARGV: now, generation. -> balance, spent, held, running, suspended, created, low balance, whose state, notices, requests,
+-- tokens, concurrency
+local values, fault = fields(
+  'spent', 'suspended', 'created', 'low_balance', 'rpm', 'tpm', 'concurrency', 'provider_state', 'notify'
+)
 if fault then
   return {fault}
 end
 local sums = sums_of(living(false), '', '')
 return {
   'ok', values[1], values[3] or '0', text(sums.held), text(total(sums.running)), values[4] or '0', values[5] or '0',
-  values[6] or '', values[10] or 'own', values[7] or '', values[8] or '', values[9] or '',
+  values[6] or '', values[10] or 'own', values[11] or '', values[7] or '', values[8] or '', values[9] or '',
 }

@@ -8,7 +8,7 @@ local estimate, tokens = tonumber(ARGV[14]), tonumber(ARGV[15])
 local ended_key, ended_account = tonumber(ARGV[16]), tonumber(ARGV[17])
 local values, fault = fields(
   'suspended', 'rpm', 'tpm', 'concurrency', 'wm:' .. node, 'k:' .. key,
-  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance', 'provider_state'
+  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance', 'provider_state', 'recall', 'near'
 )
 local balance, watermark, low_balance = values[1], values[7] or '0', values[13] or ''
 local function refusal()
@@ -24,16 +24,6 @@ if fault then
   return fault == 'missing' and refusal() or {fault}
 end
 local alive = living(true)
--- How the key of a mirror stands with its quota, in the period of a time.
-local function standing(of, at)
-  if not of.quota then
-    return nil, {'', '', ''}
-  end
-  local period = periods(at)
-  local spent = number(redis.call('HGET', BASE .. 'spent:' .. period[of.reset], key))
-  local ends = period[of.reset .. '_end']
-  return spent, {text(of.quota), text(spent), ends and text(ends) or ''}
-end
 local function granted(amount, at, quota)
   return {
     'granted', text(amount), text(at), balance, watermark, low_balance, values[14] or 'own', quota[1], quota[2], quota[3],
@@ -42,7 +32,7 @@ local function granted(amount, at, quota)
 end
 local known = hold_of(alive, node, request)
 if known then
-  local _, quota = standing(values[8] and read_mirror(values[8]) or {}, known.at)
+  local _, quota = standing(values[8] and read_mirror(values[8]) or {}, key, known.at)
   return granted(known.amount, known.at, quota)
 end
 local is_news = true
@@ -75,7 +65,7 @@ local function check()
   if left <= 0 then
     return {'refused', 'balance_held'}
   end
-  local spent, quota = standing(mirror, now)
+  local spent, quota = standing(mirror, key, now)
   if spent then
     local of_quota = mirror.quota - spent - sums.key_held
     if of_quota <= 0 then
@@ -115,18 +105,39 @@ local function check()
 end
 
 local denied, written, removed, amount, quota = check()
+-- Whether leases are to come back: for a later revision of the key, and because a limit is near.
+local moved, changes = 0, {}
+if is_news and values[8] and sums.key_leased > 0 then
+  moved = 1
+end
+sums.held = sums.held + (amount or 0)
+sums.key_held = sums.key_held + (amount or 0)
+if not values[16] and is_near(sums, tonumber(balance), mirror, key, now) then
+  moved = moved + 1
+  changes = {'near', text(now)}
+end
+if moved > 0 then
+  changes[#changes + 1] = 'recall'
+  changes[#changes + 1] = text(number(values[15]) + moved)
+end
+if is_news then
+  changes[#changes + 1] = 'k:' .. key
+  changes[#changes + 1] = told
+end
 if denied then
   if is_news then
-    redis.call('HSET', STATE, 'k:' .. key, told)
+    redis.call('HSET', STATE, unpack(changes))
+  elseif #changes > 0 then
+    -- A refusal holds, whether this is written or not.
+    redis.pcall('HSET', STATE, unpack(changes))
   end
   return denied
 end
 here(NODES, held_by(node))
 redis.call('SADD', NODES, node)
 hold(node, request, {amount = amount, at = now, key = key}, amount, names_of(period), true)
-if is_news then
-  written[#written + 1] = 'k:' .. key
-  written[#written + 1] = told
+for _, word in ipairs(changes) do
+  written[#written + 1] = word
 end
 if #written > 0 then
   redis.call('HSET', STATE, unpack(written))

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 use std::vec::IntoIter;
 
+use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::lease::Leased;
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
     AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
@@ -50,9 +52,18 @@ impl LedgerReply {
         self.number().map(NanoUsd::from_nanos)
     }
 
+    /// What `lease.lua` answers behind its status, if the lease is there.
+    pub(super) fn leased(mut self) -> Result<Leased, StoreError> {
+        Ok(Leased {
+            since_ms: self.number()?,
+            recall: self.number()?,
+            grant: self.grant()?,
+        })
+    }
+
     /// What `admit.lua` answers behind its status.
-    pub(super) fn grant(mut self) -> Result<Admission, StoreError> {
-        Ok(Admission::Granted(Grant {
+    pub(super) fn grant(mut self) -> Result<Grant, StoreError> {
+        Ok(Grant {
             hold: self.money()?,
             at_ms: self.number()?,
             balance: self.money()?,
@@ -65,7 +76,7 @@ impl LedgerReply {
                 tpm: self.optional()?,
                 concurrency: self.optional()?,
             },
-        }))
+        })
     }
 
     /// Why `admit.lua` refuses.
@@ -156,6 +167,7 @@ impl LedgerReply {
         match status {
             "granted" => self.money().map(ToppedUp::Granted),
             "refused" => Ok(ToppedUp::Refused),
+            "recalling" => Ok(ToppedUp::Recalling),
             "no_hold" => Ok(ToppedUp::NoHold),
             _ => Err(unknown()),
         }
@@ -174,6 +186,10 @@ impl LedgerReply {
             terms: AccountTerms {
                 low_balance: self.optional()?.map(NanoUsd::from_nanos),
                 provider_state: self.provider_state()?,
+                notify: Some(self.text()?)
+                    .filter(|text| !text.is_empty())
+                    .map(|text| thresholds(&text))
+                    .transpose()?,
                 rates: Rates {
                     rpm: self.optional()?,
                     tpm: self.optional()?,
@@ -194,6 +210,11 @@ impl LedgerReply {
             running: self.number()?,
         })
     }
+}
+
+/// Parts of a quota, as a JSON list.
+pub(super) fn thresholds(text: &str) -> Result<Thresholds, StoreError> {
+    serde_json::from_str(text).map_err(|_| unknown())
 }
 
 pub(super) fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {

@@ -22,6 +22,7 @@ end
 
 local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
+local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
 -- By the names of their keys: counters, rows and daily sums, and for how many seconds they are kept.
 local counters, logs, days, kept = {}, {}, {}, {}
@@ -48,6 +49,16 @@ local function end_hold(request)
     for _, name in ipairs(names_of(periods_at(tonumber(at)))) do
       less('h:' .. key .. ':' .. name, amount)
     end
+  end
+end
+
+-- Takes up to that much from a lease, if there is one.
+local function draw(holder, name, cost)
+  holders[holder] = holders[holder] or opened(held_by(holder))
+  local lease = lease_of(holders[holder], name)
+  local drawn = lease and math.min(cost, lease.amount) or 0
+  if drawn > 0 then
+    add_to_lease(holders[holder], name, lease, -drawn, names_of(periods_at(lease.at)))
   end
 end
 
@@ -95,11 +106,15 @@ local function note_balance(before, at)
   end
 end
 
-local function settle(request, key, at, estimated, used, cost, day, row, model, counts, tags)
+local function settle(request, key, at, estimated, used, cost, holder, lease, day, row, model, counts, tags)
   local before = tonumber(state.get('balance')) or 0
   state.add('balance', -cost)
   state.add('spent', cost)
-  end_hold(request)
+  if holder == '' then
+    end_hold(request)
+  else
+    draw(holder, lease, cost)
+  end
   correct_tokens('b:tokens', state.get('tpm'), estimated, used)
   local mirror = state.get('k:' .. key)
   if mirror ~= '' then
@@ -165,42 +180,54 @@ local function is_new(id, amount)
   return true
 end
 
+-- Whether all leases are to come back.
+local function recall_for(is_less)
+  if is_less then
+    state.add('recall', 1)
+  end
+end
+
 -- Each takes where its arguments begin.
 local changes = {
   settle = function(i)
     settle(
       ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
-      ARGV[i + 6], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
+      ARGV[i + 6], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9], ARGV[i + 10], ARGV[i + 11], ARGV[i + 12]
     )
   end,
   open = function(i)
     if (tonumber(state.get('created')) or 0) == 0 then
       state.set('created', ARGV[i + 1])
     end
+    recall_for(tonumber(ARGV[i]) < 0)
     if is_new(ARGV[i + 2], tonumber(ARGV[i])) then
       state.add('balance', tonumber(ARGV[i]))
     end
   end,
   add = function(i)
+    recall_for(tonumber(ARGV[i]) < 0)
     if is_new(ARGV[i + 1], tonumber(ARGV[i])) then
       state.add('balance', tonumber(ARGV[i]))
     end
   end,
   suspend = function()
+    recall_for(true)
     state.set('suspended', '1')
   end,
   resume = function()
     state.set('suspended', '')
   end,
   terms = function(i)
+    recall_for(true)
     state.set('low_balance', ARGV[i])
     state.set('rpm', ARGV[i + 1])
     state.set('tpm', ARGV[i + 2])
     state.set('concurrency', ARGV[i + 3])
     state.set('provider_state', ARGV[i + 4])
+    state.set('notify', ARGV[i + 5])
   end,
 }
-local widths = {settle = 11, open = 3, add = 2, suspend = 0, resume = 0, terms = 5}
+local widths = {settle = 13, open = 3, add = 2, suspend = 0, resume = 0, terms = 6}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before
@@ -221,8 +248,8 @@ if watermark == before then
   return {'ok', text(before)}
 end
 
-local holds_nothing = held.values.running == 0
-if holds_nothing then
+local is_empty = held.changed.running and holds_nothing(held)
+if is_empty then
   here(NODES)
 end
 state.set(MARK, watermark)
@@ -252,10 +279,12 @@ for name, rows in pairs(logs) do
   redis.call('RPUSH', name, unpack(rows))
   redis.call('EXPIRE', name, text(kept[name]))
 end
-if holds_nothing then
-  redis.call('DEL', held_by(node))
-  redis.call('SREM', NODES, node)
-else
-  held.write()
+for name, opened_hash in pairs(holders) do
+  if name == node and is_empty then
+    redis.call('DEL', held_by(node))
+    redis.call('SREM', NODES, node)
+  else
+    opened_hash.write()
+  end
 end
 return {'ok', text(watermark)}

@@ -66,7 +66,15 @@ impl RedisLedger {
                 return Ok(Err(NotWanted));
             }
         }
-        for (day, count) in logs {
+        for told in logs.into_values() {
+            let (day, count) = (told.day, usize::try_from(told.rows).unwrap_or(usize::MAX));
+            if told.trimmed > 0 {
+                for item in self.trimmed_items(account, &told).await? {
+                    if to.send(item).await.is_err() {
+                        return Ok(Err(NotWanted));
+                    }
+                }
+            }
             let mut skip = 0;
             while skip < count {
                 let rows = self.rows(account, day, skip, (count - skip).min(LOG_ROWS_MAX)).await?;
@@ -81,6 +89,8 @@ impl RedisLedger {
                     }
                 }
             }
+            // Else rows were left out, or others stand in their place.
+            self.same_trimmed(account, &told).await?;
         }
         Ok(Ok(()))
     }
@@ -119,6 +129,7 @@ impl Archive for RedisLedger {
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
         for items in items.chunks(LOAD_ITEMS_MAX) {
             let mut accounts: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
+            let mut trimmed: BTreeMap<(&str, i64), (u64, Vec<[String; 3]>)> = BTreeMap::new();
             let mut logs: HashMap<(&str, i64), Vec<[String; 5]>> = HashMap::new();
             for item in items {
                 match item {
@@ -135,6 +146,18 @@ impl Archive for RedisLedger {
                         let parts = accounts.entry(account).or_default();
                         parts.extend(arguments::account_key(id, state));
                     }
+                    Item::Trimmed { account, day, rows } => trimmed.entry((account, *day)).or_default().0 += rows,
+                    Item::TrimmedSum {
+                        account,
+                        day,
+                        subject,
+                        model,
+                        sums,
+                    } => {
+                        let [model, counts] = daily_sums::summed_words(model, sums);
+                        let parts = &mut trimmed.entry((account, *day)).or_default().1;
+                        parts.push([subject.clone(), model, counts]);
+                    }
                     Item::Row { row } => {
                         let (day, text) = arguments::row(row)?;
                         let [model, counts, tags] = daily_sums::words(row);
@@ -146,6 +169,11 @@ impl Archive for RedisLedger {
             }
             for (account, parts) in accounts {
                 self.put_back(account, &parts).await?;
+            }
+            for ((account, day), (rows, sums)) in trimmed {
+                let mut call = self.prepare(&self.scripts().put_trimmed, account);
+                call.arg(day).arg(rows).arg(sums.as_flattened());
+                self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
             }
             for ((account, day), rows) in logs {
                 let mut call = self.prepare(&self.scripts().put_rows, account);

@@ -4,8 +4,10 @@
 use ::redis::ScriptInvocation;
 
 use crate::domain::keys::key::{KeyId, KeyState};
+use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded};
 use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::lease::{AskLease, LeaseChange};
 use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -42,6 +44,22 @@ pub(super) fn top_up(call: &mut ScriptInvocation<'_>, ask: &TopUp) {
     call.arg(ask.node.as_str()).arg(&ask.request).arg(bounded(ask.more));
 }
 
+/// What `lease.lua` takes.
+pub(super) fn lease(call: &mut ScriptInvocation<'_>, ask: &AskLease) {
+    call.arg(ask.node.as_str())
+        .arg(ask.lease.holder.as_str())
+        .arg(ask.lease.hold())
+        .arg(ask.key.as_str())
+        .arg(ask.revision)
+        .arg(ask.running)
+        .arg(ask.turn);
+    match ask.change {
+        LeaseChange::Grow(wanted) => call.arg("grow").arg(bounded(wanted)),
+        LeaseChange::Return(amount) => call.arg("return").arg(bounded(amount)),
+        LeaseChange::End => call.arg("end").arg(0),
+    };
+}
+
 /// What `apply.lua` takes for each step: its number, what it is, and what that needs.
 pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), StoreError> {
     call.arg(step.seq);
@@ -65,6 +83,7 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
             call.arg("terms").arg(optional(terms.low_balance.map(NanoUsd::nanos)));
             rates(call, &terms.rates);
             call.arg(provider_state(terms.provider_state));
+            call.arg(notify(terms.notify));
         }
     }
     Ok(())
@@ -78,6 +97,10 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
         .arg(settlement.tokens_estimated.min(TOKENS_MAX))
         .arg(settlement.tokens_used.min(TOKENS_MAX))
         .arg(bounded(settlement.cost).max(0));
+    match &settlement.lease {
+        None => call.arg("").arg(""),
+        Some(lease) => call.arg(lease.holder.as_str()).arg(lease.hold()),
+    };
     match &settlement.row {
         None => call.arg("").arg("").arg("").arg("").arg(""),
         Some(row) => {
@@ -114,6 +137,7 @@ pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
             "provider_state",
             provider_state(standing.terms.provider_state).to_owned(),
         ),
+        ("notify", notify(standing.terms.notify)),
     ];
     let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
     let own = fields.map(|(name, value)| field(name, value));
@@ -155,6 +179,13 @@ fn provider_state(state: ProviderState) -> &'static str {
         ProviderState::Own => "",
         ProviderState::Any => state.as_str(),
     }
+}
+
+/// The parts as a JSON list; empty where none are set.
+fn notify(thresholds: Option<Thresholds>) -> String {
+    thresholds.map_or_else(String::new, |thresholds| {
+        serde_json::to_string(&thresholds).unwrap_or_default()
+    })
 }
 
 fn state(revoked: bool) -> &'static str {

@@ -19,6 +19,11 @@ pub(super) fn words(row: &Row) -> [String; 3] {
     [encoded(&row.model), numbers(&Sums::of(row)), tags(row)]
 }
 
+/// What a script takes of sums of one model: the model's name, and what they count.
+pub(super) fn summed_words(model: &str, sums: &Sums) -> [String; 2] {
+    [encoded(model), numbers(sums)]
+}
+
 fn tags(row: &Row) -> String {
     let summed = row.tags.iter().filter(|tag| tag.is_summed());
     summed.map(|tag| tag.as_str()).collect::<Vec<_>>().join(" ")

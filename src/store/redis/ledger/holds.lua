@@ -2,6 +2,9 @@
 -- many run, and `h:<key>:<period>`, what is held by requests admitted in that period; and for each request
 -- `r:<request>` = amount|time of admission|key. It is gone when the last hold ends. A node whose lease has passed holds
 -- nothing; what is left of it is dropped by the next script that finds it so, or by its expiry.
+-- A lease of budget is a hold too, with `t:<its name>` = how many run in it|the number of the last question about it. `leased`
+-- and `l:<key>` are what they have, in all and for each key. `i:<key>` is the highest number of one that was asked about; with such,
+-- `leases` is 1, and the hash stays as long as its node is heard of.
 local LEASE_MS = 30000
 -- Much longer than a lease: it is `until` that decides.
 local HELD_KEPT_MS = 3600000
@@ -24,13 +27,16 @@ local function living(may_drop)
 end
 -- What nodes hold, in all and for a key in a period; and for each node how many run.
 local function sums_of(alive, key, period)
-  local sums = {held = 0, running = {}, key_held = 0, key_running = {}}
+  local sums = {held = 0, running = {}, key_held = 0, key_running = {}, leased = 0, key_leased = 0}
   for node in pairs(alive) do
-    local values = redis.call('HMGET', held_by(node), 'held', 'running', 'h:' .. key .. ':' .. period, 'n:' .. key)
+    local wanted = {'held', 'running', 'h:' .. key .. ':' .. period, 'n:' .. key, 'leased', 'l:' .. key}
+    local values = redis.call('HMGET', held_by(node), unpack(wanted))
     sums.held = sums.held + number(values[1])
     sums.running[node] = number(values[2])
     sums.key_held = sums.key_held + number(values[3])
     sums.key_running[node] = number(values[4])
+    sums.leased = sums.leased + number(values[5])
+    sums.key_leased = sums.key_leased + number(values[6])
   end
   return sums
 end
@@ -54,12 +60,19 @@ local function hold_of(alive, node, request)
   local amount, at, key = string.match(kept, '^(%d+)|(%-?%d+)|(.*)$')
   return {amount = tonumber(amount), at = tonumber(at), key = key}
 end
+local function is_lease(name)
+  return string.sub(name, 1, 6) == 'lease-'
+end
 -- Puts a hold, or makes one that is there larger, and renews the lease. The names are those of the hold's four periods.
 local function hold(node, request, held, more, names, is_new)
   local HELD = held_by(node)
   local wanted = {'held', 'running', 'n:' .. held.key}
   for _, name in ipairs(names) do
     wanted[#wanted + 1] = 'h:' .. held.key .. ':' .. name
+  end
+  if is_lease(request) then
+    wanted[#wanted + 1] = 'leased'
+    wanted[#wanted + 1] = 'l:' .. held.key
   end
   local values = redis.call('HMGET', HELD, unpack(wanted))
   local added = is_new and 1 or 0
@@ -71,7 +84,7 @@ local function hold(node, request, held, more, names, is_new)
     'r:' .. request, text(held.amount) .. '|' .. text(held.at) .. '|' .. held.key,
   }
   if more > 0 then
-    for i = 4, 7 do
+    for i = 4, #wanted do
       written[#written + 1] = wanted[i]
       written[#written + 1] = text(number(values[i]) + more)
     end

@@ -1,27 +1,34 @@
-//! The accounts that this process knows to be in the list of accounts, so that not every change needs two round trips.
+//! The list of all accounts: entering one, and reading their names.
 
-use std::collections::HashSet;
+use super::RedisLedger;
+use crate::store::{
+    StoreError,
+    redis::{ADMIN_BUDGET, link::Effort},
+};
 
-use parking_lot::Mutex;
-
-/// How many are remembered. Beyond it all are forgotten, and entered again.
-const ENTERED_MAX: usize = 100_000;
-
-/// The accounts that were entered in one epoch of the store; in the next one they may be gone again.
-#[derive(Default)]
-pub(super) struct Entered(Mutex<(u64, HashSet<String>)>);
-
-impl Entered {
-    pub(super) fn has(&self, account: &str, epoch: u64) -> bool {
-        let entered = self.0.lock();
-        entered.0 == epoch && entered.1.contains(account)
+impl RedisLedger {
+    fn index(&self) -> String {
+        format!("{{{}:accounts}}:index", self.store.namespace)
     }
 
-    pub(super) fn note(&self, account: &str, epoch: u64) {
-        let mut entered = self.0.lock();
-        if entered.0 != epoch || entered.1.len() >= ENTERED_MAX {
-            *entered = (epoch, HashSet::new());
+    /// Enters an account into the index, unless this process knows that it is there and it is not new.
+    pub(super) async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
+        let epoch = *self.store.link.epochs().borrow();
+        if !is_new && self.entered.has(account, epoch) {
+            return Ok(());
         }
-        entered.1.insert(account.to_owned());
+        let mut call = self.scripts().enter.script.prepare_invoke();
+        call.key(self.index()).arg(account);
+        self.send(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        self.entered.note(account, epoch);
+        Ok(())
+    }
+
+    /// The names behind one, at most so many.
+    pub(super) async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let mut call = self.scripts().names.script.prepare_invoke();
+        call.key(self.index()).arg(after).arg(limit);
+        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        Ok(answer.rest().collect())
     }
 }

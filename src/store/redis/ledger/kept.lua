@@ -1,6 +1,6 @@
--- What lasts of an account, of one moment, but for its rows: of those, how many each day has by now. None is ever taken out.
--- ARGV: now, generation. -> '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log', day, rows;
--- again and again
+-- What lasts of an account, of one moment, but for its rows: of those, how many each day has by now, and how many have left.
+-- ARGV: now, generation. -> '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log', day, rows; or
+-- 'trimmed', day, rows that have left; again and again
 -- Rows are kept for 180 days, counters for 7 days after a period of at most 31; clocks may be a little ahead.
 local LOG_DAYS, COUNTED_DAYS, AHEAD_DAYS = 181, 45, 2
 local _, fault = fields()
@@ -38,6 +38,10 @@ for day = today - LOG_DAYS, today + AHEAD_DAYS do
   local rows = redis.call('LLEN', BASE .. 'log:' .. text(day))
   if rows > 0 then
     tell('log', text(day), text(rows))
+  end
+  local trimmed = redis.call('HGET', BASE .. 'sums:' .. text(day), 'trimmed')
+  if trimmed then
+    tell('trimmed', text(day), trimmed)
   end
 end
 return reply

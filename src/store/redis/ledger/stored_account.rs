@@ -7,7 +7,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountTerms, KeyTerms, NodeId, OperationId, Rates,
+            AccountTerms, KeyTerms, LogDay, NodeId, OperationId, Rates,
             account::{
                 AccountSummary,
                 key::{AccountKey, Mirror},
@@ -26,8 +26,8 @@ pub(super) struct StoredAccount {
     /// The operations that are remembered, the oldest first.
     pub(super) operations: Vec<Recorded>,
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
-    /// Days, and how many rows each has.
-    pub(super) logs: Vec<(i64, usize)>,
+    /// Days that have rows, or had some that have left.
+    pub(super) logs: BTreeMap<i64, LogDay>,
 }
 
 impl StoredAccount {
@@ -45,7 +45,8 @@ impl StoredAccount {
                     id: OperationId::parse(&name).ok_or_else(answer::unknown)?,
                     amount: NanoUsd::from_nanos(parse(&value)?),
                 }),
-                "log" => account.logs.push((parse(&name)?, parse(&value)?)),
+                "log" => account.log_day(parse(&name)?).rows = parse(&value)?,
+                "trimmed" => account.log_day(parse(&name)?).trimmed = parse(&value)?,
                 period => {
                     let amount = NanoUsd::from_nanos(parse(&value)?);
                     account.key(&name)?.spent.insert(period.to_owned(), amount);
@@ -59,6 +60,7 @@ impl StoredAccount {
         let AccountTerms {
             low_balance,
             provider_state,
+            notify,
             rates,
         } = &mut self.standing.terms;
         match name {
@@ -70,6 +72,7 @@ impl StoredAccount {
             "rpm" => rates.rpm = Some(parse(value)?),
             "tpm" => rates.tpm = Some(parse(value)?),
             "concurrency" => rates.concurrency = Some(parse(value)?),
+            "notify" => *notify = Some(answer::thresholds(value)?),
             "provider_state" => *provider_state = value.parse().map_err(|_| answer::unknown())?,
             _ => match name.split_once(':') {
                 Some(("wm", node)) => {
@@ -82,6 +85,13 @@ impl StoredAccount {
             },
         }
         Ok(())
+    }
+
+    fn log_day(&mut self, day: i64) -> &mut LogDay {
+        self.logs.entry(day).or_insert(LogDay {
+            day,
+            ..LogDay::default()
+        })
     }
 
     fn key(&mut self, id: &str) -> Result<&mut AccountKey, StoreError> {

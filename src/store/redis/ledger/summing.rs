@@ -58,8 +58,15 @@ impl RedisLedger {
             }
             // Put twice, they are the same.
             let (status, _) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-            if status != "moved" {
-                return Ok(());
+            match status.as_str() {
+                "moved" => {}
+                "trimmed" => {
+                    return Err(StoreError::Busy(format!(
+                        "rows of account `{account}`, day {day} since 1970, have left the store for the log's home: their sums \
+                         stay as they are"
+                    )));
+                }
+                _ => return Ok(()),
             }
         }
         Err(StoreError::Busy(format!(

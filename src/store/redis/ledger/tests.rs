@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::RedisLedger;
 use crate::domain::ledger::account::operations::OPERATIONS_MAX;
 use crate::domain::ledger::consumption::RETENTION_DAYS;
+use crate::domain::ledger::lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, PART_OF_WANTED, RECALL_MS};
 use crate::domain::ledger::{
     Admission, Admit, Change, Denied, Grant, KeyTerms, LEASE_MS, NodeId, Rates, Settlement, Step,
 };
@@ -23,6 +24,7 @@ mod lost_answers;
 mod moving;
 mod periods;
 mod renewals;
+mod trimming;
 
 /// One of several ledgers on a server, and what has to live as long as it.
 struct Node {
@@ -62,6 +64,7 @@ fn open_with(balance: i64) -> Change {
 
 fn settled(request: &str, at_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
+        lease: None,
         request: request.to_owned(),
         key: key_id(1),
         at_ms,
@@ -345,11 +348,17 @@ fn the_scripts_have_the_same_limits_as_the_rest() {
         include_str!("prelude.lua"),
         include_str!("holds.lua"),
         include_str!("buckets.lua"),
+        include_str!("recalls.lua"),
+        include_str!("lease.lua"),
     ];
     let scripts = scripts.concat() + include_str!("operations.lua") + include_str!("apply.lua");
     for (name, value) in [
         ("MAX", NanoUsd::MAX.nanos()),
         ("LEASE_MS", LEASE_MS),
+        ("PART_OF_LEFT", PART_OF_LEFT),
+        ("ALL_PART_OF_LEFT", ALL_PART_OF_LEFT),
+        ("PART_OF_WANTED", PART_OF_WANTED),
+        ("RECALL_MS", RECALL_MS),
         ("RATE_MAX", i64::try_from(Rates::MAX).unwrap()),
         ("RETENTION_DAYS", i64::from(RETENTION_DAYS)),
         ("OPERATIONS_MAX", i64::try_from(OPERATIONS_MAX).unwrap()),

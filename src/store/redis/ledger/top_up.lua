@@ -1,6 +1,6 @@
--- ARGV: now, generation, node, request, by how much. -> granted, how much; or refused; or no_hold
+-- ARGV: now, generation, node, request, by how much. -> granted, how much; or refused; or recalling; or no_hold
 local node, request, more = ARGV[3], ARGV[4], tonumber(ARGV[5])
-local values, fault = fields()
+local values, fault = fields('recall', 'near')
 if fault then
   return {fault}
 end
@@ -13,15 +13,38 @@ local mirror = redis.call('HGET', STATE, 'k:' .. held.key)
 mirror = mirror and read_mirror(mirror) or {reset = 'none'}
 local period = periods(held.at)
 local sums = sums_of(alive, held.key, period[mirror.reset])
-local left = tonumber(values[1]) - sums.held
+local of_balance = tonumber(values[1]) - sums.held
+local left = of_balance
 if mirror.quota then
-  local spent = number(redis.call('HGET', BASE .. 'spent:' .. period[mirror.reset], held.key))
+  local spent = standing(mirror, held.key, held.at)
   left = math.min(left, mirror.quota - spent - sums.key_held)
 end
-more = math.min(more, left)
 if more <= 0 then
   return {'refused'}
 end
+local function recall()
+  redis.call('HSET', STATE, 'recall', text(number(values[3]) + 1), 'near', text(now))
+end
+if left <= 0 then
+  local leased = of_balance <= 0 and sums.leased or sums.key_leased
+  if leased <= 0 then
+    return {'refused'}
+  end
+  if not values[4] then
+    recall()
+  end
+  return {now - number(values[4] or text(now)) < RECALL_MS and 'recalling' or 'refused'}
+end
+more = math.min(more, left)
 held.amount = held.amount + more
 hold(node, request, held, more, names_of(period), false)
+sums.held = sums.held + more
+sums.key_held = sums.key_held + more
+if is_lease(request) then
+  sums.leased = sums.leased + more
+  sums.key_leased = sums.key_leased + more
+end
+if not values[4] and is_near(sums, tonumber(values[1]), mirror, held.key, held.at) then
+  recall()
+end
 return {'granted', text(more)}

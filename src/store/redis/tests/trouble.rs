@@ -172,7 +172,7 @@ async fn a_key_is_revoked_and_deleted_while_redis_is_out_of_memory() {
     let () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let refused = |error| matches!(error, Some(StoreError::Unavailable(_)));
     assert!(refused(store.create(&digest(4), &record(4, 100)).await.err()));
-    assert!(refused(store.rotate(&id(1), &digest(5), "hint").await.err()));
+    assert!(refused(store.rotate(&id(1), &to(5, "hint", None)).await.err()));
     let revoked = store.revoke(&id(1), 700).await.unwrap();
     assert_eq!(
         store.find(&digest(1)).await.unwrap().record.unwrap().state,

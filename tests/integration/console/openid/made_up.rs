@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{begun, parameter, with_provider};
 use crate::console::{address, signed_in};
 use crate::harness::Weir;
+use crate::harness::certificates::{Authority, Flaw};
 use crate::harness::client::Response;
 use crate::harness::openid::{Code, MadeUpProvider};
 use crate::harness::tab::{Tab, encoded};
@@ -52,6 +53,34 @@ fn a_token_that_is_not_for_this_sign_in_opens_nothing() {
         assert_eq!(answer.status, 502, "{text}");
         assert!(text.contains(said), "{said}: {text}");
         assert_eq!(tab.get("/").status, 401);
+    }
+}
+
+#[test]
+fn a_provider_over_https_is_believed_by_its_certificate_alone() {
+    let authority = Authority::new();
+    let trusting = |provider: &MadeUpProvider| {
+        assert!(provider.issuer().starts_with("https://localhost:"));
+        let builder = with_provider(&provider.issuer());
+        builder
+            .set("upstream.ca_file", authority.ca_file().to_str().unwrap())
+            .start()
+    };
+    let provider = MadeUpProvider::start_with(Some(authority.server(Flaw::None)));
+    let weir = trusting(&provider);
+    let (tab, answer) = sign_in(&weir, &provider, |code| code);
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    assert!(tab.page("/").contains("Ada"));
+    for flaw in [Flaw::SelfSigned, Flaw::WrongName, Flaw::Expired] {
+        let provider = MadeUpProvider::start_with(Some(authority.server(flaw)));
+        let weir = trusting(&provider);
+        let refused = Tab::new(address(&weir)).post("/openid", &[]);
+        assert_eq!(refused.status, 502, "{}", refused.text());
+        assert_eq!(
+            provider.asked("/.well-known/openid-configuration"),
+            0,
+            "nothing was asked"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use crate::console::{audited, signed_in};
 use crate::harness::browser::Browser;
 use crate::harness::client::Response;
 use crate::harness::openid::RealProvider;
-use crate::harness::redis::free_port;
+use crate::harness::port::free_port;
 use crate::harness::tab::{Tab, form};
 use crate::harness::tools::skip;
 use crate::harness::{Weir, WeirBuilder, wait_until};

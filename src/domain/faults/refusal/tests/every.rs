@@ -23,6 +23,7 @@ fn of_head_and_model() -> Vec<Refusal> {
             wait: Duration::from_millis(100),
         },
         Refusal::KeyRevoked,
+        Refusal::KeyReplaced,
         Refusal::KeyExpired,
         Refusal::ModelNotAllowed { model: model() },
         Refusal::ModelUnknown { model: model() },

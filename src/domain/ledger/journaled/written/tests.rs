@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{
     keys::key::KeyId,
-    ledger::consumption::{Request, RequestEnd},
+    ledger::{
+        consumption::{Request, RequestEnd},
+        node::NodeId,
+    },
     wire::usage::RunKind,
 };
 
@@ -125,9 +128,19 @@ fn end() -> impl Strategy<Value = RequestEnd> {
     )
 }
 
+fn lease() -> impl Strategy<Value = Option<LeaseId>> {
+    let holder = NodeId::none();
+    prop::option::of(any::<u64>()).prop_map(move |number| {
+        number.map(|number| LeaseId {
+            holder: holder.clone(),
+            number,
+        })
+    })
+}
+
 fn record() -> impl Strategy<Value = Record> {
-    let admitted = (request(), text(), text(), any::<[u32; 4]>()).prop_map(
-        |(request, provider, price_version, [input_tokens, input_cost, latency_ms, tokens_estimated])| {
+    let admitted = (request(), text(), text(), any::<[u32; 4]>(), lease()).prop_map(
+        |(request, provider, price_version, [input_tokens, input_cost, latency_ms, tokens_estimated], lease)| {
             Record::Admit(Box::new(Admitted {
                 request,
                 provider,
@@ -136,6 +149,7 @@ fn record() -> impl Strategy<Value = Record> {
                 input_cost: NanoUsd::from_nanos(input_cost.into()),
                 latency_ms: latency_ms.into(),
                 tokens_estimated: tokens_estimated.into(),
+                lease,
             }))
         },
     );
@@ -160,10 +174,15 @@ fn record() -> impl Strategy<Value = Record> {
             change: Change::Settle(Box::new(settlement)),
         },
     };
-    let charged =
-        (text(), any::<u64>(), request(), end(), count()).prop_map(move |(account, seq, request, end, tokens)| {
-            step(account, seq, Settlement::of(Row::new(request, end), tokens))
-        });
+    let charged = (text(), any::<u64>(), request(), end(), count(), lease()).prop_map(
+        move |(account, seq, request, end, tokens, lease)| {
+            step(
+                account,
+                seq,
+                Settlement::of(Row::new(request, end), tokens).in_lease(lease),
+            )
+        },
+    );
     let free = (text(), any::<u64>(), request(), count()).prop_map(move |(account, seq, request, tokens)| {
         let Request {
             id, key, admitted_ms, ..

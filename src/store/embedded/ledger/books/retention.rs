@@ -7,13 +7,14 @@ use crate::{
 };
 
 /// How many rows one transaction removes.
-const REMOVED_ROWS_MAX: usize = 4096;
+pub(super) const REMOVED_ROWS_MAX: usize = 4096;
 
 impl Books {
     /// Removes the rows and the hours that are older than they are kept, at most one day more than the last time.
     pub(in crate::store::embedded::ledger) fn remove_old_rows(&self, now_ms: i64) -> Result<(), StoreError> {
         let keep_days = i64::from(RETENTION_DAYS);
         let names = self.names();
+        self.remove_trimmed_rows(&names)?;
         let oldest = self.file.oldest_day(&names)?;
         let before = self.file.retention()?;
         let after = match before {

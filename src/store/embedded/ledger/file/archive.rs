@@ -6,8 +6,10 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
 use super::{
-    ACCOUNTS, HOURS, KEYS, LedgerFile, OPERATIONS, ROWS, SUMS, add_rows, begin_write, operations_of, seal,
-    stability::put, unseal,
+    ACCOUNTS, HOURS, KEYS, LedgerFile, OPERATIONS, ROWS, SUMS, add_rows, begin_write, next_place, operations_of, seal,
+    stability::put,
+    trimmed_sums::{put_sum, put_trimmed, trimmed_days, trimmed_items},
+    unseal,
 };
 use crate::{
     domain::{
@@ -44,6 +46,7 @@ impl LedgerFile {
                 let mut rows = transaction.open_table(ROWS)?;
                 let mut hours = transaction.open_table(HOURS)?;
                 let mut remembered = transaction.open_table(OPERATIONS)?;
+                let mut sums = transaction.open_table(SUMS)?;
                 let mut next: HashMap<(&str, i64), u64> = HashMap::new();
                 let mut put_back: HashMap<&str, Vec<(i64, u64, &Row)>> = HashMap::new();
                 for item in items {
@@ -59,15 +62,19 @@ impl LedgerFile {
                         Item::AccountKey { account, id, state } => {
                             keys.insert((account.as_str(), id.as_str()), seal(state)?.as_slice())?;
                         }
+                        Item::Trimmed { account, day, rows } => put_trimmed(&mut sums, account, *day, *rows)?,
+                        Item::TrimmedSum {
+                            account,
+                            day,
+                            subject,
+                            model,
+                            sums: counted,
+                        } => put_sum(&mut sums, account, *day, (subject.as_str(), model.as_str()), counted)?,
                         Item::Row { row } => {
                             let (account, day) = (row.account.as_str(), row.time_ms.div_euclid(DAY_MS));
                             let number = match next.get(&(account, day)) {
                                 Some(number) => *number,
-                                None => {
-                                    let last = rows.range((account, day, 0)..=(account, day, u64::MAX))?.next_back();
-                                    last.transpose()?
-                                        .map_or(0, |(place, _)| place.value().2.saturating_add(1))
-                                }
+                                None => next_place(&rows, &sums, account, day)?,
                             };
                             rows.insert((account, day, number), seal(row)?.as_slice())?;
                             next.insert((account, day), number.saturating_add(1));
@@ -80,7 +87,6 @@ impl LedgerFile {
                         Item::Key { .. } | Item::KeyGone { .. } => {}
                     }
                 }
-                let mut sums = transaction.open_table(SUMS)?;
                 for (account, rows) in put_back {
                     add_rows(&mut sums, account, rows)?;
                 }
@@ -124,11 +130,9 @@ fn dump(
             other => return Ok(other),
         }
     }
-    for entry in snapshot.open_table(ROWS)?.iter()? {
-        match send(unseal(entry?.1.value()).map(|row| Item::Row { row })) {
-            Some(true) => {}
-            other => return Ok(other),
-        }
+    match dump_rows(snapshot, send)? {
+        Some(true) => {}
+        other => return Ok(other),
     }
     for entry in snapshot.open_table(HOURS)?.iter()? {
         let (place, sealed) = entry?;
@@ -140,6 +144,41 @@ fn dump(
             bucket,
         });
         match send(item) {
+            Some(true) => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Some(true))
+}
+
+/// The same of the log: what has left of each day, then the rows that are there.
+fn dump_rows(
+    snapshot: &ReadTransaction,
+    send: &mut impl FnMut(Option<Item>) -> Option<bool>,
+) -> Result<Option<bool>, redb::Error> {
+    let trimmed = trimmed_days(snapshot)?;
+    for ((account, day), rows) in &trimmed {
+        let Some(items) = trimmed_items(snapshot, account, *day, *rows)? else {
+            return Ok(send(None));
+        };
+        for item in items {
+            match send(Some(item)) {
+                Some(true) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+    for entry in snapshot.open_table(ROWS)?.iter()? {
+        let (place, sealed) = entry?;
+        let (account, day, number) = place.value();
+        let is_gone = !trimmed.is_empty()
+            && trimmed
+                .get(&(account.to_owned(), day))
+                .is_some_and(|gone| number < *gone);
+        if is_gone {
+            continue;
+        }
+        match send(unseal(sealed.value()).map(|row| Item::Row { row })) {
             Some(true) => {}
             other => return Ok(other),
         }

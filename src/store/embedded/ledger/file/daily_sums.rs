@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use redb::{ReadableDatabase, ReadableTable};
 
 use super::summed_rows::{Place, SUMMED, SUMS, TAGS, add, not_summed};
+use super::trimmed_rows::trimmed_of;
 use super::{LedgerFile, ROWS, Unwritten, begin_write, seal, unseal};
 use crate::{
     domain::ledger::{
@@ -30,7 +31,7 @@ impl LedgerFile {
     ) -> Result<Vec<DailySum>, StoreError> {
         let found = self.with(|database| {
             let table = database.begin_read()?.open_table(SUMS)?;
-            let mut found = Vec::new();
+            let mut found = Some(Vec::new());
             for day in days.clone() {
                 match of {
                     SumsOf::One(subject) => read(&table, account, day, &subject.text(), false, &mut found)?,
@@ -46,27 +47,32 @@ impl LedgerFile {
                 account,
                 unwritten.iter().map(|row| (row.day, row.number, &*row.row)),
             )?;
-            found.extend(more.of(days, of).into_iter().map(Some));
-            Ok(found)
+            Ok((found, more.of(days, of)))
         })?;
-        let sums: Option<DailySums> = found.into_iter().collect();
-        let sums =
-            sums.ok_or_else(|| StoreError::Corrupt(format!("a daily sum of account `{account}` is not readable")))?;
-        Ok(sums.iter().collect())
+        let (Some(written), more) = found else {
+            return Err(StoreError::Corrupt(format!(
+                "a daily sum of account `{account}` is not readable"
+            )));
+        };
+        Ok(together(written, more))
     }
 
     /// Puts the sums of a day's rows in the place of those that are there.
     pub(in crate::store::embedded::ledger) fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
         self.recover()?;
-        let whole = self.with(|database| {
+        let resummed = self.with(|database| {
             let transaction = begin_write(database)?;
+            if trimmed_of(&transaction.open_table(SUMS)?, account, day)? > 0 {
+                transaction.abort()?;
+                return Ok(Resummed::Trimmed);
+            }
             let summed = {
                 let rows = transaction.open_table(ROWS)?;
                 sums_of_rows(&rows, account, day)?
             };
             let Some((sums, next)) = summed else {
                 transaction.abort()?;
-                return Ok(false);
+                return Ok(Resummed::Damaged);
             };
             {
                 let mut table = transaction.open_table(SUMS)?;
@@ -78,14 +84,17 @@ impl LedgerFile {
                 }
             }
             transaction.commit()?;
-            Ok(true)
+            Ok(Resummed::Whole)
         })?;
-        let damaged = || {
-            StoreError::Corrupt(format!(
+        match resummed {
+            Resummed::Whole => Ok(()),
+            Resummed::Trimmed => Err(StoreError::Busy(format!(
+                "rows of account `{account}`, day {day} since 1970, have left the store for the log's home: their sums stay as they are"
+            ))),
+            Resummed::Damaged => Err(StoreError::Corrupt(format!(
                 "a row of account `{account}`, day {day} since 1970, is not readable"
-            ))
-        };
-        whole.then_some(()).ok_or_else(damaged)
+            ))),
+        }
     }
 
     /// Removes the sums of an account's days before `day`.
@@ -101,6 +110,35 @@ impl LedgerFile {
             Ok(transaction.commit()?)
         })
     }
+}
+
+/// Both in one order. There are many written ones, in their order already, and few others.
+fn together(mut written: Vec<DailySum>, more: Vec<DailySum>) -> Vec<DailySum> {
+    fn place(sum: &DailySum) -> (i64, &Subject, &str) {
+        (sum.day, &sum.subject, &sum.model)
+    }
+    let mut new = Vec::new();
+    for sum in more {
+        let known = written.binary_search_by(|one| place(one).cmp(&place(&sum)));
+        match known.ok().and_then(|at| written.get_mut(at)) {
+            Some(known) => known.sums = known.sums.plus(&sum.sums),
+            None => new.push(sum),
+        }
+    }
+    if !new.is_empty() {
+        written.extend(new);
+        written.sort_by(|one, other| place(one).cmp(&place(other)));
+    }
+    written
+}
+
+/// What came of making sums anew.
+enum Resummed {
+    Whole,
+    /// Rows that they count are not there.
+    Trimmed,
+    /// A row is not readable.
+    Damaged,
 }
 
 /// The sums of a day's rows, and the place behind the last; `None`: one is not readable.
@@ -121,14 +159,14 @@ fn sums_of_rows(
     Ok(Some((sums, next)))
 }
 
-/// The sums of one subject, or of all whose names begin so; `None` for what is not readable.
+/// Appends the sums of one subject, or of all whose names begin so. One that is not readable makes `None` of all.
 fn read(
     table: &impl ReadableTable<Place, &'static [u8]>,
     account: &str,
     day: i64,
     subject: &str,
     begins: bool,
-    found: &mut Vec<Option<DailySum>>,
+    found: &mut Option<Vec<DailySum>>,
 ) -> Result<(), redb::Error> {
     let last = if begins {
         format!("{subject}{LAST}")
@@ -138,13 +176,15 @@ fn read(
     for entry in table.range((account, day, subject, "")..=(account, day, last.as_str(), LAST))? {
         let (place, sealed) = entry?;
         let (_, day, subject, model) = place.value();
-        let sums = Subject::parse(subject).zip(unseal::<Sums>(sealed.value()));
-        found.push(sums.map(|(subject, sums)| DailySum {
-            day,
-            subject,
-            model: model.to_owned(),
-            sums,
-        }));
+        match (found.as_mut(), Subject::parse(subject), unseal::<Sums>(sealed.value())) {
+            (Some(found), Some(subject), Some(sums)) => found.push(DailySum {
+                day,
+                subject,
+                model: model.to_owned(),
+                sums,
+            }),
+            _ => *found = None,
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
-use super::{HOURS, LedgerFile, META, ROWS, begin_write};
+use super::{HOURS, LedgerFile, META, ROWS, SUMS, begin_write};
 use crate::{
     domain::{faults::stability::Hour, ledger::retention::Retention},
     store::StoreError,
@@ -53,7 +53,7 @@ impl LedgerFile {
         })
     }
 
-    /// The day of the oldest row of these accounts, or of the oldest hour.
+    /// The day of the oldest row or daily sum of these accounts, or of the oldest hour.
     pub(in crate::store::embedded::ledger) fn oldest_day(
         &self,
         accounts: &[String],
@@ -64,7 +64,7 @@ impl LedgerFile {
 
 fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, redb::Error> {
     let read = database.begin_read()?;
-    let (rows, hours) = (read.open_table(ROWS)?, read.open_table(HOURS)?);
+    let (rows, hours, sums) = (read.open_table(ROWS)?, read.open_table(HOURS)?, read.open_table(SUMS)?);
     let hour = hours.first()?.map(|(place, _)| place.value().0);
     let mut oldest = hour.map(|hour| hour.div_euclid(HOURS_A_DAY));
     for account in accounts {
@@ -72,10 +72,13 @@ fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, r
         let first = rows
             .range((account, i64::MIN, 0)..=(account, i64::MAX, u64::MAX))?
             .next();
-        if let Some((place, _)) = first.transpose()? {
-            let day = place.value().1;
-            oldest = Some(oldest.map_or(day, |oldest| oldest.min(day)));
-        }
+        let row = first.transpose()?.map(|(place, _)| place.value().1);
+        let first = sums.range((account, i64::MIN, "", "")..)?.next().transpose()?;
+        let sum = first.and_then(|(place, _)| {
+            let (of, day, ..) = place.value();
+            (of == account).then_some(day)
+        });
+        oldest = [oldest, row, sum].into_iter().flatten().min();
     }
     Ok(oldest)
 }

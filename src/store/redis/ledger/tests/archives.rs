@@ -4,6 +4,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
+    domain::keys::thresholds::Thresholds,
     domain::ledger::{
         AccountTerms, OperationId, ProviderState, Reset,
         daily_sums::{DailySum, Subject, SumsOf},
@@ -32,8 +33,16 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
     items.sort_by_key(|item| match item {
         Item::Account { id, .. } => (0, id.clone(), String::new()),
         Item::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),
-        Item::Row { row } => (2, row.account.clone(), row.time_ms.to_string()),
-        Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (3, String::new(), String::new()),
+        Item::Trimmed { account, day, .. } => (2, account.clone(), format!("{day}")),
+        Item::TrimmedSum {
+            account,
+            day,
+            subject,
+            model,
+            ..
+        } => (3, account.clone(), format!("{day} {subject} {model}")),
+        Item::Row { row } => (4, row.account.clone(), row.time_ms.to_string()),
+        Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (5, String::new(), String::new()),
     });
     items
 }
@@ -49,7 +58,7 @@ async fn sums(ledger: &dyn LedgerStore) -> Vec<DailySum> {
 }
 
 /// By way of a backup's file.
-async fn copy(from: &dyn Archive, to: &RedisLedger) {
+async fn copy(from: &dyn Archive, to: &dyn Archive) {
     let header = file::Header {
         weir_backup: file::FORMAT,
         time: String::new(),
@@ -85,6 +94,7 @@ async fn fill(ledger: &dyn LedgerStore) {
     let terms = AccountTerms {
         low_balance: Some(nanos(7)),
         provider_state: ProviderState::Any,
+        notify: Thresholds::of([50, 100]).ok(),
         rates: Rates {
             rpm: Some(100_000),
             tpm: Some(1_000_000),
@@ -97,6 +107,7 @@ async fn fill(ledger: &dyn LedgerStore) {
         let mut row = row("acme", 1, &format!("r{number}"), at_ms, cost);
         row.tags.extend(Tag::parse(&format!("team={}", number % 7)));
         Change::Settle(Box::new(Settlement {
+            lease: None,
             request: row.request_id.clone(),
             key: row.key_id.clone(),
             at_ms,
@@ -157,7 +168,7 @@ async fn accounts_go_through_a_backup_from_redis_to_redis() {
     let server = TestServer::start().await.unwrap();
     let to = join(&server, &clock).await;
     assert!(Archive::is_empty(&*to.ledger).await.unwrap());
-    copy(&*from.ledger, &to.ledger).await;
+    copy(&*from.ledger, &*to.ledger).await;
     assert!(!Archive::is_empty(&*to.ledger).await.unwrap());
     // No account is there before all of it is.
     assert_eq!(to.ledger.account("acme").await.unwrap(), None);
@@ -181,7 +192,7 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
     let folder = tempfile::tempdir().unwrap();
     let from = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     fill(&from).await;
-    copy(&from, &to.ledger).await;
+    copy(&from, &*to.ledger).await;
     to.ledger.restored(None).await.unwrap();
     assert_eq!(items(&*to.ledger).await, items(&from).await);
     assert_eq!(sums(&*to.ledger).await, sums(&from).await);
@@ -198,4 +209,63 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
     assert_eq!(to.ledger.operation("acme", &known).await, Ok(Some(nanos(3))));
     let generation: String = server.ask(&["HGET", "{weir:a:acme}:state", "gen"]).await;
     assert!(!generation.is_empty());
+}
+
+/// Two days of the three have left, and one of them has got rows since.
+async fn trim(ledger: &dyn LedgerStore) {
+    let day = START_MS / 86_400_000;
+    let standing = ledger.log_days("acme", day - 2..=day - 1).await.unwrap();
+    for seen in &standing {
+        assert_eq!(ledger.trim("acme", seen).await, Ok(true));
+    }
+    let mut late = row("acme", 1, "late", START_MS - 86_400_000, nanos(1));
+    late.tags.extend(Tag::parse("team=late"));
+    late.tags.extend(Tag::parse("team=1"));
+    let late = Change::Settle(Box::new(Settlement::of(late, 0)));
+    ledger.apply(&node(1), "acme", &steps(506, [late])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_have_left_are_in_a_backup_as_their_sums() {
+    let Some((_server, clock, redis)) = start().await else {
+        return;
+    };
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let embedded = |folder: &tempfile::TempDir| EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
+    let file = embedded(&folders[0]);
+    for ledger in [&*redis.ledger as &dyn LedgerStore, &file as &dyn LedgerStore] {
+        fill(ledger).await;
+        trim(ledger).await;
+    }
+    let (expected, summed) = (items(&file).await, sums(&file).await);
+    let rows = expected.iter().filter(|item| matches!(item, Item::Row { .. })).count();
+    assert_eq!(rows, 167 + 1, "those of a day, and the late one");
+    let days = START_MS / 86_400_000 - 2..=START_MS / 86_400_000;
+    let standing = file.log_days("acme", days.clone()).await;
+    assert_eq!(items(&*redis.ledger).await, expected);
+
+    let server = TestServer::start().await.unwrap();
+    let other = join(&server, &clock).await;
+    copy(&file, &*other.ledger).await;
+    other.ledger.restored(None).await.unwrap();
+    let restored = embedded(&folders[1]);
+    copy(&*redis.ledger, &restored).await;
+    drop(restored);
+    let restored = embedded(&folders[1]);
+    for (ledger, archive) in [
+        (&*other.ledger as &dyn LedgerStore, &*other.ledger as &dyn Archive),
+        (&restored as &dyn LedgerStore, &restored as &dyn Archive),
+    ] {
+        assert_eq!(items(archive).await, expected);
+        assert_eq!(sums(ledger).await, summed);
+        assert_eq!(ledger.log_days("acme", days.clone()).await, standing);
+        // It goes on where it stood.
+        let next = row("acme", 1, "next", START_MS - 86_400_000, nanos(1));
+        let next = [Change::Settle(Box::new(Settlement::of(next, 0)))];
+        ledger.apply(&node(1), "acme", &steps(507, next)).await.unwrap();
+        let rows = ledger.rows("acme", START_MS / 86_400_000 - 1, 0, 10).await.unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row.request_id.as_str()).collect();
+        assert_eq!(names, ["late", "next"]);
+    }
+    assert_eq!(sums(&*other.ledger).await, sums(&restored).await);
 }

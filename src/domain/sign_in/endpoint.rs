@@ -1,23 +1,23 @@
-//! An address of the provider.
+//! An address of a web server that secrets are sent to.
 
 use http::Uri;
 
 /// `https://host[:port]/path[?query]`; without TLS on this machine only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     text: String,
-    pub(super) https: bool,
+    pub(crate) https: bool,
     /// Without the brackets of an IPv6 address.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// `host[:port]` as written.
-    pub(super) authority: String,
-    pub(super) path: String,
+    pub(crate) authority: String,
+    pub(crate) path: String,
 }
 
 impl Endpoint {
     /// Reads one; `None` if it is none, or could be read on its way.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
         let https = match uri.scheme_str()? {
@@ -44,8 +44,14 @@ impl Endpoint {
         })
     }
 
+    /// `https://host[:port]`.
+    pub(crate) fn origin(&self) -> String {
+        let scheme = if self.https { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
+    }
+
     /// The address with this query, `?a=b`, behind its own.
-    pub(super) fn with_query(&self, query: &str) -> String {
+    pub(crate) fn with_query(&self, query: &str) -> String {
         let text = self.text.split('#').next().unwrap_or_default();
         match (text.contains('?'), query.strip_prefix('?')) {
             (true, Some(more)) => format!("{text}&{more}"),
@@ -65,7 +71,10 @@ mod tests {
             (endpoint.host.as_str(), endpoint.port, endpoint.https),
             ("login.example", 443, true)
         );
-        assert_eq!(endpoint.path, "/a/b?c=d");
+        assert_eq!(
+            (endpoint.path.as_str(), endpoint.origin().as_str()),
+            ("/a/b?c=d", "https://login.example")
+        );
         assert_eq!(endpoint.with_query("?e=f"), "https://login.example/a/b?c=d&e=f");
         let here = Endpoint::parse("http://[::1]:9000/x").unwrap();
         assert_eq!(
@@ -73,6 +82,7 @@ mod tests {
             ("::1", 9000, "[::1]:9000")
         );
         assert_eq!(here.with_query("?e=f"), "http://[::1]:9000/x?e=f");
+        assert_eq!(here.origin(), "http://[::1]:9000");
         for wrong in [
             "",
             "/x",

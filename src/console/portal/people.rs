@@ -1,0 +1,30 @@
+//! What the portal knows of people whom the OpenID provider vouches for: the provider, and what their keys are made of.
+
+use crate::{
+    console::{ask::Ask, openid::OpenId},
+    domain::keys::template::KeyTemplate,
+};
+
+/// Where the provider sends the browser back to.
+pub(super) const RETURN: &str = "/portal/openid/return";
+
+/// How people sign in, and what they get.
+pub(crate) struct People {
+    pub(super) openid: OpenId,
+    pub(super) template: KeyTemplate,
+    /// Where browsers reach the gateway; `None`: where each request says.
+    url: Option<String>,
+}
+
+impl People {
+    /// Those of a provider, with keys of this template.
+    pub(crate) fn new(openid: OpenId, template: KeyTemplate, url: Option<String>) -> Self {
+        Self { openid, template, url }
+    }
+
+    /// Where the provider sends the browser of this request back to.
+    pub(super) fn back(&self, ask: &Ask) -> String {
+        let base = self.url.clone().unwrap_or_else(|| ask.base());
+        format!("{base}{RETURN}")
+    }
+}

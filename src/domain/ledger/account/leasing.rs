@@ -1,0 +1,198 @@
+//! The account's side of leases: what is granted, and when all of it is to come back.
+//!
+//! **Growth.** A lease grows only if the account is there and not suspended, the key is known here with the revision that is
+//! told, neither revoked nor expired, and neither of them has a rate or a limit of concurrency; and if it began today (UTC).
+//! It gets the least of what is wanted, of a [`PART_OF_LEFT`] of what is left, and of what an [`ALL_PART_OF_LEFT`] of that
+//! exceeds all leases by; the same for the key's quota, with the leases of the key. If that is less than a [`PART_OF_WANTED`] of what
+//! is wanted, it gets nothing. Each division is rounded down. A growth ends the nearness (below).
+//!
+//! **Turns.** A question whose number is not above that of the last one about the lease changes nothing, not even the holder's
+//! lease. A lease begins only if its number is above all those of its holder and key that were asked about. So a question that comes
+//! late, or twice, does no harm, not even behind the end of its lease; unless it is later than the holder's lease.
+//!
+//! **Charges.** A settlement that names a lease takes its cost from it, as far as that goes. So what is left stays as it is.
+//!
+//! **Recall.** The mark moves by one with a suspension, new terms of the account, an amount below zero, and a later revision of a
+//! key that has leases. It also moves when less is left of the balance than leases have, or of the quota than leases of
+//! the key have: looked at when a hold was granted or refused and when a top-up was granted, in that order behind it, and once
+//! until a lease grows. That is the nearness, with its time.
+//!
+//! **Top-ups** for which nothing is left are [`ToppedUp::Recalling`] instead of refused while there are leases that the limit
+//! counts, from the beginning of the nearness (which they may be) until [`RECALL_MS`] later.
+
+use super::{
+    Account,
+    amounts::bounded,
+    holds::{Hold, LeaseHold},
+    key::Mirror,
+};
+use crate::domain::{
+    keys::{key::KeyId, terms::KeyTerms, terms::Rates},
+    ledger::{
+        lease::{
+            ALL_PART_OF_LEFT, AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, PART_OF_LEFT, PART_OF_WANTED,
+            RECALL_MS, day_of,
+        },
+        step::Change,
+        top_up::ToppedUp,
+    },
+    money::NanoUsd,
+};
+
+impl Account {
+    /// See [`crate::store::ledger::LedgerStore::lease`].
+    pub(crate) fn lease(&mut self, ask: &AskLease, now_ms: i64) -> LeaseAnswer {
+        self.holds.drop_lapsed(now_ms);
+        let (holder, name) = (&ask.lease.holder, ask.lease.hold());
+        let known = self.holds.get(holder, &name);
+        let known = known
+            .filter(|hold| hold.lease.is_some() && hold.key == ask.key)
+            .cloned();
+        let last = known.as_ref().and_then(|hold| hold.lease).map_or(0, |lease| lease.turn);
+        if known.is_some() && ask.turn <= last {
+            return self.leased(ask, now_ms);
+        }
+        let told = LeaseHold {
+            running: ask.running,
+            turn: ask.turn,
+        };
+        let may_be = known.is_some() || self.may_begin(ask, now_ms);
+        match (ask.change, &known) {
+            _ if !may_be => return LeaseAnswer::Gone,
+            (LeaseChange::End, Some(_)) => {
+                self.holds.end(holder, &name);
+                return LeaseAnswer::Gone;
+            }
+            (LeaseChange::End | LeaseChange::Return(_), None) => return LeaseAnswer::Gone,
+            (LeaseChange::Return(amount), Some(_)) => self.holds.draw(holder, &name, amount),
+            (LeaseChange::Grow(wanted), _) => {
+                let since_ms = known.as_ref().map_or(now_ms, |hold| hold.at_ms);
+                let more = self.growth(ask, bounded(wanted), since_ms, now_ms);
+                match (&known, more) {
+                    (None, None) => return LeaseAnswer::Refused,
+                    (None, Some(amount)) => {
+                        let lease = Hold {
+                            key: ask.key.clone(),
+                            amount,
+                            at_ms: now_ms,
+                            lease: Some(told),
+                        };
+                        self.holds.put(holder, &name, lease, now_ms);
+                    }
+                    (Some(_), Some(more)) => self.holds.enlarge(holder, &name, more, now_ms),
+                    (Some(_), None) => {}
+                }
+                if more.is_some() {
+                    self.recall.near_ms = None;
+                }
+            }
+        }
+        self.holds.told(holder, &name, told);
+        self.holds.renew(holder, now_ms);
+        self.leased(ask, now_ms)
+    }
+
+    fn may_begin(&mut self, ask: &AskLease, now_ms: i64) -> bool {
+        let LeaseId { holder, number } = &ask.lease;
+        self.summary.is_none() || self.holds.may_begin(holder, &ask.key, *number, now_ms)
+    }
+
+    fn leased(&self, ask: &AskLease, now_ms: i64) -> LeaseAnswer {
+        let hold = self.holds.get(&ask.lease.holder, &ask.lease.hold());
+        hold.map_or(LeaseAnswer::Gone, |hold| {
+            LeaseAnswer::Held(Leased {
+                since_ms: hold.at_ms,
+                recall: self.recall.mark,
+                grant: self.grant(&ask.node, &ask.key, hold.amount, now_ms),
+            })
+        })
+    }
+
+    /// By how much a lease that began then grows; `None`: it does not.
+    fn growth(&self, ask: &AskLease, wanted: NanoUsd, since_ms: i64, now_ms: i64) -> Option<NanoUsd> {
+        let account = self.summary.as_ref().filter(|account| !account.suspended)?;
+        let mirror = self.keys.get(&ask.key)?.mirror?;
+        let is_served = mirror.revision == ask.revision && mirror.check(now_ms.div_euclid(1000)).is_ok();
+        let is_limited = [mirror.terms.rates, account.terms.rates]
+            .iter()
+            .any(|rates| *rates != Rates::default());
+        if !is_served || is_limited || day_of(since_ms) != day_of(now_ms) {
+            return None;
+        }
+        let mut more = wanted.min(part(self.left_of_balance(), self.holds.leased()));
+        if let Some(left) = self.left_of_quota_now(&mirror, &ask.key, now_ms) {
+            more = more.min(part(left, self.holds.leased_key(&ask.key)));
+        }
+        let least = wanted.nanos().div_euclid(PART_OF_WANTED);
+        (more > NanoUsd::ZERO && more.nanos() >= least).then_some(more)
+    }
+
+    fn left_of_quota_now(&self, mirror: &Mirror, key: &KeyId, now_ms: i64) -> Option<NanoUsd> {
+        let used = self.quota_use(&mirror.terms, key, now_ms)?;
+        Some(self.left_of_quota(&mirror.terms, key, now_ms, &used))
+    }
+
+    /// A key's record is replaced by a later one.
+    pub(super) fn recall_for_revision(&mut self, key: &KeyId, later: &Mirror) {
+        let known = self.keys.get(key).and_then(|key| key.mirror);
+        if known.is_some_and(|known| known.revision < later.revision) && self.holds.leased_key(key) > NanoUsd::ZERO {
+            self.recall.mark += 1;
+        }
+    }
+
+    /// An operator's change after which nothing may be admitted by what a node knew before.
+    pub(super) fn recall_for_change(&mut self, change: &Change) {
+        let is_less = match change {
+            Change::Suspend | Change::SetTerms { .. } => true,
+            Change::Open { balance: amount, .. } | Change::Credit { amount, .. } | Change::Adjust { amount, .. } => {
+                *amount < NanoUsd::ZERO
+            }
+            Change::Resume | Change::Settle(_) => false,
+        };
+        self.recall.mark += u64::from(is_less);
+    }
+
+    /// Has all leases come back if a limit is near. `at_ms` tells the quota's period.
+    pub(super) fn recall_if_near(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) {
+        let leased = self.holds.leased();
+        if self.summary.is_none() || leased <= NanoUsd::ZERO || self.recall.near_ms.is_some() {
+            return;
+        }
+        let of_key = self.holds.leased_key(key);
+        let quota_is_near = || {
+            let used = self.quota_use(terms, key, at_ms);
+            used.is_some_and(|used| self.left_of_quota(terms, key, at_ms, &used) < of_key)
+        };
+        if self.left_of_balance() < leased || of_key > NanoUsd::ZERO && quota_is_near() {
+            self.recall.mark += 1;
+            self.recall.near_ms = Some(now_ms);
+        }
+    }
+
+    /// What a top-up gets of which nothing is left: of the balance, or else of the key's quota.
+    pub(super) fn nothing_left(&mut self, key: &KeyId, now_ms: i64) -> ToppedUp {
+        let counted = match self.left_of_balance() <= NanoUsd::ZERO {
+            true => self.holds.leased(),
+            false => self.holds.leased_key(key),
+        };
+        if counted <= NanoUsd::ZERO {
+            return ToppedUp::Refused;
+        }
+        if self.recall.near_ms.is_none() {
+            self.recall.mark += 1;
+        }
+        let since = *self.recall.near_ms.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since) < RECALL_MS {
+            ToppedUp::Recalling
+        } else {
+            ToppedUp::Refused
+        }
+    }
+}
+
+/// What of an amount may be leased beside what is leased already.
+fn part(left: NanoUsd, leased: NanoUsd) -> NanoUsd {
+    let single = left.nanos().div_euclid(PART_OF_LEFT);
+    let all = left.nanos().div_euclid(ALL_PART_OF_LEFT);
+    NanoUsd::from_nanos(single.min(all.saturating_sub(leased.nanos())))
+}

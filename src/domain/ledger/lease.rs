@@ -1,0 +1,109 @@
+//! Leases of budget: an amount that a store holds for one node and one of an account's keys, so that the node admits requests
+//! out of it by itself. [`super::account`] is the store's side, [`node`] the node's.
+
+pub(crate) mod demand;
+pub(crate) mod node;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    keys::key::KeyId,
+    ledger::{admission::Grant, node::NodeId},
+    money::NanoUsd,
+};
+
+/// A single lease gets at most one part in so many of what is left.
+pub(crate) const PART_OF_LEFT: i64 = 16;
+/// All leases together get at most one part in so many of what is left. So a limit is far away wherever there are leases, and
+/// they are taken back in time when it comes near.
+pub(crate) const ALL_PART_OF_LEFT: i64 = 4;
+/// A lease that could grow by less than one part in so many of what was asked for does not grow: the limit is near.
+pub(crate) const PART_OF_WANTED: i64 = 4;
+/// How long leases that were taken back may take to come back, in milliseconds. Until then nothing that running requests ask
+/// for is refused.
+pub(crate) const RECALL_MS: i64 = 2_000;
+
+/// The day (UTC) of a moment in milliseconds since the Unix epoch.
+pub(crate) fn day_of(ms: i64) -> i64 {
+    ms.div_euclid(24 * 3600 * 1000)
+}
+
+/// Names a lease: a hold of its holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LeaseId {
+    /// Who holds it. A process draws itself a name for that when it starts, so that what it leaves behind is not kept
+    /// alive by the next one.
+    pub holder: NodeId,
+    /// The how many-th of the holder it is, from 1: a later one has a higher number.
+    pub number: u64,
+}
+
+impl LeaseId {
+    /// The name of its hold among those of its holder. No request has one like it.
+    pub(crate) fn hold(&self) -> String {
+        format!("lease-{}", self.number)
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of {}", self.hold(), self.holder)
+    }
+}
+
+/// What a node tells of a lease, and wants of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskLease {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The node whose steps settle what is admitted out of it.
+    pub node: NodeId,
+    /// The account that pays.
+    pub account: String,
+    /// The key whose requests are admitted out of it.
+    pub key: KeyId,
+    /// The key's revision at this node.
+    pub revision: u64,
+    /// How many requests run in it. The account counts them as running.
+    pub running: u64,
+    /// Counts the questions about this lease from 1. One that comes behind a later one changes nothing.
+    pub turn: u64,
+    /// What is to become of it.
+    pub change: LeaseChange,
+}
+
+/// What is to become of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseChange {
+    /// It grows by up to this amount, and begins if it is not there.
+    Grow(NanoUsd),
+    /// This amount of it is given back; zero leaves it as it is.
+    Return(NanoUsd),
+    /// It ends. Nothing runs in it, and all that ran in it is settled.
+    End,
+}
+
+/// The answer to [`AskLease`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseAnswer {
+    /// It is there, whether it has grown or not.
+    Held(Leased),
+    /// It did not begin: a limit is near, or the key or its account is served by the exact way alone.
+    Refused,
+    /// It is not there: it has ended, or the holder was not heard of for too long.
+    Gone,
+}
+
+/// A lease, as its account has it at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leased {
+    /// When it began, in milliseconds since the Unix epoch. Only requests of the same day (UTC) are admitted out of it.
+    pub since_ms: i64,
+    /// Moves whenever all leases of the account are to come back.
+    pub recall: u64,
+    /// `hold` is the lease's amount: what was granted, less what was given back and what was charged to it. `at_ms` is now.
+    /// The rest is as for a request of the key.
+    pub grant: Grant,
+}

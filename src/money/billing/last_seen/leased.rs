@@ -1,0 +1,33 @@
+//! What leases tell this node of accounts and keys, and what is admitted out of them.
+
+use crate::{
+    domain::{keys::key::KeyRecord, ledger::Grant, money::NanoUsd},
+    money::billing::{last_seen::LastSeen, tally::Seat},
+};
+
+impl LastSeen {
+    /// The store has told how account and key stand.
+    pub(in crate::money::billing) fn told(&mut self, key: &KeyRecord, grant: &Grant, now_ms: i64) {
+        if let Some(account) = self.account(&key.account, now_ms) {
+            account.tally.told(grant.watermark, now_ms);
+            (account.balance, account.rates) = (Some(grant.balance), grant.account_rates);
+        }
+        if let Some(known) = self.key(&key.id, now_ms) {
+            known.tally.told(grant.watermark, now_ms);
+            known.note_quota(key, grant.quota.as_ref());
+            (known.denied, known.rates) = (None, key.terms.rates);
+        }
+    }
+
+    /// A request was admitted out of a lease.
+    pub(in crate::money::billing) fn leased(&mut self, key: &KeyRecord, hold: NanoUsd, now_ms: i64) -> Seat {
+        let seat = Seat { hold, on_grace: false };
+        if let Some(account) = self.account(&key.account, now_ms) {
+            account.tally.begin(seat, None);
+        }
+        if let Some(known) = self.key(&key.id, now_ms) {
+            known.tally.begin(seat, None);
+        }
+        seat
+    }
+}

@@ -1,0 +1,209 @@
+//! Requests that are admitted out of a lease.
+
+use super::*;
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{Admission, Admit},
+    },
+    money::billing::leases::{KEYS_MAX, LeaseLimits, Leases},
+};
+
+const BALANCE: i64 = 100_000_000;
+
+/// A node whose keys get leases from a few requests a second on, and what keeps them.
+async fn leasing(balance: i64) -> (Fixture, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+    let mut fixture = fixture(balance).await;
+    let limits = LeaseLimits {
+        requests_per_second: 4,
+        max: 2,
+    };
+    let grace = GraceLimits {
+        key: nanos(GRACE),
+        account: nanos(GRACE_ACCOUNT),
+    };
+    fixture.billing = Billing::new(
+        fixture.ledger.clone(),
+        Arc::clone(&fixture.journal),
+        grace,
+        Some(limits),
+    );
+    let (stop, stopped) = watch::channel(false);
+    let keeping = tokio::spawn(fixture.billing.clone().run(stopped));
+    (fixture, stop, keeping)
+}
+
+/// Requests one after the other, until one is admitted out of a lease; and how many there were before it.
+async fn until_leased(fixture: &Fixture, key: &KeyRecord) -> (Bill, i64) {
+    let before = fixture.billing.leased();
+    let (mut leased, mut others) = (None, 0);
+    until("a request is admitted out of a lease", async || {
+        let request = format!("{} {others}", key.id.as_str());
+        let bill = fixture.billing.admit(wanted(key, &request)).await.unwrap();
+        if fixture.billing.leased() > before {
+            leased = Some(bill);
+            return true;
+        }
+        bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+        others += 1;
+        false
+    })
+    .await;
+    (leased.unwrap(), others)
+}
+
+#[tokio::test]
+async fn a_request_in_a_lease_is_recorded_with_it_and_charged_to_it() {
+    let (fixture, stop, keeping) = leasing(BALANCE).await;
+    let key = record(1);
+    let (bill, others) = until_leased(&fixture, &key).await;
+    let held = fixture.view().await.held;
+    let admitted = fixture.records().into_iter().rev().find_map(|record| match record {
+        Record::Admit(admitted) => Some(admitted),
+        _ => None,
+    });
+    let lease = admitted.unwrap().lease.unwrap();
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    assert_eq!(fixture.settlements().last().unwrap().lease, Some(lease));
+    fixture.send().await;
+    let view = fixture.view().await;
+    assert_eq!(
+        (view.balance, view.spent),
+        (nanos(BALANCE - 800 * (others + 1)), nanos(800 * (others + 1)))
+    );
+    assert!(view.held < held, "what it cost is held no more");
+    // The node stops, and gives back what it has.
+    stop.send_replace(true);
+    keeping.await.unwrap();
+    let view = fixture.view().await;
+    assert_eq!((view.held, view.running), (nanos(0), 0));
+    assert_eq!(fixture.billing.running(), 0);
+}
+
+#[tokio::test]
+async fn a_long_answer_in_a_lease_grows_out_of_it_without_the_store() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let key = record(1);
+    let (bill, _) = until_leased(&fixture, &key).await;
+    fixture.ledger.is(Way::Away);
+    bill.look(clock::instant(), SERVED, consumed(tokens(400, 550)), 550);
+    assert!(!bill.running.is_asking(), "it got what it asked for at once");
+    assert_eq!(bill.running.hold(), nanos(1_600));
+}
+
+#[tokio::test]
+async fn an_answer_that_asks_for_more_than_its_lease_has_gets_it_from_the_store() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let key = record(1);
+    let (bill, _) = until_leased(&fixture, &key).await;
+    // Nothing is free of it any more.
+    fixture.billing.engine.leases.recall(|_| true);
+    bill.look(clock::instant(), SERVED, consumed(tokens(400, 20_000)), 20_000);
+    until("it is answered", async || !bill.running.is_asking()).await;
+    assert_eq!(bill.running.hold(), nanos(21_000));
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 20_000)), clock::instant());
+    fixture.send().await;
+    until("the lease has ended", async || fixture.view().await.held == nanos(0)).await;
+}
+
+#[tokio::test]
+async fn a_key_that_was_changed_is_not_admitted_by_what_its_lease_knows() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let mut key = record(1);
+    drop(until_leased(&fixture, &key).await);
+    key.revision = 2;
+    key.terms.quota = Some(nanos(0));
+    let refused = fixture.billing.admit(wanted(&key, "later")).await;
+    assert!(matches!(refused, Err(NotAdmitted::Denied(Denied::QuotaExhausted(_)))));
+}
+
+#[tokio::test]
+async fn no_more_leases_than_their_limit() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    for number in 1..=2 {
+        drop(until_leased(&fixture, &record(number)).await);
+    }
+    for number in 0..20 {
+        let bill = fixture
+            .billing
+            .admit(wanted(&record(3), &format!("third {number}")))
+            .await;
+        drop(bill.unwrap());
+    }
+    assert_eq!(fixture.billing.leases().0, 2);
+}
+
+#[tokio::test]
+async fn keys_with_rates_are_asked_for_each_time() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let mut key = record(1);
+    key.terms.rates.rpm = Some(1_000_000);
+    for number in 0..20 {
+        drop(
+            fixture
+                .billing
+                .admit(wanted(&key, &format!("r{number}")))
+                .await
+                .unwrap(),
+        );
+    }
+    assert_eq!((fixture.billing.leases().0, fixture.billing.leased()), (0, 0));
+}
+
+#[tokio::test]
+async fn one_who_is_refused_for_what_is_held_gets_what_another_node_has_leased() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let key = record(1);
+    drop(until_leased(&fixture, &key).await);
+    let held = |fixture: &Fixture| fixture.billing.leases().1;
+    assert!(held(&fixture) > nanos(0));
+    // Another node asks for a key of the same account, and all but the lease is held.
+    let left = fixture.view().await;
+    let all = Admit {
+        node: node(8),
+        request: "all".to_owned(),
+        key: record(2),
+        estimate: left.balance,
+        tokens: 0,
+        ended_key: 0,
+        ended_account: 0,
+    };
+    fixture.ledger.admit(&all).await.unwrap();
+    until("the lease has come back", async || {
+        let more = Admit {
+            request: "more".to_owned(),
+            estimate: nanos(1),
+            ..all.clone()
+        };
+        fixture.send().await;
+        matches!(fixture.ledger.admit(&more).await, Ok(Admission::Granted(_)))
+    })
+    .await;
+}
+
+#[test]
+fn the_keys_whose_demand_is_counted_are_bounded_and_idle_ones_make_room() {
+    let limits = LeaseLimits {
+        requests_per_second: 2,
+        max: 10,
+    };
+    let (leases, now) = (Leases::new(Some(limits)), clock::instant());
+    let key = |number: usize| KeyRecord {
+        id: KeyId::parse(&format!("key_{number:016}")).unwrap(),
+        ..record(1)
+    };
+    let ask_twice = |number, now| {
+        for _ in 0..2 {
+            assert!(leases.cut(&key(number), nanos(1), now).is_none());
+        }
+    };
+    for number in 0..KEYS_MAX {
+        leases.cut(&key(number), nanos(1), now);
+    }
+    ask_twice(KEYS_MAX, now);
+    assert!(!leases.are_there(), "it is not counted");
+    let later = now + Duration::from_secs(3);
+    assert_eq!(leases.questions(&node(1), later), []);
+    ask_twice(KEYS_MAX, later);
+    assert!(leases.are_there());
+}

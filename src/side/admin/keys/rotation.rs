@@ -1,0 +1,76 @@
+//! A key gets a new text; the one before works on for a while, or ends at once.
+
+use axum::{
+    Extension,
+    body::Bytes,
+    extract::{Path, State},
+};
+use serde_json::{Map, Value, json};
+
+use super::{fresh, id, noted};
+use crate::{
+    domain::keys::rotation::{OVERLAP_DEFAULT_SECONDS, OVERLAP_MAX_SECONDS, Rotation},
+    edges::clock,
+    side::admin::{
+        fields,
+        peer::Peer,
+        reply::{ApiError, JsonResult, time},
+        state::AdminState,
+    },
+};
+
+/// The fields of a rotation.
+const FIELDS: [&str; 1] = ["overlap_seconds"];
+
+/// `POST /v1/keys/{id}/rotate`, with a body or without.
+pub(in crate::side::admin) async fn rotate(
+    State(state): State<AdminState>,
+    Extension(peer): Extension<Peer>,
+    Path(key_id): Path<String>,
+    body: Bytes,
+) -> JsonResult {
+    let key_id = id(&key_id)?;
+    let seconds = overlap(&body)?;
+    let (key, _) = fresh(&state);
+    let rotation = Rotation {
+        digest: key.digest(),
+        hint: key.hint(),
+        overlap_until: (seconds > 0).then(|| clock::unix_seconds().saturating_add_unsigned(seconds)),
+    };
+    let values = json!({ "hint": rotation.hint, "old_until": rotation.overlap_until.map(time) });
+    state.audit(peer, "key.rotate", key_id.as_str(), values).await?;
+    let view = state.store.rotate(&key_id, &rotation).await?;
+    noted(&state, &view, Some(&key)).await
+}
+
+/// `POST /v1/keys/{id}/end-overlap`: the text before the present one ends now.
+pub(in crate::side::admin) async fn end_overlap(
+    State(state): State<AdminState>,
+    Extension(peer): Extension<Peer>,
+    Path(key_id): Path<String>,
+) -> JsonResult {
+    let key_id = id(&key_id)?;
+    state.audit(peer, "key.end_overlap", key_id.as_str(), json!({})).await?;
+    let view = state.store.end_overlap(&key_id).await?;
+    noted(&state, &view, None).await
+}
+
+/// For how many seconds the text before works on.
+fn overlap(body: &[u8]) -> Result<u64, ApiError> {
+    if body.is_empty() {
+        return Ok(OVERLAP_DEFAULT_SECONDS);
+    }
+    let body: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|error| ApiError::invalid(format!("the body is no JSON object: {error}")))?;
+    if let Some(other) = body.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+        return Err(fields::unknown(other, &FIELDS));
+    }
+    match body.get("overlap_seconds") {
+        None => Ok(OVERLAP_DEFAULT_SECONDS),
+        Some(value) => value.as_u64().filter(|seconds| *seconds <= OVERLAP_MAX_SECONDS).ok_or_else(|| {
+            ApiError::invalid(format!(
+                "overlap_seconds: a whole number up to {OVERLAP_MAX_SECONDS} (30 days), 0 to end the old text at once"
+            ))
+        }),
+    }
+}

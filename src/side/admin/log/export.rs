@@ -1,0 +1,180 @@
+//! The log in one answer, as long as it may be: rows are read, written in a form and sent at the same time.
+
+use std::io;
+
+use axum::{
+    Extension,
+    body::{Body, Bytes},
+    extract::{Path, Query, State},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use futures_util::stream;
+use tokio::{
+    sync::mpsc::{self, error::SendError},
+    task::spawn_blocking,
+};
+
+use super::{Shown, csv, question::LogQuestion, unknown_model};
+use crate::{
+    domain::ledger::consumption::Row,
+    side::admin::{connection_extension::ConnectionExtension, reply::ApiError, state::AdminState},
+    sinks::{
+        files::Export,
+        home::PAGE_ROWS_MAX,
+        reading::{LogReadError, LogRows},
+    },
+};
+
+/// Rows that are read and written together.
+const ROWS_AT_ONCE: usize = PAGE_ROWS_MAX;
+/// How many of these wait to be written, and pieces of what was written to be sent.
+const WAITING: usize = 2;
+
+/// How rows are written.
+enum Form {
+    JsonLines,
+    Csv,
+    Parquet(Box<Export>),
+}
+
+impl Form {
+    fn read(name: &str) -> Result<(Self, &'static str), ApiError> {
+        match name {
+            "jsonl" => Ok((Self::JsonLines, "application/x-ndjson")),
+            "csv" => Ok((Self::Csv, "text/csv; charset=utf-8")),
+            "parquet" => {
+                let export = Export::begin().map_err(|error| ApiError::failed(error.to_string()))?;
+                Ok((Self::Parquet(Box::new(export)), "application/vnd.apache.parquet"))
+            }
+            _ => Err(ApiError::not_found("an export is jsonl, csv or parquet")),
+        }
+    }
+
+    fn begin(&self) -> Vec<u8> {
+        match self {
+            Self::Csv => csv::heading(),
+            Self::JsonLines | Self::Parquet(_) => Vec::new(),
+        }
+    }
+
+    fn rows(&mut self, rows: Vec<Row>) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        match self {
+            Self::JsonLines => {
+                for row in &rows {
+                    serde_json::to_writer(&mut out, &Shown::of(row))?;
+                    out.push(b'\n');
+                }
+            }
+            Self::Csv => {
+                for row in &rows {
+                    csv::record(row, &mut out)?;
+                }
+            }
+            Self::Parquet(export) => {
+                for row in rows {
+                    out.extend(export.row(row)?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn end(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::JsonLines | Self::Csv => Ok(Vec::new()),
+            Self::Parquet(export) => export.finish(),
+        }
+    }
+}
+
+/// What breaks an export off.
+#[derive(Debug, thiserror::Error)]
+enum ExportError {
+    #[error(transparent)]
+    Read(#[from] LogReadError),
+    #[error("rows cannot be written: {0}")]
+    Write(#[from] io::Error),
+    #[error("nobody reads it any more")]
+    Left,
+}
+
+impl<T> From<SendError<T>> for ExportError {
+    fn from(_: SendError<T>) -> Self {
+        Self::Left
+    }
+}
+
+/// `GET /v1/log/export/FORM`. An answer that breaks off is not whole, and shows it: its last chunk is missing.
+pub(in crate::side::admin) async fn send(
+    State(state): State<AdminState>,
+    Extension(extension): Extension<ConnectionExtension>,
+    Path(form): Path<String>,
+    Query(question): Query<LogQuestion>,
+) -> Result<Response, ApiError> {
+    let (form, kind) = Form::read(&form)?;
+    let mut rows = question.rows(&state).await?;
+    // What can be said before the first row is said as an error.
+    let mut first = Vec::new();
+    while first.is_empty() && rows.cursor().is_some() {
+        first = rows.next(ROWS_AT_ONCE).await?;
+    }
+    let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
+    if let Some(why) = unknown_model.filter(|_| first.is_empty()) {
+        return Err(ApiError::invalid(why));
+    }
+    extension.extend();
+    let (to, pieces) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        let broken = match export(form, first, rows, &to).await {
+            Ok(()) | Err(ExportError::Left) => return,
+            Err(error) => error,
+        };
+        tracing::error!(error = %broken, "an export of the log was broken off");
+        // The client gets no end, so that it does not take a part for all.
+        let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
+    });
+    let pieces = stream::unfold(pieces, async |mut pieces: mpsc::Receiver<io::Result<Bytes>>| {
+        let piece = pieces.recv().await?;
+        Some((piece, pieces))
+    });
+    let kind = [(header::CONTENT_TYPE, kind)];
+    Ok((kind, Body::from_stream(pieces)).into_response())
+}
+
+/// Reads further rows while those before them are written.
+async fn export(
+    mut form: Form,
+    first: Vec<Row>,
+    mut rows: LogRows,
+    to: &mpsc::Sender<io::Result<Bytes>>,
+) -> Result<(), ExportError> {
+    to.send(Ok(form.begin().into())).await?;
+    let (read, mut unwritten) = mpsc::channel(WAITING);
+    read.send(first).await?;
+    let reading = tokio::spawn(async move {
+        while rows.cursor().is_some() {
+            let next = rows.next(ROWS_AT_ONCE).await?;
+            if !next.is_empty() {
+                read.send(next).await?;
+            }
+        }
+        Ok::<_, ExportError>(())
+    });
+    while let Some(rows) = unwritten.recv().await {
+        let written = spawn_blocking(move || {
+            let piece = form.rows(rows);
+            (form, piece)
+        });
+        let (same, piece) = written.await.map_err(io::Error::other)?;
+        form = same;
+        let piece = piece?;
+        if !piece.is_empty() {
+            to.send(Ok(piece.into())).await?;
+        }
+    }
+    reading.await.map_err(io::Error::other)??;
+    to.send(Ok(form.end()?.into())).await?;
+    Ok(())
+}

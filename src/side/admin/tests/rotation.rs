@@ -1,0 +1,49 @@
+//! A key gets a new text over the admin API.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Fixture, text};
+use crate::domain::keys::{rotation::OVERLAP_MAX_SECONDS, secret::ServiceKey};
+
+#[tokio::test]
+async fn the_old_text_works_on_as_long_as_is_said_and_a_day_unless_it_is() {
+    let admin = Fixture::new().await;
+    let created = admin.create(json!({ "name": "laptop", "account": "a" })).await;
+    let path = format!("/v1/keys/{}", text(&created, "id"));
+    let is_found = async |made: &Value| {
+        let key = ServiceKey::parse(&admin.prefix, &text(made, "key")).unwrap();
+        admin.store.find(&key.digest()).await.unwrap().record.is_some()
+    };
+    let at = |verb: &str| format!("{path}/{verb}");
+    let lasts = |made: &Value| {
+        let until: jiff::Timestamp = text(&made["former"], "until").parse().unwrap();
+        until.as_second() - crate::edges::clock::unix_seconds()
+    };
+    let rotated = admin.client.call(Method::POST, &at("rotate"), None).await.unwrap();
+    assert!((86_000..=86_400).contains(&lasts(&rotated)), "{rotated}");
+    assert_eq!(rotated["former"]["hint"], created["hint"]);
+    assert!(is_found(&created).await && is_found(&rotated).await);
+    let ended = admin.client.call(Method::POST, &at("end-overlap"), None).await.unwrap();
+    assert!(ended["former"].is_null() && !is_found(&created).await && is_found(&rotated).await);
+
+    let longest = json!({ "overlap_seconds": OVERLAP_MAX_SECONDS });
+    let again = admin.client.call(Method::POST, &at("rotate"), Some(&longest)).await;
+    let again = again.unwrap();
+    assert!(lasts(&again) > 29 * 86_400, "{again}");
+    for (wrong, said) in [
+        (
+            json!({ "overlap_seconds": OVERLAP_MAX_SECONDS + 1 }),
+            "a whole number up to 2592000 (30 days)",
+        ),
+        (json!({ "overlap_seconds": "1h" }), "a whole number up to"),
+        (json!({ "overlap": 1 }), "there are overlap_seconds"),
+    ] {
+        let refused = admin.refused(Method::POST, &at("rotate"), Some(wrong)).await;
+        assert!(refused.contains(said), "{refused}");
+    }
+    assert!(
+        is_found(&rotated).await && is_found(&again).await,
+        "nothing was changed"
+    );
+}

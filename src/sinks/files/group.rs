@@ -1,0 +1,203 @@
+//! The rows of a group, read a few at a time. Of rows that nobody wants only the columns that tell so are read.
+
+use std::ops::Range;
+
+use parquet::{
+    column::reader::ColumnReader,
+    errors::{ParquetError, Result},
+};
+
+use super::{
+    schema::{self, COLUMNS, Column, Form},
+    wanted::Wanted,
+};
+use crate::journal::NumberedRow;
+
+/// The rows of a group that have not been read.
+pub(super) struct Group {
+    columns: Vec<ColumnRows>,
+    left: usize,
+}
+
+/// The cells of a column.
+struct ColumnRows {
+    reader: ColumnReader,
+    /// Cells that have been passed over, but not by the reader: pages that nobody wants anything of are not decoded.
+    behind: usize,
+}
+
+impl ColumnRows {
+    fn read(&mut self, column: &Column, rows: &mut [NumberedRow]) -> Result<()> {
+        let behind = std::mem::take(&mut self.behind);
+        if behind > 0 {
+            let skipped = match &mut self.reader {
+                ColumnReader::BoolColumnReader(reader) => reader.skip_records(behind),
+                ColumnReader::Int64ColumnReader(reader) => reader.skip_records(behind),
+                ColumnReader::ByteArrayColumnReader(reader) => reader.skip_records(behind),
+                _ => return Err(damaged(column.name)),
+            };
+            if skipped? != behind {
+                return Err(damaged(column.name));
+            }
+        }
+        take(&mut self.reader, column, rows)
+    }
+}
+
+impl Group {
+    /// So many rows, by the readers of all columns in their order.
+    pub(super) fn new(readers: Vec<ColumnReader>, rows: usize) -> Self {
+        let columns = readers.into_iter().map(|reader| ColumnRows { reader, behind: 0 });
+        Self {
+            columns: columns.collect(),
+            left: rows,
+        }
+    }
+
+    /// How many rows have not been read.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Up to `max` rows; none at the end.
+    pub(super) fn read(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
+        let mut rows = self.blank(max)?;
+        for (cells, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
+            cells.read(column, &mut rows)?;
+        }
+        Ok(rows)
+    }
+
+    /// Those of the next up to `max` rows that are wanted. Of the others only what decides that is read.
+    pub(super) fn read_wanted(&mut self, max: usize, wanted: &Wanted) -> Result<Vec<NumberedRow>> {
+        let mut rows = self.blank(max)?;
+        let decides = |column: &Column| wanted.is_decided_by(column.name);
+        let (mut deciding, mut others) = (Vec::new(), Vec::new());
+        for (cells, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
+            let group = if decides(column) { &mut deciding } else { &mut others };
+            group.push((cells, column));
+        }
+        for (cells, column) in deciding {
+            cells.read(column, &mut rows)?;
+        }
+        let runs = runs(&rows, wanted);
+        for (cells, column) in others {
+            for (range, is_wanted) in &runs {
+                match rows.get_mut(range.clone()) {
+                    Some(run) if *is_wanted => cells.read(column, run)?,
+                    _ => cells.behind += range.len(),
+                }
+            }
+        }
+        rows.retain(|row| wanted.takes(row));
+        Ok(rows)
+    }
+
+    /// The next rows, with nothing in them.
+    fn blank(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
+        let count = self.left.min(max);
+        self.left -= count;
+        let blank = schema::blank().ok_or_else(|| damaged("key_id"))?;
+        Ok(vec![blank; count])
+    }
+}
+
+/// Which rows to read, and which to pass over. Where most are wanted, all are read: that costs less than to begin again and again.
+fn runs(rows: &[NumberedRow], wanted: &Wanted) -> Vec<(Range<usize>, bool)> {
+    let takes: Vec<bool> = rows.iter().map(|row| wanted.takes(row)).collect();
+    let count = takes.iter().filter(|takes| **takes).count();
+    if count * 2 >= takes.len() {
+        return vec![(0..takes.len(), true)];
+    }
+    let mut begin = 0;
+    let runs = takes.chunk_by(|one, next| one == next).map(|run| {
+        let range = begin..begin + run.len();
+        begin = range.end;
+        (range, run.contains(&true))
+    });
+    runs.collect()
+}
+
+fn damaged(column: &str) -> ParquetError {
+    ParquetError::General(format!("column {column} does not have what weir writes"))
+}
+
+/// Values of a column with their levels.
+struct Cells<T> {
+    values: Vec<T>,
+    definition: Vec<i16>,
+    repetition: Vec<i16>,
+}
+
+macro_rules! cells {
+    ($reader:expr, $kind:path, $column:expr, $count:expr) => {{
+        let $kind(reader) = $reader else {
+            return Err(damaged($column.name));
+        };
+        let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+        let read = reader.read_records($count, Some(&mut definition), Some(&mut repetition), &mut values)?;
+        if read.0 != $count {
+            return Err(damaged($column.name));
+        }
+        Cells {
+            values,
+            definition,
+            repetition,
+        }
+    }};
+}
+
+fn take(reader: &mut ColumnReader, column: &Column, rows: &mut [NumberedRow]) -> Result<()> {
+    let wrong = || damaged(column.name);
+    let count = rows.len();
+    match &column.form {
+        // Whoever reads the file knows whose it is.
+        Form::Node => {}
+        Form::Word((_, set)) | Form::Text((_, set)) => {
+            let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
+            for (row, value) in std::iter::zip(rows, &cells.values) {
+                set(row, value.as_utf8()?).ok_or_else(wrong)?;
+            }
+        }
+        Form::OptionalText((_, set)) => {
+            let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
+            let there = std::iter::zip(rows, &cells.definition).filter(|(_, level)| **level > 0);
+            for ((row, _), value) in std::iter::zip(there, &cells.values) {
+                set(row, value.as_utf8()?).ok_or_else(wrong)?;
+            }
+        }
+        Form::Integer((_, set)) | Form::Code((_, set)) | Form::Time((_, set)) => {
+            let cells = cells!(reader, ColumnReader::Int64ColumnReader, column, count);
+            for (row, value) in std::iter::zip(rows, &cells.values) {
+                set(row, *value).ok_or_else(wrong)?;
+            }
+        }
+        Form::OptionalInteger((_, set)) => {
+            let cells = cells!(reader, ColumnReader::Int64ColumnReader, column, count);
+            let there = std::iter::zip(rows, &cells.definition).filter(|(_, level)| **level > 0);
+            for ((row, _), value) in std::iter::zip(there, &cells.values) {
+                set(row, *value).ok_or_else(wrong)?;
+            }
+        }
+        Form::Flag(_, set) => {
+            let cells = cells!(reader, ColumnReader::BoolColumnReader, column, count);
+            std::iter::zip(rows, &cells.values).for_each(|(row, value)| set(row, *value));
+        }
+        Form::Tags => {
+            let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
+            let mut values = cells.values.iter();
+            let mut rows = rows.iter_mut();
+            let mut row = None;
+            for (definition, repetition) in std::iter::zip(&cells.definition, &cells.repetition) {
+                if *repetition == 0 {
+                    row = rows.next();
+                }
+                if *definition > 0 {
+                    let value = values.next().ok_or_else(wrong)?.as_utf8()?;
+                    schema::put_tag(row.as_deref_mut().ok_or_else(wrong)?, value).ok_or_else(wrong)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

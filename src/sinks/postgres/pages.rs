@@ -1,0 +1,159 @@
+//! Pages in the order that the log has everywhere, and the latest rows of a key. What is asked for goes down to partitions and
+//! indexes as conditions with parameters.
+
+use std::ops::RangeInclusive;
+
+use tokio_postgres::types::ToSql;
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{consumption::Row, log_filter::LogFilter, log_place::LogPlace, tag::Tag},
+    },
+    sinks::{
+        home::PAGE_ROWS_MAX,
+        postgres::{
+            columns,
+            connection::{Dialer, within},
+            error::PostgresError,
+            reading::Reading,
+            settings::PostgresSettings,
+        },
+    },
+};
+
+/// Texts compare as their bytes do, whatever the database's language is.
+const BY_BYTES: &str = "COLLATE \"C\"";
+
+/// A question: its conditions and what their parameters stand for.
+#[derive(Default)]
+struct Question {
+    conditions: Vec<String>,
+    values: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Question {
+    /// The name of a parameter with this value.
+    fn value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
+        self.values.push(Box::new(value));
+        format!("${}", self.values.len())
+    }
+
+    /// Rows that a filter takes.
+    fn of(filter: &LogFilter) -> Self {
+        let mut question = Self::default();
+        let LogFilter {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            since_ms,
+            until_ms,
+        } = filter;
+        let since = question.value(columns::moment(*since_ms));
+        let until = question.value(columns::moment(*until_ms));
+        question.conditions.push(format!("time >= {since} AND time < {until}"));
+        if let Some(account) = account {
+            let account = question.value(account.clone());
+            question.conditions.push(format!("account = {account}"));
+        }
+        if let Some(key) = key {
+            let key = question.value(key.as_str().to_owned());
+            question.conditions.push(format!("key_id = {key}"));
+        }
+        if let Some(model) = model {
+            let model = question.value(columns::text(model));
+            question
+                .conditions
+                .push(format!("(model = {model} OR model_asked = {model})"));
+        }
+        if let Some(status) = status {
+            let (first, last) = (i32::from(*status.start()), i32::from(*status.end()));
+            let (first, last) = (question.value(first), question.value(last));
+            question.conditions.push(format!("status BETWEEN {first} AND {last}"));
+        }
+        if let Some(tag) = tag {
+            let tag = question.value(Tag::as_str(tag).to_owned());
+            question.conditions.push(format!("{tag} = ANY (tags)"));
+        }
+        question
+    }
+
+    /// And that are behind a place.
+    fn behind(&mut self, place: &LogPlace) {
+        let account = self.value(place.account.clone());
+        let time = self.value(columns::moment(place.time_ms));
+        let id = self.value(columns::text(&place.request_id));
+        // The first half says nothing new: it is what the index is entered by.
+        self.conditions.push(format!(
+            "(account, time) >= ({account}, {time}) \
+             AND (account, time, request_id {BY_BYTES}) > ({account}, {time}, {id})"
+        ));
+    }
+
+    fn sql(&self, order: &str, limit: &str) -> String {
+        let (names, conditions) = (columns::names(), self.conditions.join(" AND "));
+        format!("SELECT {names} FROM weir.log WHERE {conditions} ORDER BY {order} LIMIT {limit}")
+    }
+}
+
+impl Reading {
+    /// The first rows of a day behind a place that the filter takes, at most `limit` and [`PAGE_ROWS_MAX`].
+    pub(super) async fn page_behind(
+        &self,
+        dialer: &Dialer,
+        settings: &PostgresSettings,
+        (filter, day): (&LogFilter, i64),
+        after: &LogPlace,
+        limit: usize,
+    ) -> Result<Vec<Row>, PostgresError> {
+        let mut question = Question::of(&filter.on(day));
+        question.behind(after);
+        let order = format!("account, time, request_id {BY_BYTES}");
+        self.put(dialer, settings, question, &order, limit).await
+    }
+
+    /// The last rows of a key that ended on one of these days, the latest first, at most `limit` and [`PAGE_ROWS_MAX`].
+    pub(super) async fn latest(
+        &self,
+        dialer: &Dialer,
+        settings: &PostgresSettings,
+        (account, key): (&str, &KeyId),
+        days: &RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<Vec<Row>, PostgresError> {
+        let filter = LogFilter {
+            key: Some(key.clone()),
+            since_ms: LogFilter::of_day(account, *days.start()).since_ms,
+            ..LogFilter::of_day(account, *days.end())
+        };
+        let order = format!("time DESC, request_id {BY_BYTES} DESC");
+        self.put(dialer, settings, Question::of(&filter), &order, limit).await
+    }
+
+    async fn put(
+        &self,
+        dialer: &Dialer,
+        settings: &PostgresSettings,
+        mut question: Question,
+        order: &str,
+        limit: usize,
+    ) -> Result<Vec<Row>, PostgresError> {
+        let limit = question.value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX));
+        let statement = question.sql(order, &limit);
+        let found = within(settings.read, async {
+            // The semaphore is never closed.
+            let _turn = self.turns.acquire().await;
+            let connection = self.connection(dialer, settings).await?;
+            let values = question.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
+            let values: Vec<_> = values.collect();
+            let found = connection.client.query(&statement, &values).await?;
+            self.idle.lock().push(connection);
+            Ok(found)
+        });
+        let rows = found.await?;
+        let rows = rows.iter().map(|found| Ok(columns::read(found)?.1.row));
+        rows.collect()
+    }
+}

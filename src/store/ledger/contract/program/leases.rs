@@ -1,0 +1,96 @@
+//! What a program does with leases.
+
+use rand::RngExt;
+
+use super::{ACCOUNTS, KEYS, NODES, Program, Running, account_of};
+use crate::{
+    domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId},
+    store::ledger::contract::{key_id, node},
+};
+
+/// The most leases a program knows.
+const LEASES_MAX: usize = 12;
+
+impl Program<'_> {
+    /// A lease begins, grows, shrinks or ends; now and then a question comes twice, or about what is not there, or by an old
+    /// revision of the key. Requests begin in it.
+    pub(super) async fn lease(&mut self, what: &str) {
+        let ask = self.ask_lease();
+        let expected = self.model.lease(&ask, self.now());
+        let mut given = self.fixture.store.lease(&ask).await;
+        // How often leases were taken back is not among what is sent again.
+        if let (true, Ok(LeaseAnswer::Held(given)), LeaseAnswer::Held(expected)) =
+            (self.rolled_back, &mut given, &expected)
+        {
+            given.recall = expected.recall;
+        }
+        assert_eq!(given.as_ref(), Ok(&expected), "{what}: {ask:?}");
+        self.leases.retain(|known| known.lease != ask.lease);
+        let LeaseAnswer::Held(leased) = expected else { return };
+        if self.chance(40) {
+            self.requests += 1;
+            let running = Running {
+                node: self.one_of(NODES),
+                key: leased_key(&ask),
+                request: format!("r{}", self.requests),
+                at_ms: leased.grant.at_ms,
+                tokens: 0,
+                lease: Some(ask.lease.clone()),
+            };
+            self.running.push(running);
+        }
+        self.leases.push(ask);
+        if self.leases.len() > LEASES_MAX {
+            self.leases.remove(0);
+        }
+    }
+
+    pub(super) fn some_lease(&mut self) -> Option<AskLease> {
+        if self.leases.is_empty() || self.chance(40) {
+            return None;
+        }
+        let index = self.rng.random_range(0..self.leases.len());
+        Some(self.leases[index].clone())
+    }
+
+    fn ask_lease(&mut self) -> AskLease {
+        let amount = self.amount(80);
+        let change = match self.rng.random_range(0..10) {
+            0..5 => LeaseChange::Grow(amount),
+            5..8 => LeaseChange::Return(amount),
+            8 => LeaseChange::Grow(self.amount(6)),
+            _ => LeaseChange::End,
+        };
+        let known = self.some_lease();
+        let turn = known
+            .as_ref()
+            .map_or(1, |known| known.turn + u64::from(!self.chance(10)));
+        let key = match &known {
+            Some(known) => leased_key(known),
+            None => self.one_of(KEYS),
+        };
+        let revision = self.keys[usize::from(key)].revision;
+        let lease = known.map(|known| known.lease).unwrap_or_else(|| {
+            self.requests += 1;
+            LeaseId {
+                // Names of nodes that have requests, too.
+                holder: node(self.one_of(NODES + 2)),
+                number: self.requests,
+            }
+        });
+        AskLease {
+            lease,
+            node: node(self.one_of(NODES)),
+            account: ACCOUNTS[account_of(key)].to_owned(),
+            key: key_id(key),
+            revision: revision.saturating_sub(u64::from(self.chance(10))),
+            running: self.rng.random_range(0..4),
+            turn,
+            change,
+        }
+    }
+}
+
+fn leased_key(ask: &AskLease) -> u8 {
+    (0..KEYS).find(|key| key_id(*key) == ask.key).unwrap_or_default()
+}

@@ -1,0 +1,208 @@
+//! Rows leave the store when the log's home has them, and nothing that counts them changes.
+
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use serde_json::Value as Json;
+
+use crate::harness::postgres::PostgresServer;
+use crate::harness::request::ALL_WIRES;
+use crate::harness::sample::SampleProvider;
+use crate::harness::tools::skip;
+use crate::harness::{Weir, WeirBuilder, wait_until};
+use crate::log_postgres::{URL, set_up};
+
+/// By how much a gateway's wall clock is off, in seconds.
+const OFFSET: &str = "WEIR_CLOCK_OFFSET_SECONDS";
+const DAYS_AGO: i64 = 4;
+const ROWS: usize = 6;
+
+fn builder(provider: &SampleProvider) -> WeirBuilder {
+    let builder = WeirBuilder::new().all_providers(&provider.base_url());
+    builder
+        .set("log.files.seconds", 1)
+        .variable(OFFSET, &(-DAYS_AGO * 86_400).to_string())
+}
+
+/// Some requests of that time; answers with what their key has used.
+fn charge(weir: &Weir) -> Json {
+    let key = weir.key();
+    for _ in 0..ROWS / ALL_WIRES.len() {
+        for wire in ALL_WIRES {
+            assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
+        }
+    }
+    weir.books(ROWS);
+    used(weir)
+}
+
+/// What the account has used, by key.
+fn used(weir: &Weir) -> Json {
+    let from = day(-DAYS_AGO - 1);
+    weir.cli_json(&["usage", "--account", "tests", "--by", "key", "--from", &from])
+}
+
+/// A day, by its distance from today.
+fn day(distance: i64) -> String {
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    (today + distance.days()).to_string()
+}
+
+/// What `weir log verify` says of all these days, which agree.
+fn verified(weir: &Weir) -> String {
+    let told = weir.cli(&["log", "verify"], &["--from", &day(-DAYS_AGO - 2), "--until", &day(1)]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    String::from_utf8(told.stdout).unwrap()
+}
+
+#[track_caller]
+fn until_trimmed(weir: &Weir, rows: usize) {
+    wait_until("the rows to have left the store", || {
+        weir.metrics()
+            .contains(&format!("\nweir_log_trimmed_rows_total {rows}\n"))
+    });
+}
+
+#[track_caller]
+fn assert_left(weir: &Weir, home: &str) {
+    let told = verified(weir);
+    for line in [
+        format!("{ROWS} rows have left the store for {home}"),
+        format!("{ROWS} rows in {home} compared with the same sums"),
+    ] {
+        assert!(told.contains(&line), "{told}");
+    }
+}
+
+#[test]
+fn rows_leave_an_embedded_store_for_the_files_beside_it_and_counts_stay() {
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider).shipped_home().start();
+    let before = charge(&weir);
+    assert!(verified(&weir).contains(&format!("{ROWS} rows compared")));
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    until_trimmed(&weir, ROWS);
+    assert!(weir.folder().join("log").is_dir(), "beside the store");
+    assert_left(&weir, "files");
+    assert_eq!(used(&weir), before);
+    let mend = weir.cli(
+        &["log", "verify", "--mend"],
+        &["--from", &day(-DAYS_AGO), "--until", &day(1)],
+    );
+    assert!(mend.status.success(), "nothing is to be mended");
+    // What is charged from now on stays for two days.
+    let key = weir.key().text;
+    assert_eq!(weir.exchange(&ALL_WIRES[0].request(&key, "Tell me.")).status, 200);
+    wait_until("the row to be there", || {
+        verified(&weir).contains("accounts, 1 rows compared")
+    });
+    weir.kill_and_restart();
+    assert!(verified(&weir).contains(&format!("{ROWS} rows have left the store for files")));
+    let metrics = weir.metrics();
+    assert!(metrics.contains("\nweir_log_differing_days 0\n"), "{metrics}");
+}
+
+#[test]
+fn a_store_that_was_the_home_fills_the_files_by_itself_before_its_rows_leave() {
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider).set("log.home", "store").start();
+    let before = charge(&weir);
+    weir.next_variable(OFFSET, "0");
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    // An older installation: its journal has these rows no more, and its configuration says nothing of a home.
+    let conf = weir.folder().join("weir.toml");
+    let said = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, said.replace("home = \"store\"\n", "")).unwrap();
+    std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
+    weir.kill_and_restart();
+    until_trimmed(&weir, ROWS);
+    assert_left(&weir, "files");
+    assert_eq!(used(&weir), before);
+}
+
+/// Says that something else is in the configuration when it is read next.
+fn rewrite(weir: &Weir, from: &str, to: &str) {
+    let conf = weir.folder().join("weir.toml");
+    let said = std::fs::read_to_string(&conf).unwrap();
+    assert!(said.contains(from), "{said}");
+    std::fs::write(&conf, said.replace(from, to)).unwrap();
+}
+
+#[test]
+fn a_home_is_moved_to_another_and_read_in_both_until_then() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider)
+        .set("log.home", "files")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start();
+    let before = charge(&weir);
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    until_trimmed(&weir, ROWS);
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    // As one that has had the files for so long that no journal has their rows any more.
+    std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
+    let (old, new) = ("home = \"files\"\n", "home = \"postgres\"\nformer_home = \"files\"\n");
+    rewrite(&weir, old, new);
+    set_up(&weir, &server);
+    weir.kill_and_restart();
+    let rows = |weir: &Weir| {
+        let rows = weir.cli_json(&["log", "query", "--since", &day(-DAYS_AGO - 1)]);
+        rows.as_array().unwrap().len()
+    };
+    assert_eq!(rows(&weir), ROWS, "they are read where they were");
+    let range = ["--from", &day(-DAYS_AGO - 2), "--until", &day(1)];
+    assert!(!weir.cli(&["log", "verify"], &range).status.success());
+    for brought in [ROWS, 0] {
+        let moved = weir.cli(&["log", "move"], &["--to", "postgres"]);
+        let said = String::from_utf8_lossy(&moved.stdout);
+        let wanted = format!("{brought} rows brought to postgres\n");
+        assert!(moved.status.success() && said.ends_with(&wanted), "{said}");
+    }
+    assert_eq!(rows(&weir), ROWS, "each is read once");
+    assert_left(&weir, "postgres");
+    rewrite(&weir, "former_home = \"files\"\n", "");
+    weir.kill_and_restart();
+    std::fs::remove_dir_all(weir.folder().join("log")).unwrap();
+    assert_eq!(rows(&weir), ROWS);
+    assert_eq!(server.psql("SELECT count(*) FROM weir.log"), ROWS.to_string());
+    assert_eq!(used(&weir), before);
+}
+
+#[test]
+fn rows_leave_for_postgres_when_it_has_them_and_not_while_it_lacks_one() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider)
+        .set("log.home", "postgres")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start();
+    set_up(&weir, &server);
+    let before = charge(&weir);
+    wait_until("the rows to be in postgres", || {
+        server.psql("SELECT count(*) FROM weir.log") == ROWS.to_string()
+    });
+    let dearer =
+        "UPDATE weir.log SET cost_nano_usd = cost_nano_usd + 1 WHERE number = (SELECT min(number) FROM weir.log)";
+    server.psql(dearer);
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    wait_until("the difference to be found", || {
+        weir.metrics().contains("\nweir_log_differing_days 1\n")
+    });
+    assert!(weir.logs().contains("weir log verify"), "{}", weir.logs());
+    assert!(weir.metrics().contains("\nweir_log_trimmed_rows_total 0\n"));
+    server.psql(&dearer.replace("+ 1", "- 1"));
+    weir.kill_and_restart();
+    until_trimmed(&weir, ROWS);
+    assert_left(&weir, "postgres");
+    assert_eq!(used(&weir), before);
+}
