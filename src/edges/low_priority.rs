@@ -64,10 +64,15 @@ impl LowPriority {
     }
 }
 
-/// A thread's life: takes what is next, until nobody can send anything any more.
-fn do_all(waiting: &Mutex<mpsc::Receiver<Work>>) {
+/// Makes the thread that calls it one of low priority, for good.
+pub(crate) fn lower_this_thread() {
     // Without it the work is done all the same, only less politely.
     let _ = rustix::process::nice(NICE);
+}
+
+/// A thread's life: takes what is next, until nobody can send anything any more.
+fn do_all(waiting: &Mutex<mpsc::Receiver<Work>>) {
+    lower_this_thread();
     loop {
         let next = waiting.lock().recv();
         let Ok(work) = next else { return };

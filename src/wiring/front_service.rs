@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     console::{listener::ConsoleHandler, portal::Portal},
+    edges::low_priority,
     front::{Front, handler::Handler, layers::Layers, places::Places},
     gateway::front::GatewayHandler,
     side::{
@@ -32,6 +33,8 @@ pub(crate) struct FrontService<H> {
     name: &'static str,
     listen: SocketAddr,
     threads: usize,
+    /// Whether its thread leaves the processors to others. Of several threads it would be one.
+    gives_way: bool,
     /// Turns true when it is to take nothing new, if that is before Pingora ends.
     closing: Option<ShutdownWatch>,
     service: pingora::services::listening::Service<Front<H>>,
@@ -121,6 +124,8 @@ pub(super) fn console(
     let connections_max = Descriptors::share(&parts.config).console;
     let front = front("console", connections_max, handler, layers, parts);
     let (mut service, bound) = FrontService::new(CONSOLE, listen, 1, front);
+    // Nobody's request waits for somebody's look at a page.
+    service.gives_way = true;
     service.closing = Some(closing);
     (service, bound)
 }
@@ -153,6 +158,7 @@ impl<H: Handler> FrontService<H> {
             name,
             listen,
             threads,
+            gives_way: false,
             closing: None,
             service,
             bound,
@@ -170,6 +176,9 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         listeners_per_fd: usize,
         ready: ServiceReadyNotifier,
     ) {
+        if self.gives_way {
+            low_priority::lower_this_thread();
+        }
         let fds = fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
         let address = match bind_or_inherit(self.listen, &fds) {
             Ok(address) => address,

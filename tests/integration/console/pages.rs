@@ -19,6 +19,13 @@ const PAGES: [&str; 10] = [
 ];
 
 #[test]
+fn pages_are_made_on_a_thread_that_gives_way_to_those_of_requests() {
+    let mut weir = with_console();
+    let [console, gateway] = ["console", "gateway"].map(|thread| weir.process().niceness(thread).unwrap());
+    assert_eq!(console, (gateway + 10).min(19));
+}
+
+#[test]
 fn every_page_is_there_without_any_data() {
     let weir = with_console();
     let tab = signed_in(&weir, "owner");

@@ -59,6 +59,18 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
     }
 
+    /// How nice (`nice(2)`) its thread of that name is.
+    pub(crate) fn niceness(&self, thread: &str) -> Option<i32> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
+        threads.flatten().find_map(|of_process| {
+            // The name in parentheses may hold anything; the fields behind it are numbered from 3 (proc(5)).
+            let stat = std::fs::read_to_string(of_process.path().join("stat")).ok()?;
+            let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
+            let nice = || fields.split_whitespace().nth(19 - 3)?.parse().ok();
+            (name == thread).then(nice)?
+        })
+    }
+
     /// What it wrote to stdout so far.
     pub(crate) fn out(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
