@@ -109,14 +109,14 @@ impl Fleet {
         let mut others = vec![sample];
         let mut proxies = vec![bare_proxy(provider, &folder.path().join("bare"), launch)];
         let embedded = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
-        proxies.push(weir(Subject::Embedded, embedded, provider, folder.path(), launch));
+        proxies.push(Weir::of(Subject::Embedded, embedded).start(provider, folder.path(), launch));
         let mut redis_address = None;
         if redis == RedisRow::In {
             let (server, address) = redis_server(folder.path());
             redis_address = Some(address);
             others.push(server);
             let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
-            proxies.push(weir(Subject::Redis, &store, provider, folder.path(), launch));
+            proxies.push(Weir::of(Subject::Redis, &store).start(provider, folder.path(), launch));
         }
         Self {
             provider,
@@ -178,7 +178,8 @@ pub(crate) fn has_redis_server() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-fn sample_provider(script: Script) -> Command {
+/// Says the same to everybody.
+pub(crate) fn sample_provider(script: Script) -> Command {
     let mut command = Command::new(WEIR);
     command
         .args([
@@ -195,7 +196,8 @@ fn sample_provider(script: Script) -> Command {
     command
 }
 
-fn bare_proxy(provider: SocketAddr, home: &Path, launch: Launch) -> Proxy {
+/// Starts the bare proxy, with its files in a folder.
+pub(crate) fn bare_proxy(provider: SocketAddr, home: &Path, launch: Launch) -> Proxy {
     fs::create_dir_all(home).expect("a folder in the temporary folder");
     let mut command = launch(&std::env::current_exe().expect("the path of this executable"), home);
     command.args([
@@ -218,68 +220,100 @@ fn bare_proxy(provider: SocketAddr, home: &Path, launch: Launch) -> Proxy {
     }
 }
 
-fn weir(subject: Subject, store: &str, provider: SocketAddr, folder: &Path, launch: Launch) -> Proxy {
-    let home = folder.join(subject.name());
-    // What weir writes is elsewhere than its configuration, which it watches.
-    fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
-    let home_shown = home.display();
-    let admin = home.join("admin.sock");
-    let store = store.replace("path = \"", &format!("path = \"{home_shown}/"));
-    let text = format!(
-        "[gateway]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n\
-         [upstream]\npool_size = {pool}\n\
-         [store]\n{store}\n\
-         [ops]\nlisten = \"127.0.0.1:0\"\n\
-         [stability]\nlisten = \"127.0.0.1:0\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
-         [console]\nlisten = \"127.0.0.1:0\"\n\
-         [admin]\nsocket = \"{admin}\"\naudit = \"{home_shown}/audit.jsonl\"\n\
-         [journal]\npath = \"{home_shown}/journal\"\n\
-         [prices]\nfile = \"{home_shown}/etc/prices.toml\"\n\
-         [log]\naccess = \"{home_shown}/access.jsonl\"\nlevel = \"warn\"\n{providers}",
-        providers = providers(provider),
-        pool = bare::POOL_SIZE,
-        admin = admin.display(),
-    );
-    let price = |(_, protocol)| format!("[[price]]\nname = \"{}\"\n{PRICE}", model_of(protocol));
-    let prices = format!("version = \"bench\"\n{}", PROVIDERS.map(price).concat());
-    fs::write(home.join("etc/prices.toml"), prices).expect("a file in the temporary folder");
-    let conf = home.join("etc/weir.toml");
-    fs::write(&conf, text).expect("a file in the temporary folder");
-    let ready = home.join("ready.json");
-    if subject == Subject::Redis {
-        let set_up = Command::new(WEIR)
-            .args(["store", "init", "--conf"])
-            .arg(&conf)
-            .env(SECRET_NAME, SECRET)
-            .output();
-        let set_up = set_up.expect("weir store can be started");
-        let said = String::from_utf8_lossy(&set_up.stderr);
-        assert!(set_up.status.success(), "weir store init: {said}");
+/// A weir that is to be started.
+pub(crate) struct Weir<'a> {
+    pub(crate) subject: Subject,
+    /// Of its folder, below the fleet's.
+    pub(crate) name: &'a str,
+    /// Its table `[store]` and the engine's; a path in it is below the folder.
+    pub(crate) store: &'a str,
+    /// Further tables.
+    pub(crate) more: &'a str,
+    /// The key, where the store has one. Else the store is set up, and an account and a key are made.
+    pub(crate) key: Option<&'a str>,
+}
+
+impl<'a> Weir<'a> {
+    /// The only one with a store that is empty.
+    pub(crate) fn of(subject: Subject, store: &'a str) -> Self {
+        Self {
+            subject,
+            name: subject.name(),
+            store,
+            more: "",
+            key: None,
+        }
     }
-    let mut command = launch(Path::new(WEIR), &home);
-    command.env(SECRET_NAME, SECRET);
-    command
-        .arg("serve")
-        .arg("--conf")
-        .arg(&conf)
-        .arg("--ready-file")
-        .arg(&ready);
-    let mut process = Process::start(subject.name(), &mut command, &home);
-    let [address, stability, console] = process.wait_for("to write its ready file", || {
-        let told: Value = serde_json::from_str(&fs::read_to_string(&ready).ok()?).ok()?;
-        let at = |name: &str| told.get(name)?.as_str()?.parse().ok();
-        Some([at("gateway")?, at("stability")?, at("console")?])
-    });
-    process.wait_until_accepting(address);
-    create_account(&admin);
-    Proxy {
-        subject,
-        address,
-        stability,
-        console,
-        process,
-        key: created_key(&admin),
-        home,
+
+    /// Starts it; returns when it accepts connections.
+    pub(crate) fn start(&self, provider: SocketAddr, folder: &Path, launch: Launch) -> Proxy {
+        let home = folder.join(self.name);
+        // What weir writes is elsewhere than its configuration, which it watches.
+        fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
+        let admin = home.join("admin.sock");
+        let price = |(_, protocol)| format!("[[price]]\nname = \"{}\"\n{PRICE}", model_of(protocol));
+        let prices = format!("version = \"bench\"\n{}", PROVIDERS.map(price).concat());
+        fs::write(home.join("etc/prices.toml"), prices).expect("a file in the temporary folder");
+        let conf = home.join("etc/weir.toml");
+        fs::write(&conf, self.configuration(provider, &home)).expect("a file in the temporary folder");
+        let ready = home.join("ready.json");
+        if self.subject == Subject::Redis && self.key.is_none() {
+            let set_up = Command::new(WEIR)
+                .args(["store", "init", "--conf"])
+                .arg(&conf)
+                .env(SECRET_NAME, SECRET)
+                .output();
+            let set_up = set_up.expect("weir store can be started");
+            let said = String::from_utf8_lossy(&set_up.stderr);
+            assert!(set_up.status.success(), "weir store init: {said}");
+        }
+        let mut command = launch(Path::new(WEIR), &home);
+        command.env(SECRET_NAME, SECRET);
+        command.arg("serve").arg("--conf").arg(&conf);
+        command.arg("--ready-file").arg(&ready);
+        let mut process = Process::start(self.name, &mut command, &home);
+        let [address, stability, console] = process.wait_for("to write its ready file", || {
+            let told: Value = serde_json::from_str(&fs::read_to_string(&ready).ok()?).ok()?;
+            let at = |name: &str| told.get(name)?.as_str()?.parse().ok();
+            Some([at("gateway")?, at("stability")?, at("console")?])
+        });
+        process.wait_until_accepting(address);
+        let key = match self.key {
+            Some(key) => key.to_owned(),
+            None => {
+                create_account(&admin);
+                created_key(&admin)
+            }
+        };
+        Proxy {
+            subject: self.subject,
+            address,
+            stability,
+            console,
+            process,
+            key,
+            home,
+        }
+    }
+
+    fn configuration(&self, provider: SocketAddr, home: &Path) -> String {
+        let home = home.display();
+        let store = self.store.replace("path = \"", &format!("path = \"{home}/"));
+        format!(
+            "[gateway]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n\
+             [upstream]\npool_size = {pool}\n\
+             [store]\n{store}\n\
+             [ops]\nlisten = \"127.0.0.1:0\"\n\
+             [stability]\nlisten = \"127.0.0.1:0\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
+             [console]\nlisten = \"127.0.0.1:0\"\n\
+             [admin]\nsocket = \"{home}/admin.sock\"\naudit = \"{home}/audit.jsonl\"\n\
+             [journal]\npath = \"{home}/journal\"\n\
+             [prices]\nfile = \"{home}/etc/prices.toml\"\n\
+             [log]\naccess = \"{home}/access.jsonl\"\nlevel = \"warn\"\n{more}\n{providers}",
+            more = self.more,
+            providers = providers(provider),
+            pool = bare::POOL_SIZE,
+        )
     }
 }
 

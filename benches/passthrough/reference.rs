@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     driver::{Connection, Expect},
-    fleet::{Fleet, Form, direct_request},
+    fleet::{Fleet, Form, Script, direct_request},
 };
 
 /// A whole answer of the provider.
@@ -20,8 +20,13 @@ pub(crate) struct Reference {
 impl Reference {
     /// Asks the provider twice: it must say the same again, completely and in order.
     pub(crate) async fn read(fleet: &Fleet, form: Form) -> Result<Self, String> {
+        Self::of(fleet.provider, fleet.script, form).await
+    }
+
+    /// The same, of a provider with no fleet around it.
+    pub(crate) async fn of(provider: SocketAddr, script: Script, form: Form) -> Result<Self, String> {
         let request = direct_request(form);
-        let mut connection = Connection::new(fleet.provider);
+        let mut connection = Connection::new(provider);
         let answer = connection.ask(&request, Expect::Anything).await?;
         connection
             .ask(&request, Expect::Whole(&answer.body))
@@ -29,7 +34,7 @@ impl Reference {
             .map_err(|bad| format!("not repeatable: {bad}"))?;
         match form {
             Form::Unary => check_message(&answer.body)?,
-            Form::Stream => check_stream(&answer.body, fleet.script.deltas)?,
+            Form::Stream => check_stream(&answer.body, script.deltas)?,
             Form::Count => check_count(&answer.body)?,
         }
         Ok(Self {

@@ -1,0 +1,140 @@
+//! Nodes at one Redis: what a request costs Redis, with leases and without.
+
+use std::{sync::Arc, time::Duration};
+
+use tempfile::TempDir;
+
+use crate::{
+    Scale,
+    driver::Connection,
+    fleet::{Form, Proxy, Script, Weir, redis_server, sample_provider},
+    process::Process,
+    redis_count::Commands,
+    reference::Reference,
+    row::Subject,
+    timed::{self, Asker},
+};
+
+const NODES_MAX: usize = 4;
+/// Connections of each node.
+const AT_ONCE: usize = 16;
+
+/// Nodes at one Redis, with one key of one account.
+struct Cluster {
+    nodes: Vec<Proxy>,
+    redis: Process,
+    address: std::net::SocketAddr,
+    reference: Arc<Reference>,
+    _provider: Process,
+    _folder: TempDir,
+}
+
+impl Cluster {
+    async fn start(nodes: usize, leases: bool) -> Result<Self, String> {
+        let folder = TempDir::with_prefix("weir-growth-").expect("a temporary folder");
+        let script = Script {
+            deltas: 8,
+            delta_bytes: 12,
+            gap: Duration::ZERO,
+        };
+        let mut provider = Process::start("sample-provider", &mut sample_provider(script), folder.path());
+        let provider_address = provider.announced_address();
+        let (redis, address) = redis_server(folder.path());
+        let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
+        let more = format!("[leases]\nenabled = {leases}");
+        let mut started: Vec<Proxy> = Vec::new();
+        for number in 0..nodes {
+            let name = format!("weir-{number}");
+            let weir = Weir {
+                name: &name,
+                more: &more,
+                key: started.first().map(|first| first.key.as_str()),
+                ..Weir::of(Subject::Redis, &store)
+            };
+            let node = weir.start(provider_address, folder.path(), |program, _| {
+                std::process::Command::new(program)
+            });
+            started.push(node);
+        }
+        Ok(Self {
+            reference: Arc::new(Reference::of(provider_address, script, Form::Unary).await?),
+            nodes: started,
+            redis,
+            address,
+            _provider: provider,
+            _folder: folder,
+        })
+    }
+
+    fn askers(&self, of_each: usize) -> Vec<Asker> {
+        let connections = (0..of_each).flat_map(|_| &self.nodes);
+        let askers = connections.map(|node| Asker {
+            connection: Connection::new(node.address),
+            requests: vec![node.request(Form::Unary)],
+        });
+        askers.collect()
+    }
+}
+
+/// Prints both tables.
+pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
+    println!(
+        "| requests a second of one key, one node, leases | sent to Redis per 1,000 requests | run in its scripts per 1,000 |"
+    );
+    println!("|---|---:|---:|");
+    for per_second in [20, 200, 1_000] {
+        paced(scale, per_second).await?;
+    }
+    println!(
+        "\n| nodes | leases | requests a second | sent to Redis per 1,000 requests | run in its scripts per 1,000 | Redis' \
+         CPU per request (us) | requests a second that keep one core of Redis busy |"
+    );
+    println!("|---:|---|---:|---:|---:|---:|---:|");
+    for leases in [false, true] {
+        for nodes in 1..=NODES_MAX {
+            saturated(scale, nodes, leases).await?;
+        }
+    }
+    println!();
+    Ok(())
+}
+
+async fn paced(scale: &Scale, per_second: u32) -> Result<(), String> {
+    let cluster = Cluster::start(1, true).await?;
+    let mut askers = cluster.askers(AT_ONCE);
+    let every = Some(Duration::from_secs(AT_ONCE as u64) / per_second);
+    timed::ask(&mut askers, &cluster.reference, scale.warm, every).await?;
+    let commands = Commands::count(cluster.address).await?;
+    let answers = timed::ask(&mut askers, &cluster.reference, scale.length, every).await?;
+    let (sent, of_scripts) = commands.so_far();
+    let per_thousand = |count: u64| count as f64 * 1_000.0 / answers as f64;
+    println!(
+        "| {per_second} | {:.1} | {:.0} |",
+        per_thousand(sent),
+        per_thousand(of_scripts)
+    );
+    Ok(())
+}
+
+async fn saturated(scale: &Scale, nodes: usize, leases: bool) -> Result<(), String> {
+    let cluster = Cluster::start(nodes, leases).await?;
+    let mut askers = cluster.askers(AT_ONCE);
+    timed::ask(&mut askers, &cluster.reference, scale.warm, None).await?;
+    let before = cluster.redis.cpu();
+    let answers = timed::ask(&mut askers, &cluster.reference, scale.length, None).await?;
+    let cpu = cluster.redis.cpu().since(&before).total / answers as f64;
+    // MONITOR costs Redis time, so commands are counted apart from that.
+    let commands = Commands::count(cluster.address).await?;
+    let counted = timed::ask(&mut askers, &cluster.reference, scale.length / 5, None).await?;
+    let (sent, of_scripts) = commands.so_far();
+    let per_thousand = |count: u64| count as f64 * 1_000.0 / counted as f64;
+    println!(
+        "| {nodes} | {} | {:.0} | {:.1} | {:.0} | {cpu:.1} | {:.0} |",
+        if leases { "yes" } else { "no" },
+        answers as f64 / scale.length.as_secs_f64(),
+        per_thousand(sent),
+        per_thousand(of_scripts),
+        1e6 / cpu
+    );
+    Ok(())
+}
