@@ -38,9 +38,9 @@ impl Grace {
             .granted(&ask.key, grant, ask.tokens, clock::unix_millis())
     }
 
-    /// Records what the store has told of a lease's account and key.
-    pub(super) fn told(&self, key: &KeyRecord, grant: &Grant) {
-        self.seen.lock().told(key, grant, clock::unix_millis());
+    /// Records what the store has told of a lease's account and key. The lease `goes_on`: its requests are admitted.
+    pub(super) fn told(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
+        self.seen.lock().told(key, grant, goes_on, clock::unix_millis());
     }
 
     /// Records that a request was admitted out of a lease.

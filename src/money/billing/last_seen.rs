@@ -88,7 +88,7 @@ impl LastSeen {
             hold: grant.hold,
             on_grace: false,
         };
-        self.told(key, grant, now_ms);
+        self.told(key, grant, true, now_ms);
         if let Some(account) = self.account(&key.account, now_ms) {
             let taken = account.tally.take(Scope::Account, &account.rates, tokens, now_ms);
             account.tally.begin(seat, taken.ok());

@@ -241,17 +241,18 @@ impl Leases {
         questions
     }
 
-    /// The answer to a question; `None`: it did not come. The key's record, for what else the answer tells.
+    /// The answer to a question; `None`: it did not come. The key's record, for what else the answer tells, and whether the lease
+    /// goes on.
     pub(super) fn answered(
         &self,
         ask: &AskLease,
         answer: Option<&LeaseAnswer>,
         (asked, answered): (Instant, Instant),
-    ) -> Option<KeyRecord> {
+    ) -> Option<(KeyRecord, bool)> {
         let mut state = self.state.lock();
         let entry = state.leases.get_mut(&ask.lease.number)?;
         entry.lease.answered(answer, asked, answered);
-        matches!(answer, Some(LeaseAnswer::Held(_))).then(|| entry.key.clone())
+        matches!(answer, Some(LeaseAnswer::Held(_))).then(|| (entry.key.clone(), !entry.lease.is_over()))
     }
 
     /// Whether something may have to be asked without being woken.

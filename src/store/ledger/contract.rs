@@ -30,7 +30,10 @@ mod sums;
 mod trimming;
 
 pub(crate) use cases::*;
-pub(crate) use leases::{a_lease_is_held_charged_and_given_back, leases_stay_far_from_limits_and_come_back_near_one};
+pub(crate) use leases::{
+    a_lease_is_held_charged_and_given_back, a_used_up_quota_is_not_put_off_by_leases_of_other_keys,
+    leases_stay_far_from_limits_and_come_back_near_one,
+};
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use notices::{
     notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
@@ -108,6 +111,7 @@ macro_rules! ledger_suite {
             notices_that_find_no_room_are_counted
             a_lease_is_held_charged_and_given_back
             leases_stay_far_from_limits_and_come_back_near_one
+            a_used_up_quota_is_not_put_off_by_leases_of_other_keys
             rows_are_paged_by_account_and_day
             what_was_used_is_summed_by_day_model_key_and_tag
             so_many_tags_a_day_are_summed_one_by_one

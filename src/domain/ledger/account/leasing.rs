@@ -4,7 +4,8 @@
 //! told, neither revoked nor expired, and neither of them has a rate or a limit of concurrency; and if it began today (UTC).
 //! It gets the least of what is wanted, of a [`PART_OF_LEFT`] of what is left, and of what an [`ALL_PART_OF_LEFT`] of that
 //! exceeds all leases by; the same for the key's quota, with the leases of the key. If that is less than a [`PART_OF_WANTED`] of what
-//! is wanted, it gets nothing. Each division is rounded down. A growth ends the nearness (below).
+//! is wanted, it gets nothing. Each division is rounded down. A growth ends the nearness (below) of the balance and of its key's
+//! quota. That of other keys' stays: a busy key would end it again and again, and what the others ask for be put off for ever.
 //!
 //! **Turns.** A question whose number is not above that of the last one about the lease changes nothing, not even the holder's
 //! lease. A lease begins only if its number is above all those of its holder and key that were asked about. So a question that comes
@@ -15,10 +16,10 @@
 //! **Recall.** The mark moves by one with a suspension, new terms of the account, an amount below zero, and a later revision of a
 //! key that has leases. It also moves when less is left of the balance than leases have, or of the quota than leases of
 //! the key have: looked at when a hold was granted or refused and when a top-up was granted, in that order behind it, and once
-//! until a lease grows. That is the nearness, with its time.
+//! for each of the two until a lease grows. That is the nearness of the balance, or of the key's quota, with its time.
 //!
 //! **Top-ups** for which nothing is left are [`ToppedUp::Recalling`] instead of refused while there are leases that the limit
-//! counts, from the beginning of the nearness (which they may be) until [`RECALL_MS`] later.
+//! counts, from the beginning of its nearness (which they may be) until [`RECALL_MS`] later.
 
 use super::{
     Account,
@@ -83,7 +84,7 @@ impl Account {
                     (Some(_), None) => {}
                 }
                 if more.is_some() {
-                    self.recall.near_ms = None;
+                    self.recall.grew(&ask.key);
                 }
             }
         }
@@ -154,34 +155,39 @@ impl Account {
 
     /// Has all leases come back if a limit is near. `at_ms` tells the quota's period.
     pub(super) fn recall_if_near(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) {
-        let leased = self.holds.leased();
-        if self.summary.is_none() || leased <= NanoUsd::ZERO || self.recall.near_ms.is_some() {
+        let (leased, of_key) = (self.holds.leased(), self.holds.leased_key(key));
+        if self.summary.is_none() || leased <= NanoUsd::ZERO {
             return;
         }
-        let of_key = self.holds.leased_key(key);
         let quota_is_near = || {
             let used = self.quota_use(terms, key, at_ms);
             used.is_some_and(|used| self.left_of_quota(terms, key, at_ms, &used) < of_key)
         };
-        if self.left_of_balance() < leased || of_key > NanoUsd::ZERO && quota_is_near() {
-            self.recall.mark += 1;
-            self.recall.near_ms = Some(now_ms);
+        let are_near = [
+            (None, self.left_of_balance() < leased),
+            (Some(key), of_key > NanoUsd::ZERO && quota_is_near()),
+        ];
+        let come_near = are_near.map(|(limit, is_near)| (limit, is_near && self.recall.near_since(limit).is_none()));
+        for (limit, _) in come_near.into_iter().filter(|(_, comes_near)| *comes_near) {
+            self.recall.comes_near(limit, now_ms);
         }
+        self.recall.mark += u64::from(come_near.iter().any(|(_, comes_near)| *comes_near));
     }
 
     /// What a top-up gets of which nothing is left: of the balance, or else of the key's quota.
     pub(super) fn nothing_left(&mut self, key: &KeyId, now_ms: i64) -> ToppedUp {
-        let counted = match self.left_of_balance() <= NanoUsd::ZERO {
-            true => self.holds.leased(),
-            false => self.holds.leased_key(key),
+        let (limit, counted) = match self.left_of_balance() <= NanoUsd::ZERO {
+            true => (None, self.holds.leased()),
+            false => (Some(key), self.holds.leased_key(key)),
         };
         if counted <= NanoUsd::ZERO {
             return ToppedUp::Refused;
         }
-        if self.recall.near_ms.is_none() {
+        let since = self.recall.near_since(limit).unwrap_or_else(|| {
             self.recall.mark += 1;
-        }
-        let since = *self.recall.near_ms.get_or_insert(now_ms);
+            self.recall.comes_near(limit, now_ms);
+            now_ms
+        });
         if now_ms.saturating_sub(since) < RECALL_MS {
             ToppedUp::Recalling
         } else {

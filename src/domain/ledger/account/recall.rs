@@ -1,9 +1,37 @@
 //! When an account's leases are to come back: see [`super::leasing`] for what moves it.
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use crate::domain::{keys::key::KeyId, quick_map::QuickMap};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recall {
     /// Moves whenever all of them are to come back.
     pub(super) mark: u64,
-    /// Since when a limit is near; `None` once a lease has grown.
-    pub(super) near_ms: Option<i64>,
+    /// Since when the balance is near; `None` once a lease has grown.
+    balance_near_ms: Option<i64>,
+    /// Since when the quotas of keys are near; those of which a lease has grown are not.
+    quotas_near_ms: QuickMap<KeyId, i64>,
+}
+
+impl Recall {
+    /// Since when a limit is near: the quota of a key, or the balance.
+    pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
+        match quota_of {
+            Some(key) => self.quotas_near_ms.get(key).copied(),
+            None => self.balance_near_ms,
+        }
+    }
+
+    /// A limit comes near.
+    pub(super) fn comes_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
+        match quota_of {
+            Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
+            None => self.balance_near_ms = Some(now_ms),
+        }
+    }
+
+    /// A lease of a key has grown: neither the key's quota is near, nor the balance.
+    pub(super) fn grew(&mut self, key: &KeyId) {
+        self.balance_near_ms = None;
+        self.quotas_near_ms.remove(key);
+    }
 }

@@ -67,8 +67,9 @@ pub(crate) struct NodeLease {
     lost: NanoUsd,
     /// What is being given back.
     returning: NanoUsd,
-    /// The number of the last question.
+    /// The number of the last question, and how many ran in the lease then.
     turn: u64,
+    running_then: u64,
     is_asking: bool,
     /// The last question was not answered, so the store may have more of it than it said.
     is_unsure: bool,
@@ -201,6 +202,7 @@ impl NodeLease {
         self.before_growth = matches!(change, LeaseChange::Grow(_)).then_some(self.amount);
         self.is_asking = true;
         self.turn += 1;
+        self.running_then = self.running();
         Some((self.turn, change))
     }
 
@@ -209,9 +211,10 @@ impl NodeLease {
         if self.is_near { ASK_EVERY } else { GROW_EVERY }
     }
 
-    /// How often to look whether it can end: soon, when only the store is waited for, or it is not known what the store has.
+    /// How often to look whether it can end: soon, when only the store is waited for, when it is not known what the store has, or
+    /// when fewer run than it counts.
     fn ends_every(&self) -> Duration {
-        if self.cuts.is_empty() || self.is_unsure {
+        if self.cuts.is_empty() || self.is_unsure || self.running() != self.running_then {
             ASK_EVERY
         } else {
             KEEP_EVERY
@@ -233,6 +236,8 @@ impl NodeLease {
 
     fn told(&mut self, leased: Leased, asked: Instant, answered: Instant) {
         let watermark = leased.grant.watermark;
+        // An answer that was lost may be from before all leases were taken back. It would have told the mark of then.
+        self.is_over |= self.told.is_none() && self.is_unsure;
         if let Some(before) = &self.told {
             // Others may have it by now, or the store has forgotten what was charged to it.
             self.is_over |= before.leased.recall != leased.recall || before.leased.grant.watermark > watermark;

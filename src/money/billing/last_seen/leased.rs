@@ -6,16 +6,23 @@ use crate::{
 };
 
 impl LastSeen {
-    /// The store has told how account and key stand.
-    pub(in crate::money::billing) fn told(&mut self, key: &KeyRecord, grant: &Grant, now_ms: i64) {
+    /// The store has told how account and key stand. Unless it `admits` requests by that, whoever was refused stays so: a lease
+    /// that has ended is told of although its account is suspended.
+    pub(in crate::money::billing) fn told(&mut self, key: &KeyRecord, grant: &Grant, admits: bool, now_ms: i64) {
         if let Some(account) = self.account(&key.account, now_ms) {
             account.tally.told(grant.watermark, now_ms);
-            (account.balance, account.rates) = (Some(grant.balance), grant.account_rates);
+            account.rates = grant.account_rates;
+            if admits || account.balance.is_some() {
+                account.balance = Some(grant.balance);
+            }
         }
         if let Some(known) = self.key(&key.id, now_ms) {
             known.tally.told(grant.watermark, now_ms);
             known.note_quota(key, grant.quota.as_ref());
-            (known.denied, known.rates) = (None, key.terms.rates);
+            known.rates = key.terms.rates;
+            if admits {
+                known.denied = None;
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Requests that are admitted out of a lease.
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::{
     domain::{
@@ -115,6 +117,31 @@ async fn a_key_that_was_changed_is_not_admitted_by_what_its_lease_knows() {
     key.terms.quota = Some(nanos(0));
     let refused = fixture.billing.admit(wanted(&key, "later")).await;
     assert!(matches!(refused, Err(NotAdmitted::Denied(Denied::QuotaExhausted(_)))));
+}
+
+#[tokio::test]
+async fn a_suspended_account_has_no_grace_although_its_lease_is_heard_of() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let key = record(1);
+    let (bill, _) = until_leased(&fixture, &key).await;
+    // The charge is not sent, so the lease does not end.
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
+    let suspend = Step {
+        seq,
+        change: Change::Suspend,
+    };
+    fixture.ledger.apply(&node(9), "acme", &[suspend]).await.unwrap();
+    until("the account is refused", async || {
+        let refused = fixture.billing.admit(wanted(&key, "later")).await;
+        matches!(refused, Err(NotAdmitted::Denied(Denied::AccountSuspended)))
+    })
+    .await;
+    let answered = || fixture.ledger.of_leases.load(Ordering::Relaxed);
+    let before = answered();
+    until("the lease is heard of", async || answered() >= before + 3).await;
+    fixture.ledger.is(Way::Away);
+    assert!(fixture.billing.admit(wanted(&key, "alone")).await.is_err());
 }
 
 #[tokio::test]

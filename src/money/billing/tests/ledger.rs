@@ -1,7 +1,10 @@
 //! A ledger that can be away.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -44,6 +47,8 @@ pub(super) enum Way {
 pub(super) struct Ledger {
     inner: Arc<dyn LedgerStore>,
     way: Mutex<Way>,
+    /// Questions about leases that it has answered.
+    pub(super) of_leases: AtomicUsize,
 }
 
 impl Default for Ledger {
@@ -51,6 +56,7 @@ impl Default for Ledger {
         Self {
             inner: memory::ledger(),
             way: Mutex::new(Way::There),
+            of_leases: AtomicUsize::new(0),
         }
     }
 }
@@ -91,7 +97,11 @@ impl LedgerStore for Ledger {
 
     async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
         match self.way() {
-            Way::There | Way::AwayFor(_) => self.inner.lease(ask).await,
+            Way::There | Way::AwayFor(_) => {
+                let answer = self.inner.lease(ask).await;
+                self.of_leases.fetch_add(1, Ordering::Relaxed);
+                answer
+            }
             Way::AnswerLost => self.inner.lease(ask).await.and(Err(away())),
             Way::Away | Way::Busy => Err(away()),
         }

@@ -2,6 +2,7 @@
 
 use super::{Fixture, key_id, node, record};
 use crate::domain::{
+    keys::{key::KeyRecord, terms::KeyTerms},
     ledger::{
         Admission, Admit, Change, Denied, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
         lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, RECALL_MS},
@@ -51,10 +52,14 @@ impl Fixture {
     }
 
     async fn admit(&self, request: &str, estimate: i64) -> Admission {
+        self.admit_of(record(1), request, estimate).await
+    }
+
+    async fn admit_of(&self, key: KeyRecord, request: &str, estimate: i64) -> Admission {
         let ask = Admit {
             node: node(2),
             request: request.to_owned(),
-            key: record(1),
+            key,
             estimate: nanos(estimate),
             tokens: 0,
             ended_key: 0,
@@ -196,6 +201,46 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     let mark = fixture.lease(3, 4, LeaseChange::Return(nanos(0))).await.recall;
     fixture.change(Change::Suspend).await;
     assert_ne!(fixture.lease(3, 5, LeaseChange::Return(nanos(0))).await.recall, mark);
+}
+
+pub(crate) async fn a_used_up_quota_is_not_put_off_by_leases_of_other_keys(fixture: &Fixture) {
+    fixture.open_with(160_000).await;
+    let terms = KeyTerms {
+        quota: Some(nanos(1_600)),
+        ..KeyTerms::default()
+    };
+    let limited = KeyRecord { terms, ..record(1) };
+    let Admission::Granted(grant) = fixture.admit_of(limited, "long", 600).await else {
+        panic!("it is there");
+    };
+    fixture.admit_of(record(2), "other", 0).await;
+    let grow = |amount| LeaseChange::Grow(nanos(amount));
+    assert_eq!(fixture.lease(1, 1, grow(60)).await.grant.hold, nanos(60));
+    let more = TopUp {
+        node: node(2),
+        request: "long".to_owned(),
+        account: "acme".to_owned(),
+        key: key_id(1),
+        at_ms: grant.at_ms,
+        more: nanos(2_000),
+    };
+    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Granted(nanos(940))));
+    // All of the quota is held, and some of it by a lease that does not come back.
+    let mut marks = Vec::new();
+    for turn in 1..=2 {
+        assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Recalling));
+        let other = AskLease {
+            key: key_id(2),
+            ..ask(2, turn, grow(100))
+        };
+        match fixture.store.lease(&other).await.unwrap() {
+            LeaseAnswer::Held(leased) => marks.push(leased.recall),
+            other => panic!("not held: {other:?}"),
+        }
+        fixture.clock.advance(RECALL_MS / 2);
+    }
+    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Refused));
+    assert_eq!(marks[0], marks[1], "the others' leases were taken back once");
 }
 
 fn granted_hold(like: &crate::domain::ledger::Grant, hold: i64) -> Admission {

@@ -8,7 +8,8 @@ local estimate, tokens = tonumber(ARGV[14]), tonumber(ARGV[15])
 local ended_key, ended_account = tonumber(ARGV[16]), tonumber(ARGV[17])
 local values, fault = fields(
   'suspended', 'rpm', 'tpm', 'concurrency', 'wm:' .. node, 'k:' .. key,
-  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance', 'provider_state', 'recall', 'near'
+  'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance', 'provider_state', 'recall', 'near',
+  'near:' .. key
 )
 local balance, watermark, low_balance = values[1], values[7] or '0', values[13] or ''
 local function refusal()
@@ -112,9 +113,8 @@ if is_news and values[8] and sums.key_leased > 0 then
 end
 sums.held = sums.held + (amount or 0)
 sums.key_held = sums.key_held + (amount or 0)
-if not values[16] and is_near(sums, tonumber(balance), mirror, key, now) then
+if note_near(changes, {balance = values[16], quota = values[17]}, sums, tonumber(balance), mirror, key, now) then
   moved = moved + 1
-  changes = {'near', text(now)}
 end
 if moved > 0 then
   changes[#changes + 1] = 'recall'

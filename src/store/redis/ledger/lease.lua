@@ -104,6 +104,6 @@ end
 runs(held, name, lease, running, turn)
 keep()
 if more > 0 then
-  redis.call('HDEL', STATE, 'near')
+  redis.call('HDEL', STATE, 'near', 'near:' .. key)
 end
 return answer()

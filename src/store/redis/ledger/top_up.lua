@@ -9,8 +9,9 @@ local held = hold_of(alive, node, request)
 if not held then
   return {'no_hold'}
 end
-local mirror = redis.call('HGET', STATE, 'k:' .. held.key)
-mirror = mirror and read_mirror(mirror) or {reset = 'none'}
+local of_key = redis.call('HMGET', STATE, 'k:' .. held.key, 'near:' .. held.key)
+local mirror = of_key[1] and read_mirror(of_key[1]) or {reset = 'none'}
+local near = {balance = values[4], quota = of_key[2]}
 local period = periods(held.at)
 local sums = sums_of(alive, held.key, period[mirror.reset])
 local of_balance = tonumber(values[1]) - sums.held
@@ -22,18 +23,20 @@ end
 if more <= 0 then
   return {'refused'}
 end
-local function recall()
-  redis.call('HSET', STATE, 'recall', text(number(values[3]) + 1), 'near', text(now))
+local function recall(changes)
+  redis.call('HSET', STATE, 'recall', text(number(values[3]) + 1), unpack(changes))
 end
 if left <= 0 then
-  local leased = of_balance <= 0 and sums.leased or sums.key_leased
+  local is_of_balance = of_balance <= 0
+  local leased = is_of_balance and sums.leased or sums.key_leased
   if leased <= 0 then
     return {'refused'}
   end
-  if not values[4] then
-    recall()
+  local since = is_of_balance and near.balance or not is_of_balance and near.quota
+  if not since then
+    recall({is_of_balance and 'near' or 'near:' .. held.key, text(now)})
   end
-  return {now - number(values[4] or text(now)) < RECALL_MS and 'recalling' or 'refused'}
+  return {now - number(since or text(now)) < RECALL_MS and 'recalling' or 'refused'}
 end
 more = math.min(more, left)
 held.amount = held.amount + more
@@ -44,7 +47,8 @@ if is_lease(request) then
   sums.leased = sums.leased + more
   sums.key_leased = sums.key_leased + more
 end
-if not values[4] and is_near(sums, tonumber(values[1]), mirror, held.key, held.at) then
-  recall()
+local changes = {}
+if note_near(changes, near, sums, tonumber(values[1]), mirror, held.key, held.at) then
+  recall(changes)
 end
 return {'granted', text(more)}

@@ -161,6 +161,49 @@ fn suspension_takes_leases_back_with_the_next_question() {
 }
 
 #[test]
+fn a_suspension_behind_a_lost_first_answer_takes_the_lease_back_too() {
+    let mut world = World::new(None);
+    world.admit(0, 1);
+    world.question(0);
+    world.deliver(0, 0, 1);
+    let seq = world.account.watermark(&named(9)) + 1;
+    let change = Change::Suspend;
+    world.account.apply(&named(9), &[Step { seq, change }]);
+    world.ms += 250;
+    world.question(0);
+    world.deliver(0, 0, 9);
+    assert!(!world.admit(0, 10), "what the first question brought is not used");
+    world.round();
+    let view = world.account.view("acme", world.now_ms()).unwrap();
+    assert_eq!(view.held, nanos(1), "all of it came back");
+}
+
+#[test]
+fn the_store_hears_within_a_quarter_of_a_second_how_many_run_in_a_lease_that_ends() {
+    let mut world = World::new(None);
+    world.admit(0, 1);
+    world.question(0);
+    world.deliver(0, 0, 9);
+    for _ in 0..10 {
+        assert!(world.admit(0, 30));
+    }
+    world.nodes[0].leases[0].1.end();
+    for running in [11, 6, 1] {
+        world.ms += 250;
+        world.question(0);
+        while !world.nodes[0].questions.is_empty() {
+            world.deliver(0, 0, 9);
+        }
+        let view = world.account.view("acme", world.now_ms()).unwrap();
+        assert_eq!(view.running, running);
+        // Each costs all of its part, so nothing is free of the lease.
+        for _ in 0..5 {
+            world.end(0, 1, 100);
+        }
+    }
+}
+
+#[test]
 fn costs_beyond_those_remembered_one_by_one_count_all_the_same() {
     let mut lease = NodeLease {
         amount: nanos(10_000),
