@@ -75,6 +75,40 @@ pub(crate) async fn each_row(
     }
 }
 
+/// How many rows a home has of an account and day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Present {
+    pub(crate) rows: usize,
+    /// So many of them are further ones of requests that have a row there already.
+    pub(crate) again: usize,
+}
+
+/// Counts the home's rows of an account that ended on a day, and shows each. Of `at_once` rows the requests are remembered at one
+/// time ([`ROWS_AT_ONCE`]): where more are `expected` they are read several times.
+pub(crate) async fn count(
+    home: &dyn Home,
+    (account, day): (&str, i64),
+    (expected, at_once): (u64, usize),
+    mut visit: impl FnMut(&Row) + Send,
+) -> Result<Present, HomeError> {
+    let hashes = RandomState::new();
+    let parts = expected.div_ceil(at_once.max(1) as u64).max(1);
+    let mut present = Present::default();
+    for part in 0..parts {
+        let (mut seen, mut again) = (HashSet::new(), 0);
+        present.rows = each_row(home, account, day, |row| {
+            let hash = hashes.hash_one(&row.request_id);
+            again += usize::from(hash % parts == part && !seen.insert(hash));
+            if part == 0 {
+                visit(row);
+            }
+        })
+        .await?;
+        present.again += again;
+    }
+    Ok(present)
+}
+
 /// Rows that a home lacks, out of so many that were looked for.
 pub(crate) struct Missing {
     hashes: RandomState,

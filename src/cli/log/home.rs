@@ -126,13 +126,20 @@ pub(super) async fn compare(
         .and_then(Value::as_array)
         .map_or(&[][..], Vec::as_slice);
     let is_complete = answer.get("complete") == Some(&Value::Bool(true));
-    let differs = is_complete && !differences.is_empty();
+    let again = answer.get("again").and_then(Value::as_u64).unwrap_or(0);
+    let differs = is_complete && (again > 0 || !differences.is_empty());
     if differs && json {
         writeln!(out, "{answer}")?;
     } else if differs {
         let home = answer.get("home").and_then(Value::as_str).unwrap_or_default();
         for difference in differences {
             writeln!(out, "{account}  {day}  {home}: {}", shown(difference))?;
+        }
+        if again > 0 {
+            writeln!(
+                out,
+                "{account}  {day}  {home}: {again} rows are of requests that have one there already"
+            )?;
         }
     }
     Ok(Comparison {

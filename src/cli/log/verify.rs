@@ -101,7 +101,8 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     }
     match home {
         Some(home) if found.home_wrong > 0 => Err(AdminClientError::Refused(format!(
-            "on {} days {home} does not have what the sums say; --fill brings what the store has and it lacks",
+            "on {} days {home} does not have what the sums say; --fill brings what the store has and it lacks, and docs/log.md says \
+             what to do about rows that are there twice",
             found.home_wrong
         ))),
         // Only all of it says that the log is whole.

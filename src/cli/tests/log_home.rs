@@ -65,6 +65,15 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
 }
 
 #[tokio::test]
+async fn verify_names_rows_that_are_there_twice_also_where_the_sums_are_right() {
+    let (_, mut answer) = at_home(true, 2, false);
+    answer["again"] = 1.into();
+    let (told, _) = run(vec![home("files"), verified(2), (200, answer)], VERIFY).await;
+    let error = told.unwrap_err().to_string();
+    assert!(error.contains("on 1 days") && error.contains("docs/log.md"), "{error}");
+}
+
+#[tokio::test]
 async fn a_day_of_all_accounts_without_a_difference_is_told_to_weir() {
     let accounts = || (200, json!({ "accounts": [{ "id": "a" }], "next": null }));
     let line = "log verify --from 2026-11-01 --until 2026-11-02";

@@ -18,11 +18,11 @@ use super::{
 use crate::{
     domain::ledger::{
         consumption::RETENTION_DAYS,
-        daily_sums::{DailySums, DayTags, differences},
+        daily_sums::{DailySums, DayTags, Subject, differences},
         usage_report,
     },
     sinks::{
-        comparison::{self, Source},
+        comparison::{self, ROWS_AT_ONCE, Source},
         fill,
     },
 };
@@ -43,18 +43,23 @@ pub(super) async fn about(State(state): State<AdminState>) -> JsonResult {
 pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<VerifyQuery>) -> JsonResult {
     let (home, account, day) = asked(&state, &query.account, &query.day).await?;
     let complete = is_complete(&state, &home, day).await?;
+    let kept: DailySums = verify::kept(&*state.ledger, &account, day).await?.into_iter().collect();
+    let of_account = kept.iter().filter(|sum| sum.subject == Subject::Account);
+    let expected = of_account.map(|sum| sum.sums.requests).sum();
     let (mut of_rows, mut tags) = (DailySums::default(), DayTags::default());
-    let rows = comparison::each_row(&*home.home, &account, day, |row| of_rows.add(row, &mut tags)).await;
-    let rows = rows.map_err(|error| ApiError::failed(error.to_string()))?;
-    let kept = verify::kept(&*state.ledger, &account, day).await?;
-    let differences = differences(&kept.into_iter().collect(), &of_rows);
+    let present = comparison::count(&*home.home, (&account, day), (expected, ROWS_AT_ONCE), |row| {
+        of_rows.add(row, &mut tags);
+    });
+    let present = present.await.map_err(|error| ApiError::failed(error.to_string()))?;
+    let differences = differences(&kept, &of_rows);
     let differences: Vec<Value> = differences.iter().map(verify::difference_body).collect();
     Ok(Json(json!({
         "account": account,
         "day": query.day,
         "home": home.home.name(),
         "complete": complete,
-        "rows": rows,
+        "rows": present.rows,
+        "again": present.again,
         "differences": differences,
     })))
 }

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use parking_lot::Mutex;
+
 use crate::{domain::ledger::NodeId, sinks::sink::SinkError};
 
 const FOLDER_MODE: u32 = 0o700;
@@ -61,6 +63,9 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn replace(folder: &Path, name: &str, upto: u64) -> io::Result<()> {
+    // One at a time: what nobody waits for any more is written to its end too, and would take the other's file away.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock();
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
     let partial = folder.join(format!("{name}.partial"));
     let mut file = OpenOptions::new()
@@ -95,6 +100,20 @@ mod tests {
             fs::write(&file, damaged).unwrap();
             assert_eq!(progress.read(&node(1)).await, Ok(0), "{damaged:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn writes_that_nobody_waits_for_do_not_disturb_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        for upto in 0..200 {
+            let write = || Progress::new(folder.path().to_owned());
+            let (first, second) = (write(), write());
+            let left = tokio::spawn(async move { first.write(&node(1), upto).await });
+            tokio::task::yield_now().await;
+            left.abort();
+            assert_eq!(second.write(&node(1), upto).await, Ok(()));
+        }
+        assert_eq!(Progress::new(folder.path().to_owned()).read(&node(1)).await, Ok(199));
     }
 
     #[tokio::test]

@@ -6,7 +6,8 @@ use super::*;
 use crate::{
     config::{JournalConfig, JournalSink},
     domain::ledger::{Change, Settlement, consumption::Row},
-    journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
+    edges::clock,
+    journal::{JournalError, NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
         batching::{Batching, Linger},
         contract::samples::{BEGIN_MS, row},
@@ -19,6 +20,7 @@ const SOON: Batching = Batching {
     linger: Linger::For(Duration::from_millis(1)),
 };
 
+/// The journal of a folder, as soon as nobody has it any more: a read that was begun goes on although nobody waits for it.
 fn open(folder: &Path) -> Arc<Journal> {
     let settings = JournalConfig {
         path: folder.to_owned(),
@@ -30,7 +32,15 @@ fn open(folder: &Path) -> Arc<Journal> {
             required: true,
         }],
     };
-    Journal::open(&settings).unwrap().journal
+    let begun = clock::instant();
+    loop {
+        match Journal::open(&settings) {
+            Err(JournalError::InUse(_)) if begun.elapsed() < Duration::from_secs(60) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened.unwrap().journal,
+        }
+    }
 }
 
 fn settle(journal: &Journal, row: &Row) {

@@ -64,8 +64,12 @@ impl Readers {
         Ok(found)
     }
 
+    /// The reader at that place. Whoever begins anew wants what is there now, not the files of somebody who has gone.
     fn take(&self, wanted: &Wanted, at: usize) -> Option<Reader> {
         let mut kept = self.0.lock();
+        if at == 0 {
+            kept.retain(|reader| reader.wanted != *wanted);
+        }
         let index = kept
             .iter()
             .position(|reader| reader.wanted == *wanted && reader.at == at && at > 0)?;

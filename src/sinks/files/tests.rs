@@ -255,6 +255,20 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
 }
 
 #[tokio::test]
+async fn who_begins_anew_finds_what_has_come_since_somebody_else_stopped_in_the_middle() {
+    let place = OnDisk(scratch());
+    let (files, batches) = (place.files(), hours(&node(1), 2, 40));
+    files.append(&batches[0]).await.unwrap();
+    let (account, day) = (&batches[0].rows[0].row.account, BEGIN_MS.div_euclid(DAY_MS));
+    assert_eq!(files.rows(account, day, 0, 2).await.unwrap().len(), 2);
+    files.append(&batches[1]).await.unwrap();
+    let mut found = files.rows(account, day, 0, 2).await.unwrap();
+    found.extend(files.rows(account, day, 2, 100).await.unwrap());
+    let rows = batches.iter().flat_map(|batch| &batch.rows);
+    assert_eq!(found.len(), rows.filter(|row| row.row.account == *account).count());
+}
+
+#[tokio::test]
 async fn old_days_go_one_at_a_time_whatever_the_clock_says() {
     let place = OnDisk(scratch());
     let files = place.files();

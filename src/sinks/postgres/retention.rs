@@ -10,8 +10,8 @@ use crate::sinks::postgres::{
     settings::PostgresSettings,
 };
 
-/// How often a partition is dropped, if one is old enough. The server drops one at a time (`weir.drop_oldest`), so weir
-/// catches up by 24 days a day, and a clock that is off for an hour costs a day of rows at most.
+/// How often a partition is dropped, if one is old enough. The server drops one an hour (`weir.drop_oldest`), however many nodes
+/// ask, so weir catches up by 24 days a day, and a clock that is off for an hour costs a day of rows at most.
 const EVERY: Duration = Duration::from_secs(3600);
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(60);

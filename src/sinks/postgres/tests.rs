@@ -37,7 +37,7 @@ async fn ready() -> Option<Server> {
         writers: vec![WRITER.to_owned()],
         readers: vec!["a reader".to_owned()],
     };
-    assert_eq!(set_up(&server.own(), &grants).await.unwrap(), [1]);
+    assert_eq!(set_up(&server.own(), &grants).await.unwrap(), [1, 2]);
     Some(server)
 }
 
@@ -109,9 +109,18 @@ async fn setting_up_again_or_at_the_same_time_changes_nothing() {
     let all = futures_util::future::join_all((0..4).map(|_| set_up(&settings, &none))).await;
     let mut applied: Vec<i32> = all.into_iter().flat_map(Result::unwrap).collect();
     applied.sort_unstable();
-    assert_eq!(applied, [1]);
+    assert_eq!(applied, [1, 2]);
     log.append(&batch(&node(1), 0, 3)).await.unwrap();
     assert_eq!(set_up(&settings, &none).await.unwrap(), [0_i32; 0]);
+    // What an earlier weir has made lacks the second migration: rows wait for it, and those that are there stay.
+    server
+        .sql("DROP TABLE weir.retention; DELETE FROM weir.migration WHERE number = 2")
+        .await;
+    let log = PostgresLog::new(server.own()).unwrap();
+    let refused = log.watermark(&node(1)).await.unwrap_err();
+    assert!(refused.to_string().contains("weir log init"), "{refused}");
+    assert_eq!(set_up(&settings, &none).await.unwrap(), [2]);
+    assert_eq!(server.rows_of(&node(1)).await, "3");
     // A later weir has added something.
     server.sql("INSERT INTO weir.migration (number) VALUES (99)").await;
     server.sql("ALTER TABLE weir.log ADD COLUMN later text").await;
@@ -246,7 +255,21 @@ async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place(
         Some(days(&times[..1]).remove(0))
     );
     assert_eq!(server.rows_of(&node(1)).await, "3");
-    while retention.drop_oldest().await.unwrap().is_some() {}
+    // Neither this node nor another one, nor one that starts again and again, has more than one dropped within an hour.
+    let another = Retention::new(server.settings(WRITER)).unwrap();
+    for retention in [&retention, &another] {
+        assert_eq!(retention.drop_oldest().await.unwrap(), None);
+    }
+    // What a clock that was ahead has noted puts nothing off for longer.
+    server
+        .sql("UPDATE weir.retention SET dropped_at = now() + interval '1 year'")
+        .await;
+    assert_eq!(retention.drop_oldest().await.unwrap(), None);
+    let later = "UPDATE weir.retention SET dropped_at = dropped_at - interval '1 hour'";
+    for dropped in [true, false] {
+        server.sql(later).await;
+        assert_eq!(another.drop_oldest().await.unwrap().is_some(), dropped);
+    }
     assert_eq!(server.rows_of(&node(1)).await, "2");
     // Its partition was known and is gone.
     let late = batch_of(&node(1), first.upto, &[now - 400 * DAY_MS]);

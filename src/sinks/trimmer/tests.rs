@@ -8,6 +8,7 @@ use crate::{
     },
     journal::{NumberedRow, tests::scratch},
     sinks::{
+        comparison::Present,
         contract::samples::{BEGIN_MS, node, row},
         files::LogFiles,
         sink::{Batch, Sink},
@@ -186,6 +187,20 @@ async fn rows_are_looked_for_in_portions() {
     for at_once in [1, 7, 40, 41] {
         let there = comparison::is_there(&*other.home, &*other.ledger, "acme", &seen, at_once).await;
         assert!(!there.unwrap(), "{at_once}");
+    }
+}
+
+#[tokio::test]
+async fn further_rows_of_a_request_are_counted_in_portions() {
+    let both = Both::new(memory::ledger());
+    let all = rows(40);
+    both.feed(7, &all).await;
+    both.feed(8, &all[..5]).await;
+    for at_once in [1, 7, 40, 100] {
+        let mut shown = 0;
+        let count = comparison::count(&*both.home, ("acme", DAY), (40, at_once), |_| shown += 1);
+        assert_eq!(count.await, Ok(Present { rows: 45, again: 5 }), "{at_once}");
+        assert_eq!(shown, 45);
     }
 }
 

@@ -174,6 +174,66 @@ fn a_home_is_moved_to_another_and_read_in_both_until_then() {
     assert_eq!(used(&weir), before);
 }
 
+/// Removes the rows that `docs/postgres.md` says are there twice.
+fn remove_what_is_there_twice(server: &PostgresServer) {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/postgres.md")).unwrap();
+    let (_, rest) = text.split_once("```\nDELETE").unwrap();
+    let (statement, _) = rest.split_once("```").unwrap();
+    server.psql(&format!("DELETE{statement}"));
+}
+
+#[test]
+fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .variable(OFFSET, "-86400")
+        .set("log.home", "postgres")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start();
+    set_up(&weir, &server);
+    charge(&weir);
+    let there = || server.psql("SELECT count(*) FROM weir.log");
+    wait_until("the rows to be in postgres", || there() == ROWS.to_string());
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    let range = ["--from", &day(-2), "--until", &day(1)];
+    let verify = |flags: &[&str]| weir.cli(&["log", "verify"], &[&range, flags].concat());
+
+    server.psql("DELETE FROM weir.log WHERE number = (SELECT min(number) FROM weir.log)");
+    wait_until("the loss to be found", || !verify(&[]).status.success());
+    let filled = verify(&["--fill"]);
+    let said = String::from_utf8_lossy(&filled.stdout);
+    assert!(filled.status.success() && said.contains("1 rows brought"), "{said}");
+    assert_eq!(there(), ROWS.to_string());
+    assert!(verify(&[]).status.success());
+
+    // One more, and another like it less: the sums are what they were.
+    server.psql(
+        "CREATE TEMPORARY TABLE one AS SELECT * FROM weir.log ORDER BY request_id LIMIT 1;
+         DELETE FROM weir.log WHERE model = (SELECT model FROM one) AND request_id <> (SELECT request_id FROM one);
+         UPDATE one SET number = number + 1000000;
+         INSERT INTO weir.log SELECT * FROM one",
+    );
+    assert_eq!(there(), ROWS.to_string());
+    let found = verify(&[]);
+    let said = String::from_utf8_lossy(&found.stdout);
+    assert!(!found.status.success(), "{said}");
+    assert!(
+        said.contains("1 rows are of requests that have one there already"),
+        "{said}"
+    );
+    assert!(!said.contains("kept requests"), "{said}");
+    remove_what_is_there_twice(&server);
+    assert_eq!(there(), (ROWS - 1).to_string());
+    assert!(verify(&["--fill"]).status.success());
+    assert_eq!(there(), ROWS.to_string());
+}
+
 #[test]
 fn rows_leave_for_postgres_when_it_has_them_and_not_while_it_lacks_one() {
     let Some(server) = PostgresServer::start() else {
