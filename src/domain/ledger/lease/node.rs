@@ -73,6 +73,8 @@ pub(crate) struct NodeLease {
     is_asking: bool,
     /// The last question was not answered, so the store may have more of it than it said.
     is_unsure: bool,
+    /// When it was not answered.
+    in_vain: Option<Instant>,
     /// What it had when it was asked to grow.
     before_growth: Option<NanoUsd>,
     /// It did not grow when it was asked to.
@@ -170,7 +172,9 @@ impl NodeLease {
 
     /// What to ask the store for now, and the question's number; [`NodeLease::answered`] follows. `target` is what should be free.
     pub(crate) fn wants(&mut self, target: NanoUsd, now: Instant) -> Option<(u64, LeaseChange)> {
-        if self.is_asking || self.is_gone {
+        // While the store is away, all leases of a node ask four times a second each, and no more.
+        let was_in_vain = self.in_vain.is_some_and(|at| now < at + ASK_EVERY);
+        if self.is_asking || self.is_gone || was_in_vain {
             return None;
         }
         if self.used.is_some_and(|used| now >= used + IDLE_FOR) {
@@ -224,6 +228,7 @@ impl NodeLease {
     /// The answer to a question; `None`: it did not come, and it is not known what became of it.
     pub(crate) fn answered(&mut self, answer: Option<&LeaseAnswer>, asked: Instant, answered: Instant) {
         self.is_asking = false;
+        self.in_vain = answer.is_none().then_some(answered);
         match answer {
             Some(LeaseAnswer::Held(leased)) => self.told(*leased, asked, answered),
             Some(LeaseAnswer::Refused | LeaseAnswer::Gone) => {

@@ -179,6 +179,20 @@ fn a_suspension_behind_a_lost_first_answer_takes_the_lease_back_too() {
 }
 
 #[test]
+fn a_store_that_does_not_answer_is_asked_four_times_a_second() {
+    let (mut lease, began) = (NodeLease::default(), clock::instant());
+    let mut asked = Vec::new();
+    for ms in (0..1_000).step_by(10) {
+        let now = began + Duration::from_millis(ms);
+        if lease.wants(TARGET, now).is_some() {
+            lease.answered(None, now, now);
+            asked.push(ms);
+        }
+    }
+    assert_eq!(asked, [0, 250, 500, 750]);
+}
+
+#[test]
 fn the_store_hears_within_a_quarter_of_a_second_how_many_run_in_a_lease_that_ends() {
     let mut world = World::new(None);
     world.admit(0, 1);
