@@ -51,7 +51,9 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
         h2 { "The last requests" }
         @let not_read = facts.rows.get("not_read").is_some_and(Value::is_string);
         @if not_read { p class="card" role="status" { "Older ones cannot be read at the moment. Look again later." } }
-        @if !rows.is_empty() { (rows::table(rows)) } @else if !not_read { p class="card" { "None in the last 31 days." } }
+        @let is_whole = facts.rows.get("whole") != Some(&Value::Bool(false));
+        @if !is_whole && !not_read { p class="card" role="status" { "The account has so many requests that older ones of this key were not looked for." } }
+        @if !rows.is_empty() { (rows::table(rows)) } @else if !not_read && is_whole { p class="card" { "None in the last 31 days." } }
         (models(key, &facts.models))
         @if let Some(count) = facts.signed_in { (agents(forms, count)) }
         @if !is_read_only {
