@@ -30,6 +30,8 @@ use crate::{
 const AT_ONCE: usize = 32;
 /// Requests at the admin socket at one time, to make keys.
 const MAKING: usize = 16;
+/// Keys made over one connection: the socket ends those that take long.
+const OVER_ONE_MAX: usize = 200;
 const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
 
 /// Prints a table.
@@ -110,11 +112,15 @@ async fn make(admin: &Path, count: usize) -> Result<Vec<String>, String> {
     let mut making = JoinSet::new();
     for maker in 0..MAKING {
         let (admin, numbers) = (admin.to_owned(), (maker..count).step_by(MAKING));
+        let numbers: Vec<usize> = numbers.collect();
         making.spawn(async move {
-            let mut stream = BufReader::new(UnixStream::connect(admin).await.map_err(|error| error.to_string())?);
             let mut keys = Vec::new();
-            for number in numbers {
-                keys.push(make_one(&mut stream, number).await?);
+            for some in numbers.chunks(OVER_ONE_MAX) {
+                let stream = UnixStream::connect(&admin).await.map_err(|error| error.to_string())?;
+                let mut stream = BufReader::new(stream);
+                for number in some {
+                    keys.push(make_one(&mut stream, *number).await?);
+                }
             }
             Ok::<_, String>(keys)
         });

@@ -65,12 +65,12 @@ pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
     Ok(())
 }
 
-/// Proxies inherit this process's limit of files, and need two per stream beside those that weir keeps for itself.
+/// Proxies inherit this process's limit of files. weir takes a client for each four, and keeps a quarter for others.
 fn streams_possible() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let soft = files.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    soft.map_or(usize::MAX, |soft| soft / 20 * 9)
+    soft.map_or(usize::MAX, |soft| soft / 20 * 3)
 }
 
 async fn measure_so_many(scale: &Scale, streams: usize) -> Result<(), String> {
