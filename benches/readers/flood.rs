@@ -19,8 +19,10 @@ use tokio::{
 
 use crate::{console::PAGES, decoder::Decoder, fleet::Proxy};
 
-/// On so many connections.
-pub(crate) const CONNECTIONS: u32 = 8;
+/// Readers of the public record are on so many connections.
+const CONNECTIONS: u32 = 8;
+/// People at the console, each on a connection of its own.
+pub(crate) const PEOPLE: u32 = 100;
 
 /// Whom the readers claim to be; weir believes this machine as a proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,15 @@ pub(crate) enum From {
     OneAddress,
     /// People with sessions look at the console.
     Console,
+}
+
+impl From {
+    fn connections(self) -> u32 {
+        match self {
+            Self::Everywhere | Self::OneAddress => CONNECTIONS,
+            Self::Console => PEOPLE,
+        }
+    }
 }
 
 /// What the readers were told.
@@ -71,7 +82,7 @@ impl Flood {
             let runtime = runtime.map_err(|error| error.to_string())?;
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
-                for (number, cookie) in (0..CONNECTIONS).zip(people) {
+                for (number, cookie) in (0..from.connections()).zip(people) {
                     let reader = Reader { from, number, cookie };
                     tasks.spawn(read(listener, per_second, reader, Arc::clone(&flag)));
                 }
@@ -127,8 +138,9 @@ async fn read(listener: SocketAddr, per_second: u32, reader: Reader, stop: Arc<A
     let failed = |error: std::io::Error| format!("a reader: {error}");
     let mut stream = TcpStream::connect(listener).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    let every = Duration::from_secs(1) * CONNECTIONS / per_second;
-    let mut due = Instant::now() + every * reader.number / CONNECTIONS;
+    let connections = reader.from.connections();
+    let every = Duration::from_secs(1) * connections / per_second;
+    let mut due = Instant::now() + every * reader.number / connections;
     let mut heard = Heard::default();
     let mut buffer = vec![0; 64 * 1024];
     let mut turn = 0_u32;

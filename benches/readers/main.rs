@@ -178,7 +178,7 @@ async fn measure(scale: Scale) -> Result<(), String> {
     let proxy = fleet.proxies.iter().find(|proxy| proxy.subject == Subject::Redis);
     let proxy = proxy.ok_or("no weir with the Redis store")?;
     let redis = fleet.redis.ok_or("no Redis")?;
-    let people = console::sessions(proxy, flood::CONNECTIONS)?;
+    let people = console::sessions(proxy, flood::PEOPLE)?;
     let rows = Arc::new(Rows::make());
     let mut seen: Vec<Seen> = STATES.iter().map(|_| Seen::default()).collect();
     // The first round warms everything up.
