@@ -92,6 +92,10 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
         if let Some(home) = &home {
             writeln!(out, "{} rows in {home} compared with the same sums", found.home_rows)?;
         }
+        if found.open > 0 {
+            let what = "a day of an account each, were passed over: rows of them may still be on their way";
+            writeln!(out, "{} comparisons, {what}", found.open)?;
+        }
     }
     let left = found.wrong - found.mended;
     if left > 0 {

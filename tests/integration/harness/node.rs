@@ -9,7 +9,7 @@ use super::tools::repository;
 
 /// Node, as `tests/run` installs it.
 pub(crate) fn node() -> Option<PathBuf> {
-    let node = repository().join(".venv-node/bin/node");
+    let node = repository().join(".venv/bin/node");
     node.is_file().then_some(node)
 }
 
