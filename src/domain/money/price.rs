@@ -1,5 +1,6 @@
 //! What a model costs: integer pico-USD per token and per call, summed exactly, rounded once.
 
+mod counted;
 mod decimal;
 mod list;
 mod part;
@@ -11,6 +12,7 @@ mod tariff;
 mod tests;
 mod versioned;
 
+pub(crate) use counted::PriceLine;
 pub use list::PriceList;
 pub(crate) use list::SHIPPED_FILE;
 pub(crate) use part::Part;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::{
     money::{
         NanoUsd,
-        price::{part::Part, tariff::Exact, versioned::Price},
+        price::{counted::Exact, part::Part, versioned::Price},
     },
     wire::usage::{Modifiers, Run, RunKind, Usage},
 };

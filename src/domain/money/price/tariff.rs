@@ -6,17 +6,12 @@ use serde::Serialize;
 
 use crate::domain::{
     ledger::consumption::Modifiers,
-    money::{
-        NanoUsd,
-        price::decimal::{Factor, PerCall, PerToken},
+    money::price::{
+        counted::{Counted, Exact},
+        decimal::{Factor, PerCall, PerToken},
     },
     wire::usage::Usage,
 };
-
-/// Pico-USD in one nano-USD.
-const PICO_PER_NANO: i128 = 1000;
-/// The three factors are in millionths: their product counts in 10^-18.
-const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
 
 /// The prices of a model: one entry of a price list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -88,30 +83,6 @@ pub(crate) struct Multipliers {
     pub geo: BTreeMap<String, Factor>,
 }
 
-/// A sum of money in 10^-18 of a pico-USD, not rounded yet: prices are whole pico-USD, and three factors are in millionths.
-///
-/// It saturates at `i128::MAX`, which is far beyond [`NanoUsd::MAX`] in that unit: a sum that saturates is above the limit
-/// anyway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Exact(i128);
-
-impl Exact {
-    const MAX: Self = Self(i128::MAX);
-
-    /// The sum of both.
-    #[must_use]
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-
-    /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
-    pub(crate) fn rounded_up(self) -> NanoUsd {
-        let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
-        let nanos = self.0 / unit + i128::from(self.0 % unit != 0);
-        i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
-    }
-}
-
 impl Tariff {
     /// The cost of tokens and calls in the tier that applies to the prompt's size.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
@@ -126,7 +97,7 @@ impl Tariff {
 
     /// The fee per request, for one that consumed something.
     pub(crate) fn request_fee(&self) -> Exact {
-        Exact(i128::from(self.per_call.request.pico_usd()).saturating_mul(FACTORS_ONE))
+        Exact::of_calls(1, self.per_call.request)
     }
 
     fn tiers_for(&self, modifiers: &Modifiers) -> &[Tier] {
@@ -135,46 +106,51 @@ impl Tariff {
 
     /// The cost of tokens and calls in the tier that begins above this many input tokens.
     pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
+        let counted = self.counted(usage, modifiers, above_input_tokens);
+        counted.map_or(Exact::MAX, |counted| counted.sum())
+    }
+
+    /// Each count at its price in the tier that begins above this many input tokens; `None` if there is no tier.
+    pub(crate) fn counted(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Option<Counted> {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
         // A prompt of one token more is of it.
-        let Some(tier) = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1)) else {
-            return Exact::MAX;
-        };
+        let tier = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1))?;
         let special = |price: Option<PerToken>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
-        let tokens = [
-            (usage.input_uncached, tier.input),
-            (usage.cache_read, tier.cache_read),
-            (usage.cache_write_short, tier.cache_write_short),
-            (usage.cache_write_long, tier.cache_write_long),
-            (usage.tool_input, special(self.tool_input, tier.input)),
-            (usage.output_text, tier.output),
-            (usage.output_reasoning, special(self.reasoning, tier.output)),
-        ];
-        let tokens = sum(tokens.map(|(count, price)| (count, price.pico_usd())));
         let per_call = &self.per_call;
-        let calls = [
-            (usage.web_searches, per_call.web_search),
-            (usage.web_fetches, per_call.web_fetch),
-            (usage.file_searches, per_call.file_search),
-            (usage.code_interpreter_calls, per_call.code_interpreter),
-            (usage.image_generations, per_call.image_generation),
-        ];
-        let calls = sum(calls.map(|(count, price)| (count, price.pico_usd())));
         let multipliers = &self.multipliers;
         let factors = [
             (&multipliers.service_tier, tier_name.filter(|_| own.is_none())),
             (&multipliers.speed, modifiers.speed.as_deref()),
             (&multipliers.geo, modifiers.geo.as_deref()),
         ];
-        let factor = factors
-            .map(|(factors, name)| named(factors, name).copied().unwrap_or(Factor::ONE))
-            .into_iter()
-            .fold(1, |product: i128, factor| {
-                product.saturating_mul(factor.millionths().into())
-            });
-        let calls = calls.saturating_mul(FACTORS_ONE);
-        Exact(tokens.saturating_mul(factor).saturating_add(calls))
+        Some(Counted {
+            tokens: [
+                ("input_uncached", usage.input_uncached, tier.input),
+                ("cache_read", usage.cache_read, tier.cache_read),
+                ("cache_write_short", usage.cache_write_short, tier.cache_write_short),
+                ("cache_write_long", usage.cache_write_long, tier.cache_write_long),
+                ("tool_input", usage.tool_input, special(self.tool_input, tier.input)),
+                ("output_text", usage.output_text, tier.output),
+                (
+                    "output_reasoning",
+                    usage.output_reasoning,
+                    special(self.reasoning, tier.output),
+                ),
+            ],
+            calls: [
+                ("web_searches", usage.web_searches, per_call.web_search),
+                ("web_fetches", usage.web_fetches, per_call.web_fetch),
+                ("file_searches", usage.file_searches, per_call.file_search),
+                (
+                    "code_interpreter_calls",
+                    usage.code_interpreter_calls,
+                    per_call.code_interpreter,
+                ),
+                ("image_generations", usage.image_generations, per_call.image_generation),
+            ],
+            factors: factors.map(|(factors, name)| named(factors, name).copied().unwrap_or(Factor::ONE)),
+        })
     }
 }
 
@@ -190,11 +166,5 @@ fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&
     listed.get(name).or_else(|| {
         let same = |(listed, _): &(&String, &T)| listed.eq_ignore_ascii_case(name);
         listed.iter().find(same).map(|(_, value)| value)
-    })
-}
-
-fn sum<const N: usize>(parts: [(u64, u64); N]) -> i128 {
-    parts.into_iter().fold(0, |sum: i128, (count, price)| {
-        sum.saturating_add(i128::from(count).saturating_mul(price.into()))
     })
 }

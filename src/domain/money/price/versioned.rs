@@ -8,7 +8,10 @@ use crate::domain::{
     ledger::consumption::Modifiers,
     money::{
         NanoUsd,
-        price::tariff::{Exact, Tariff},
+        price::{
+            counted::{Exact, PriceLine},
+            tariff::Tariff,
+        },
     },
     wire::usage::Usage,
 };
@@ -63,21 +66,40 @@ impl Price {
     }
 
     /// The fee per request; zero if nothing was consumed.
-    pub(super) fn request_fee(&self, usage: &Usage) -> Exact {
+    pub(crate) fn request_fee(&self, usage: &Usage) -> Exact {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map(Tariff::request_fee).unwrap_or_default()
     }
 
     /// The prompt size above which the applicable tier begins; 0 if there is one tier only.
-    pub(super) fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
+    pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
         let tariff = self.tariff.as_ref();
         tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))
     }
 
-    pub(super) fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
+    pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
         let tariff = self.tariff.as_ref();
         tariff
             .map(|tariff| tariff.sum_in_tier(usage, modifiers, above_input_tokens))
             .unwrap_or_default()
+    }
+
+    /// The lines of the sum of tokens and calls in the tier that begins above this many input tokens; none if it is free.
+    pub(crate) fn lines_in_tier(
+        &self,
+        usage: &Usage,
+        modifiers: &Modifiers,
+        above_input_tokens: u64,
+    ) -> Vec<PriceLine> {
+        let tariff = self.tariff.as_ref();
+        let counted = tariff.and_then(|tariff| tariff.counted(usage, modifiers, above_input_tokens));
+        counted.map(|counted| counted.lines()).unwrap_or_default()
+    }
+
+    /// The line of the fee per request; `None` if there is no fee or nothing was consumed.
+    pub(crate) fn fee_line(&self, usage: &Usage) -> Option<PriceLine> {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default())?;
+        let fee = tariff.per_call.request;
+        (fee.pico_usd() > 0).then(|| PriceLine::of_calls("request", 1, fee))
     }
 }

@@ -1,0 +1,215 @@
+//! What a row's charge comes from, line by line, while the prices that it was charged at are in force.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::domain::{
+    ledger::consumption::Row,
+    money::price::{Price, PriceLine},
+};
+
+/// A line of a row's charge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct RowLine {
+    /// The model that consumed it, where several did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(flatten)]
+    pub line: PriceLine,
+}
+
+/// The lines of a row's charge; `find` gives the price in force of a catalogue model at the row's provider. `None` where that
+/// is of another version than the row's, or the lines do not add up to the charge: no line is better than a wrong one.
+pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<RowLine>> {
+    let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
+    let (usage, modifiers) = (&row.usage, &row.modifiers);
+    let own = of_version(&row.model, &row.price_version)?;
+    let mut sum = own.request_fee(usage);
+    let mut lines = Vec::new();
+    if row.parts.is_empty() {
+        let above = own.tier_above(usage, modifiers);
+        sum = sum.plus(own.sum_in_tier(usage, modifiers, above));
+        let whole = own.lines_in_tier(usage, modifiers, above);
+        lines.extend(whole.into_iter().map(|line| RowLine { model: None, line }));
+    }
+    for part in &row.parts {
+        let version = part.price_version.as_deref().unwrap_or(&row.price_version);
+        let price = of_version(part.priced_as.as_deref().unwrap_or(&part.model), version)?;
+        let (modifiers, above) = (modifiers.of_run(part.run), part.above_input_tokens);
+        sum = sum.plus(price.sum_in_tier(&part.usage, &modifiers, above));
+        let of_part = price.lines_in_tier(&part.usage, &modifiers, above);
+        lines.extend(of_part.into_iter().map(|line| RowLine {
+            model: Some(part.model.clone()),
+            line,
+        }));
+    }
+    lines.extend(own.fee_line(usage).map(|line| RowLine { model: None, line }));
+    (sum.rounded_up() == row.cost_nano_usd).then_some(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        keys::key::KeyId,
+        ledger::consumption::{Modifiers, UsageSource},
+        money::{
+            NanoUsd,
+            price::{Charge, OtherModel, PriceList, PricedRun, charge},
+        },
+        wire::usage::{Run, RunKind, Usage, total},
+    };
+
+    const LIST: &str = "version = \"v1\"\n\
+        [[price]]\nname = \"small\"\ntiers = [{ input = \"0.0003\", output = \"1\" }, { above_input_tokens = 100, input = \"3\", output = \"6\" }]\n\
+        per_call = { web_search = \"0.01\", request = \"0.5\" }\nmultipliers = { speed = { fast = \"2\" }, geo = { us = \"1.1\" } }\n\
+        [[price]]\nname = \"large\"\ntiers = [{ input = \"10\", output = \"50\" }]";
+
+    fn find(name: &str) -> Option<Arc<Price>> {
+        let list = PriceList::read("p.toml", LIST).unwrap();
+        list.find(name, "p").map(Arc::clone)
+    }
+
+    fn modifiers() -> Modifiers {
+        Modifiers {
+            speed: Some("fast".to_owned()),
+            geo: Some("us".to_owned()),
+            ..Modifiers::default()
+        }
+    }
+
+    fn row(usage: Usage, charged: Charge) -> Row {
+        Row {
+            time_ms: 0,
+            admitted_ms: 0,
+            request_id: "r".to_owned(),
+            account: "a".to_owned(),
+            key_id: KeyId::parse("key_0000000000000001").unwrap(),
+            protocol: "messages".to_owned(),
+            model_asked: "small".to_owned(),
+            model: "small".to_owned(),
+            provider: "p".to_owned(),
+            status: 200,
+            outcome: "ok".to_owned(),
+            stream: false,
+            tags: Vec::new(),
+            usage,
+            usage_source: UsageSource::Reported,
+            parts: charged.parts,
+            modifiers: modifiers(),
+            price_version: "v1".to_owned(),
+            cost_nano_usd: charged.cost,
+            latency_ms: 1,
+            ttft_ms: None,
+        }
+    }
+
+    /// A decimal in 10^-30.
+    fn exact(text: &str) -> i128 {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        format!("{whole}{fraction:0<30}").parse().unwrap()
+    }
+
+    /// The lines' sum, rounded up once.
+    fn nanos(lines: &[RowLine]) -> i64 {
+        let sum: i128 = lines.iter().map(|line| exact(&line.line.cost_usd)).sum();
+        let nano = 10_i128.pow(21);
+        i64::try_from(sum / nano + i128::from(sum % nano != 0)).unwrap()
+    }
+
+    #[test]
+    fn the_lines_of_a_row_say_count_price_and_factor_and_add_up_to_its_charge() {
+        let usage = Usage {
+            input_uncached: 7,
+            output_text: 3,
+            web_searches: 2,
+            ..Usage::default()
+        };
+        let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &[]);
+        let row = row(usage, charged);
+        let lines = price_lines(&row, find).unwrap();
+        let told: Vec<_> = lines
+            .iter()
+            .map(|RowLine { line, .. }| {
+                let factor = line.factor.as_deref().unwrap_or("1");
+                (
+                    line.counted,
+                    line.count,
+                    line.price_usd.as_str(),
+                    line.per,
+                    factor,
+                    line.cost_usd.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("input_uncached", 7, "0.0003", "1M tokens", "2.2", "0.00000000462"),
+                ("output_text", 3, "1", "1M tokens", "2.2", "0.0000066"),
+                ("web_searches", 2, "0.01", "call", "1", "0.02"),
+                ("request", 1, "0.5", "call", "1", "0.5"),
+            ]
+        );
+        assert_eq!(nanos(&lines), row.cost_nano_usd.nanos());
+    }
+
+    #[test]
+    fn each_model_of_a_row_has_lines_at_its_own_price() {
+        let runs: Vec<Run> = [
+            (RunKind::Answer, None, 150),
+            (RunKind::Advisor, Some("large"), 1000),
+            (RunKind::Answer, None, 20),
+        ]
+        .map(|(kind, model, tokens)| Run {
+            kind,
+            model: model.map(str::to_owned),
+            usage: Usage {
+                input_uncached: tokens,
+                output_text: 1,
+                ..Usage::default()
+            },
+        })
+        .into();
+        let usage = total(&runs);
+        let priced = |run: &Run| PricedRun {
+            run: run.clone(),
+            other: run.model.clone().map(|name| OtherModel {
+                price: find(&name).unwrap(),
+                name,
+                priced_as: None,
+            }),
+        };
+        let priced: Vec<PricedRun> = runs.iter().map(priced).collect();
+        let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &priced);
+        assert!(charged.parts.len() > 2);
+        let row = row(usage, charged);
+        let lines = price_lines(&row, find).unwrap();
+        assert_eq!(nanos(&lines), row.cost_nano_usd.nanos());
+        let of_large = lines.iter().filter(|line| line.model.as_deref() == Some("large"));
+        let prices: Vec<&str> = of_large.map(|line| line.line.price_usd.as_str()).collect();
+        assert_eq!(prices, ["10", "50"]);
+    }
+
+    #[test]
+    fn a_row_of_other_prices_has_no_lines() {
+        let usage = Usage {
+            input_uncached: 7,
+            ..Usage::default()
+        };
+        let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &[]);
+        let row = row(usage, charged);
+        let older = Row {
+            price_version: "v0".to_owned(),
+            ..row.clone()
+        };
+        assert_eq!(price_lines(&older, find), None);
+        assert_eq!(price_lines(&row, |_| None), None);
+        let wrong = Row {
+            cost_nano_usd: row.cost_nano_usd.saturating_add(NanoUsd::from_nanos(1)),
+            ..row
+        };
+        assert_eq!(price_lines(&wrong, find), None);
+    }
+}
