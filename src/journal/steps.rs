@@ -251,6 +251,7 @@ impl Unsent {
     fn fill(&mut self, seq: u64) {
         let change = Change::Adjust {
             amount: NanoUsd::ZERO,
+            at: 0,
             operation: None,
         };
         self.steps.push(Step { seq, change });

@@ -20,8 +20,8 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let content = html! {
         (attention(desk, &all, view::list(&providers, "providers")))
         (money(&all))
-        (used("Today (UTC)", all.get("today").unwrap_or(&Value::Null)))
-        (used("This month", all.get("month").unwrap_or(&Value::Null)))
+        (used("Today (UTC)", all.get("today").unwrap_or(&Value::Null), &view::nanos(&all, "paid_today_nano_usd")))
+        (used("This month", all.get("month").unwrap_or(&Value::Null), &view::nanos(&all, "paid_month_nano_usd")))
         (traffic(window.as_ref()))
     };
     Ok(Page {
@@ -101,11 +101,12 @@ fn money(all: &Value) -> Markup {
     }
 }
 
-/// What some days add up to.
-fn used(name: &str, sums: &Value) -> Markup {
+/// What some days add up to, and what was paid in on them.
+fn used(name: &str, sums: &Value, paid_in: &Markup) -> Markup {
     html! {
         h2 { (name) }
         dl class="figures" {
+            (figure("Paid in", paid_in))
             (figure("Spent", &rows::cost(sums)))
             (figure("Requests", &view::number(sums, "requests", "0")))
             (figure("Failed", &view::number(sums, "errors", "0")))

@@ -37,6 +37,8 @@
 //!
 //! **Operations.** An amount that comes with an id counts once for it: see [`operations`].
 //!
+//! **Payments** count in the balance, and on their day and in their month: see [`paid_in`].
+//!
 //! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
 
 use std::collections::BTreeMap;
@@ -50,6 +52,7 @@ use self::{
     key::{AccountKey, Mirror},
     notices::Notices,
     operations::{Operations, Recorded},
+    paid_in::PaidIn,
     recall::Recall,
 };
 use super::{
@@ -77,6 +80,7 @@ mod leasing;
 pub(crate) mod notices;
 mod noticing;
 pub(crate) mod operations;
+pub(crate) mod paid_in;
 mod recall;
 #[cfg(test)]
 mod tests;
@@ -108,6 +112,9 @@ pub(crate) struct AccountSummary {
     pub terms: AccountTerms,
     /// When it was created, in seconds since the Unix epoch; 0 if it was charged before its creation.
     pub created_at: i64,
+    /// What was paid in lately.
+    #[serde(default)]
+    pub paid: PaidIn,
     /// The last step applied of each node.
     pub watermarks: BTreeMap<NodeId, u64>,
 }
@@ -333,12 +340,12 @@ impl Account {
                     summary.created_at = *at;
                 }
                 if self.operations.note(operation.as_ref(), bounded(*balance)) {
-                    summary.balance = sum(summary.balance, *balance);
+                    summary.pay(*balance, *at);
                 }
             }
-            Change::Credit { amount, operation } | Change::Adjust { amount, operation } => {
+            Change::Credit { amount, at, operation } | Change::Adjust { amount, at, operation } => {
                 if self.operations.note(operation.as_ref(), bounded(*amount)) {
-                    summary.balance = sum(summary.balance, *amount);
+                    summary.pay(*amount, *at);
                 }
             }
             Change::Suspend => summary.suspended = true,
@@ -367,6 +374,11 @@ impl Account {
 }
 
 impl AccountSummary {
+    fn pay(&mut self, amount: NanoUsd, at: i64) {
+        self.balance = sum(self.balance, amount);
+        self.paid.add(amount, at);
+    }
+
     fn settle(&mut self, settlement: &Settlement) {
         let cost = charge(settlement);
         self.balance = sum(self.balance, NanoUsd::from_nanos(-cost.nanos()));

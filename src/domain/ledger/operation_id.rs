@@ -88,6 +88,7 @@ mod tests {
                 r#"{"op":"credit","amount":5}"#,
                 Change::Credit {
                     amount,
+                    at: 0,
                     operation: None,
                 },
             ),
@@ -95,6 +96,7 @@ mod tests {
                 r#"{"op":"adjust","amount":5,"operation":"order-7"}"#,
                 Change::Adjust {
                     amount,
+                    at: 0,
                     operation: OperationId::parse("order-7"),
                 },
             ),

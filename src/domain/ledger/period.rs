@@ -11,6 +11,7 @@ use crate::domain::keys::terms::Reset;
 
 /// The name of the period that never ends.
 pub(crate) const ALL: &str = "all";
+const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The bytes of the longest name, that of a day.
 const NAME_BYTES: usize = 9;
 
@@ -79,6 +80,13 @@ pub(crate) fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
     };
     let midnight = next.ok()?.to_zoned(TimeZone::UTC).ok()?;
     Some(midnight.timestamp().as_second())
+}
+
+/// Day and month of a time in milliseconds since the Unix epoch, in UTC; both are counted from there.
+pub(crate) fn day_and_month(unix_ms: i64) -> (i64, i64) {
+    let date = date(unix_ms);
+    let month = (i64::from(date.year()) - 1970) * 12 + i64::from(date.month()) - 1;
+    (unix_ms.div_euclid(DAY_MS), month)
 }
 
 fn date(unix_ms: i64) -> Date {

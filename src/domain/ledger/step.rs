@@ -37,6 +37,9 @@ pub enum Change {
     Credit {
         /// More than zero.
         amount: NanoUsd,
+        /// When it was asked for, in seconds since the Unix epoch; 0: it is not known.
+        #[serde(default, skip_serializing_if = "is_unknown")]
+        at: i64,
         /// If set, the amount counts once for this id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
@@ -45,6 +48,9 @@ pub enum Change {
     Adjust {
         /// Any amount.
         amount: NanoUsd,
+        /// When it was asked for, in seconds since the Unix epoch; 0: it is not known.
+        #[serde(default, skip_serializing_if = "is_unknown")]
+        at: i64,
         /// If set, the amount counts once for this id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
@@ -58,6 +64,11 @@ pub enum Change {
         /// The new limits.
         terms: AccountTerms,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_unknown(at: &i64) -> bool {
+    *at == 0
 }
 
 impl Change {

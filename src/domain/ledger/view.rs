@@ -22,6 +22,10 @@ pub struct AccountView {
     pub suspended: bool,
     /// The account's limits.
     pub terms: AccountTerms,
+    /// What was paid in today by the store's clock (UTC): credits and adjustments.
+    pub paid_today: NanoUsd,
+    /// What was paid in this month.
+    pub paid_this_month: NanoUsd,
     /// When it was created, in seconds since the Unix epoch.
     pub created_at: i64,
 }

@@ -287,6 +287,7 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
     let unsent = journal.unsent(ACCOUNT, 10).unwrap();
     let nothing = Change::Adjust {
         amount: NanoUsd::ZERO,
+        at: 0,
         operation: None,
     };
     let changes: Vec<_> = unsent.steps.into_iter().map(|step| (step.seq, step.change)).collect();

@@ -69,6 +69,7 @@ impl Bench {
                 account,
                 Change::Credit {
                     amount,
+                    at: 0,
                     operation: None,
                 },
                 0,

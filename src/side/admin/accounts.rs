@@ -160,10 +160,8 @@ pub(super) async fn credit(
             "usd: a credit is more than zero; `weir account adjust` takes money away",
         ));
     }
-    add(&state, peer, &id, "account.credit", body, money, |amount, operation| {
-        Change::Credit { amount, operation }
-    })
-    .await
+    let credit = |amount, at, operation| Change::Credit { amount, at, operation };
+    add(&state, peer, &id, "account.credit", body, money, credit).await
 }
 
 pub(super) async fn adjust(
@@ -178,10 +176,8 @@ pub(super) async fn adjust(
     if money.amount == NanoUsd::ZERO {
         return Err(ApiError::invalid("usd: an adjustment is more or less than zero"));
     }
-    add(&state, peer, &id, "account.adjust", body, money, |amount, operation| {
-        Change::Adjust { amount, operation }
-    })
-    .await
+    let adjust = |amount, at, operation| Change::Adjust { amount, at, operation };
+    add(&state, peer, &id, "account.adjust", body, money, adjust).await
 }
 
 pub(super) async fn suspend(
@@ -306,7 +302,7 @@ async fn add(
     name: &'static str,
     values: Map<String, Value>,
     money: BalanceChange,
-    make: impl FnOnce(NanoUsd, Option<OperationId>) -> Change + Send,
+    make: impl FnOnce(NanoUsd, i64, Option<OperationId>) -> Change + Send,
 ) -> JsonResult {
     let BalanceChange { amount, operation } = money;
     let _turn = state.changing.lock().await;
@@ -316,7 +312,8 @@ async fn add(
         Submitted::Applied
     } else {
         stays_countable(&account, amount)?;
-        submit(state, peer, id, name, values, make(amount, operation.clone())).await?
+        let at = state.ledger.now_ms().await?.div_euclid(1000);
+        submit(state, peer, id, name, values, make(amount, at, operation.clone())).await?
     };
     // Another node may have been asked for the same with another amount, at this very moment.
     if submitted == Submitted::Applied && !is_repeated {

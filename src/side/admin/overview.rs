@@ -47,6 +47,8 @@ pub(super) async fn page(State(state): State<AdminState>) -> JsonResult {
         "suspended": accounts.iter().filter(|account| account.suspended).count(),
         // Each charge has lowered the balance by what it has added here.
         "paid_in_nano_usd": balance.saturating_add(spent),
+        "paid_today_nano_usd": sum(|account| account.paid_today),
+        "paid_month_nano_usd": sum(|account| account.paid_this_month),
         "balance_nano_usd": balance,
         "held_nano_usd": sum(|account| account.held),
         "spent_nano_usd": spent,

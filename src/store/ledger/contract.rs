@@ -101,6 +101,7 @@ macro_rules! ledger_suite {
     (@all $how:ident $with:expr) => {
         $crate::store::ledger::contract::ledger_suite! { @$how $with =>
             an_account_comes_into_being_with_its_first_step
+            what_was_paid_in_is_told_by_day_and_month
             a_step_is_applied_once_and_in_order
             what_was_settled_is_charged_logged_and_no_longer_held
             a_settlement_that_is_sent_five_times_has_one_effect

@@ -46,7 +46,7 @@ impl LedgerScripts {
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),
-            account: script!("holds.lua" "account.lua"),
+            account: script!("period.lua" "holds.lua" "account.lua"),
             key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
             operation: script!("operations.lua" "operation.lua"),
             take_notices: script!("notices.lua" "take_notices.lua"),

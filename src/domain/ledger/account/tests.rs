@@ -379,7 +379,7 @@ proptest! {
                     *by_day.entry(Periods::at(now).day).or_default() += cost;
                 }
                 Deed::Adjust(amount) => {
-                    apply(&mut account, 1, [Change::Adjust { amount: nanos(amount), operation: None }]);
+                    apply(&mut account, 1, [Change::Adjust { amount: nanos(amount), at: 0, operation: None }]);
                     credits += amount;
                 }
                 Deed::Wait(ms) => now += ms,

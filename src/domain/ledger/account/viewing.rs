@@ -15,6 +15,7 @@ impl Account {
     pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
         let summary = self.summary.as_ref()?;
         let (held, running) = self.holds.live(now_ms);
+        let (paid_today, paid_this_month) = summary.paid.at(now_ms);
         Some(AccountView {
             id: id.to_owned(),
             balance: summary.balance,
@@ -23,6 +24,8 @@ impl Account {
             running,
             suspended: summary.suspended,
             terms: summary.terms,
+            paid_today,
+            paid_this_month,
             created_at: summary.created_at,
         })
     }

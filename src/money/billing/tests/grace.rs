@@ -110,6 +110,7 @@ async fn an_account_that_was_never_seen_has_none_and_one_that_may_go_on_has_it_a
         &fixture,
         Change::Credit {
             amount: nanos(10_000),
+            at: 0,
             operation: None,
         },
     )

@@ -37,6 +37,7 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
         &fixture,
         Change::Credit {
             amount: nanos(1),
+            at: 0,
             operation: None,
         },
     )

@@ -166,7 +166,11 @@ async fn an_operation_that_another_node_makes_meanwhile_counts_once() {
     assert_eq!(recorded["applied"], false);
     // The operator asks another node, whose store answers; then this node's journal is sent.
     let amount = NanoUsd::parse_usd("5").unwrap();
-    let change = Change::Credit { amount, operation };
+    let change = Change::Credit {
+        amount,
+        at: 0,
+        operation,
+    };
     let node = NodeId::generate(&mut rand::rng());
     let step = Step { seq: 1, change };
     admin.ledger.apply(&node, "a", &[step]).await.unwrap();

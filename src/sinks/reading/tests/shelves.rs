@@ -97,6 +97,8 @@ impl LedgerStore for StoreShelf {
             running: 0,
             suspended: false,
             terms: AccountTerms::default(),
+            paid_today: NanoUsd::ZERO,
+            paid_this_month: NanoUsd::ZERO,
             created_at: 0,
         });
         Ok(views.collect())

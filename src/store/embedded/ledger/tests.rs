@@ -132,6 +132,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     let order = OperationId::parse("order-7").unwrap();
     let change = Change::Credit {
         amount: nanos(5),
+        at: 0,
         operation: Some(order.clone()),
     };
     let credit = Step { seq: 32, change };

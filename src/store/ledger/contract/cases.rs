@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
-    ledger::{Admission, Admit, Change, Denied, KeySpend, Settlement, Step},
+    ledger::{Admission, Admit, Change, Denied, KeySpend, OperationId, Settlement, Step},
     money::NanoUsd,
 };
 use crate::store::ledger::APPLY_STEPS_MAX;
@@ -32,6 +32,7 @@ fn open(balance: i64, at: i64) -> Change {
 fn credit(amount: i64) -> Change {
     Change::Credit {
         amount: nanos(amount),
+        at: 0,
         operation: None,
     }
 }
@@ -87,6 +88,38 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.created_at), (nanos(17), 50));
     assert_eq!(store.account("acm").await, Ok(None));
+}
+
+pub(crate) async fn what_was_paid_in_is_told_by_day_and_month(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let today = now.div_euclid(DAY_MS) * DAY_MS / 1000;
+    let at = |amount, at| Change::Credit {
+        amount: nanos(amount),
+        at,
+        operation: None,
+    };
+    let once = Change::Adjust {
+        amount: nanos(-2),
+        at: today + 1,
+        operation: OperationId::parse("once"),
+    };
+    let far = today - 40 * 24 * 3600;
+    let all = [
+        open(5, today),
+        at(3, today + 1),
+        once.clone(),
+        once,
+        at(100, far),
+        at(1000, 0),
+    ];
+    let all = steps(1, all);
+    for _ in 0..2 {
+        assert_eq!(store.apply(&node(1), "acme", &all).await, Ok(6));
+        let view = store.account("acme").await.unwrap().unwrap();
+        assert_eq!(view.balance, nanos(1106));
+        assert_eq!((view.paid_today, view.paid_this_month), (nanos(6), nanos(6)));
+        assert_eq!(store.accounts(None, 10).await, Ok(vec![view]));
+    }
 }
 
 pub(crate) async fn a_step_is_applied_once_and_in_order(fixture: &Fixture) {

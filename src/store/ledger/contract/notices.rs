@@ -144,6 +144,7 @@ pub(crate) async fn notices_that_find_no_room_are_counted(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     let credit = || Change::Credit {
         amount: nanos(10),
+        at: 0,
         operation: None,
     };
     let lows = (0..=NOTICES_MAX).flat_map(|_| [charge(now, 10), credit()]);

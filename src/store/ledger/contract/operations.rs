@@ -18,6 +18,7 @@ fn id(text: &str) -> OperationId {
 fn credit(amount: i64, operation: &str) -> Change {
     Change::Credit {
         amount: nanos(amount),
+        at: 0,
         operation: Some(id(operation)),
     }
 }
@@ -38,6 +39,7 @@ pub(crate) async fn an_operation_counts_once_whoever_brings_it(fixture: &Fixture
     };
     let adjust = Change::Adjust {
         amount: nanos(-3),
+        at: 0,
         operation: Some(id("b")),
     };
     let first = steps(1, [open(100), credit(5, "a"), adjust.clone(), credit(5, "a")]);

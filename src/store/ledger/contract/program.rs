@@ -37,6 +37,8 @@ const MODELS: [&str; 3] = ["[]", "m-1.5", "n/2"];
 const TAGS: [&str; 4] = ["team=a", "team=b", "project=x", "session=1"];
 /// So few that they come again.
 const IDS: i64 = 40;
+/// When operations with an id are asked for: whichever node's comes first, it says the same.
+const OF_AN_OPERATION_S: i64 = 1_790_000_000;
 
 /// A request that the program believes to run.
 #[derive(Clone)]
@@ -269,17 +271,19 @@ impl<'a> Program<'a> {
         let change = match self.rng.random_range(0..12) {
             0 => Change::Open {
                 balance: operation.map_or_else(|| self.amount(300), |number| NanoUsd::from_nanos(number * 7)),
-                at: self.now() / 1000,
+                at: operation.map_or(self.now() / 1000, |_| OF_AN_OPERATION_S),
                 operation: operation.map(|number| operation_id("open", number)),
             },
             1..5 => Change::Credit {
                 amount: operation.map_or_else(|| self.amount(1_500), |number| NanoUsd::from_nanos(number * 31)),
+                at: operation.map_or(self.now() / 1000, |_| OF_AN_OPERATION_S),
                 operation: operation.map(|number| operation_id("credit", number)),
             },
             5 => Change::Adjust {
                 amount: NanoUsd::from_nanos(
                     operation.map_or_else(|| self.rng.random_range(-200..200), |number| number * 5 - 100),
                 ),
+                at: operation.map_or(self.now() / 1000, |_| OF_AN_OPERATION_S),
                 operation: operation.map(|number| operation_id("adjust", number)),
             },
             6 => Change::Suspend,

@@ -196,6 +196,8 @@ impl LedgerReply {
                     concurrency: self.optional()?,
                 },
             },
+            paid_today: self.money()?,
+            paid_this_month: self.money()?,
         })
     }
 

@@ -180,6 +180,26 @@ local function is_new(id, amount)
   return true
 end
 
+-- Adds a payment to the balance, and to what was paid in on the day and in the month of the latest one (src/domain/ledger/
+-- account/paid_in.rs): 'day|amount|month|amount'. `at` is in seconds.
+local PAID_END_S = 200000000000
+local function later(known, paid, period, amount)
+  if period < known then
+    return known, paid
+  end
+  return period, bounded((period == known and paid or 0) + bounded(amount))
+end
+local function pay(amount, at)
+  state.add('balance', amount)
+  if at < 1 or at >= PAID_END_S then
+    return
+  end
+  local day, of_day, month, of_month = string.match(state.get('paid'), '^(%-?%d+)|(%-?%d+)|(%-?%d+)|(%-?%d+)$')
+  day, of_day = later(number(day), number(of_day), day_of(at * 1000), amount)
+  month, of_month = later(number(month), number(of_month), month_of(at * 1000), amount)
+  state.set('paid', text(day) .. '|' .. text(of_day) .. '|' .. text(month) .. '|' .. text(of_month))
+end
+
 -- Whether all leases are to come back.
 local function recall_for(is_less)
   if is_less then
@@ -201,13 +221,13 @@ local changes = {
     end
     recall_for(tonumber(ARGV[i]) < 0)
     if is_new(ARGV[i + 2], tonumber(ARGV[i])) then
-      state.add('balance', tonumber(ARGV[i]))
+      pay(tonumber(ARGV[i]), tonumber(ARGV[i + 1]))
     end
   end,
   add = function(i)
     recall_for(tonumber(ARGV[i]) < 0)
-    if is_new(ARGV[i + 1], tonumber(ARGV[i])) then
-      state.add('balance', tonumber(ARGV[i]))
+    if is_new(ARGV[i + 2], tonumber(ARGV[i])) then
+      pay(tonumber(ARGV[i]), tonumber(ARGV[i + 1]))
     end
   end,
   suspend = function()
@@ -227,7 +247,7 @@ local changes = {
     state.set('notify', ARGV[i + 5])
   end,
 }
-local widths = {settle = 13, open = 3, add = 2, suspend = 0, resume = 0, terms = 6}
+local widths = {settle = 13, open = 3, add = 3, suspend = 0, resume = 0, terms = 6}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before

@@ -5,7 +5,7 @@ use ::redis::ScriptInvocation;
 
 use crate::domain::keys::key::{KeyId, KeyState};
 use crate::domain::keys::thresholds::Thresholds;
-use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded};
+use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded, paid_in::PaidIn};
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{AskLease, LeaseChange};
 use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
@@ -69,8 +69,8 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
             call.arg("open").arg(bounded(*balance)).arg(*at);
             call.arg(optional(operation.as_ref()));
         }
-        Change::Credit { amount, operation } | Change::Adjust { amount, operation } => {
-            call.arg("add").arg(bounded(*amount));
+        Change::Credit { amount, at, operation } | Change::Adjust { amount, at, operation } => {
+            call.arg("add").arg(bounded(*amount)).arg(*at);
             call.arg(optional(operation.as_ref()));
         }
         Change::Suspend => {
@@ -138,12 +138,27 @@ pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
             provider_state(standing.terms.provider_state).to_owned(),
         ),
         ("notify", notify(standing.terms.notify)),
+        ("paid", paid(&standing.paid)),
     ];
     let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
     let own = fields.map(|(name, value)| field(name, value));
     let watermarks = standing.watermarks.iter();
     own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
         .collect()
+}
+
+/// As `apply.lua` has it; empty before the first payment.
+fn paid(paid: &PaidIn) -> String {
+    let PaidIn {
+        day,
+        of_day,
+        month,
+        of_month,
+    } = *paid;
+    if *paid == PaidIn::default() {
+        return String::new();
+    }
+    format!("{day}|{}|{month}|{}", bounded(of_day), bounded(of_month))
 }
 
 /// What `put_back.lua` takes of a remembered operation.

@@ -30,6 +30,11 @@ local function days_of(year, month, day)
   local doy = floor((153 * shifted + 2) / 5) + day - 1
   return era * 146097 + yoe * 365 + floor(yoe / 4) - floor(yoe / 100) + doy - 719468
 end
+-- Months count from the Unix epoch, too.
+local function month_of(ms)
+  local year, month = civil(day_of(ms))
+  return (year - 1970) * 12 + month - 1
+end
 -- 0 is Monday.
 local function weekday(days)
   return (days + 3) % 7

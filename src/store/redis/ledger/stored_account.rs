@@ -12,6 +12,7 @@ use crate::{
                 AccountSummary,
                 key::{AccountKey, Mirror},
                 operations::Recorded,
+                paid_in::PaidIn,
             },
         },
         money::NanoUsd,
@@ -73,6 +74,7 @@ impl StoredAccount {
             "tpm" => rates.tpm = Some(parse(value)?),
             "concurrency" => rates.concurrency = Some(parse(value)?),
             "notify" => *notify = Some(answer::thresholds(value)?),
+            "paid" => self.standing.paid = paid(value)?,
             "provider_state" => *provider_state = value.parse().map_err(|_| answer::unknown())?,
             _ => match name.split_once(':') {
                 Some(("wm", node)) => {
@@ -98,6 +100,20 @@ impl StoredAccount {
         let id = KeyId::parse(id).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         Ok(self.keys.entry(id).or_default())
     }
+}
+
+/// What was paid in lately, as `apply.lua` has it: day, amount, month, amount.
+fn paid(text: &str) -> Result<PaidIn, StoreError> {
+    let parts: Vec<&str> = text.split('|').collect();
+    let [day, of_day, month, of_month] = parts.as_slice() else {
+        return Err(answer::unknown());
+    };
+    Ok(PaidIn {
+        day: parse(day)?,
+        of_day: NanoUsd::from_nanos(parse(of_day)?),
+        month: parse(month)?,
+        of_month: NanoUsd::from_nanos(parse(of_month)?),
+    })
 }
 
 /// A mirror as `mirror.lua` has it: revision, state, end, quota, reset, requests, tokens, concurrency.

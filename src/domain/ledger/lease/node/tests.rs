@@ -57,7 +57,7 @@ proptest! {
                 Deed::Wait(ms) => world.ms += ms,
                 Deed::Adjust(amount) => {
                     let seq = world.account.watermark(&named(9)) + 1;
-                    let change = Change::Credit { amount: nanos(amount), operation: None };
+                    let change = Change::Credit { amount: nanos(amount), at: 0, operation: None };
                     world.account.apply(&named(9), &[Step { seq, change }]);
                     world.credits += amount;
                 }

@@ -126,6 +126,7 @@ async fn fill(ledger: &dyn LedgerStore) {
     }
     let once = |number: i64| Change::Credit {
         amount: nanos(number),
+        at: 0,
         operation: OperationId::parse(&format!("order-{number}")),
     };
     let remembered = steps(503, (1..4).map(once));
