@@ -11,6 +11,7 @@ mod descriptors;
 pub(crate) mod front_service;
 mod greeting;
 mod lanes;
+mod last_rows;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
 mod listen_fds;

@@ -13,6 +13,7 @@ use super::{
     named::Named,
     overlap::Overlap,
 };
+use crate::domain::ledger::OperationId;
 
 /// How a quota that is not there is shown.
 const UNLIMITED: &str = "Unlimited";
@@ -55,6 +56,9 @@ pub struct CreateArgs {
     /// The models it may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all")]
     pub models: String,
+    /// Makes one key for this id, however often the command is run: the second time, it says which key that was
+    #[arg(long, value_name = "ID")]
+    pub operation_id: Option<OperationId>,
     /// Print the key and nothing else, as `WEIR_KEY=$(weir key create ...)` wants it
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
@@ -75,9 +79,41 @@ pub struct ListArgs {
     /// Only the keys of this account
     #[arg(long)]
     pub account: Option<String>,
+    /// Only those with this in their name, account or hint, or with this id
+    #[arg(long, value_name = "TEXT")]
+    pub search: Option<String>,
+    /// Only those used since then: an RFC 3339 time, or a date for its first moment in UTC
+    #[arg(long, value_name = "TIME")]
+    pub used_since: Option<String>,
+    /// Only those that are older than that time and were not used since
+    #[arg(long, value_name = "TIME")]
+    pub unused_since: Option<String>,
+    /// Only those that end before that time, or have ended
+    #[arg(long, value_name = "TIME")]
+    pub expires_before: Option<String>,
+    /// Only those that have spent as much in the period of their quota
+    #[arg(long, value_name = "D")]
+    pub spent_usd: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
+}
+
+impl ListArgs {
+    /// What was given, as the end of a query.
+    fn filter(&self) -> String {
+        let given = [
+            ("account", &self.account),
+            ("search", &self.search),
+            ("used_since", &self.used_since),
+            ("unused_since", &self.unused_since),
+            ("expires_before", &self.expires_before),
+            ("spent_usd", &self.spent_usd),
+        ];
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let pairs = given.iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        pairs.map(|(name, text)| format!("&{name}={}", encoded(text))).collect()
+    }
 }
 
 /// A command on one key.
@@ -165,6 +201,9 @@ pub(crate) async fn run(
             );
             args.quota.put(&mut body);
             args.rates.put(&mut body);
+            if let Some(id) = &args.operation_id {
+                body.insert("operation_id".to_owned(), json!(id.as_str()));
+            }
             client
                 .call(Method::POST, "/v1/keys", Some(&Value::Object(body)))
                 .await?
@@ -215,11 +254,7 @@ pub(crate) async fn run(
 }
 
 async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let account = args
-        .account
-        .as_deref()
-        .map_or_else(String::new, |account| format!("&account={}", encoded(account)));
+    let filter = args.filter();
     let mut after = String::new();
     if !args.client.json {
         writeln!(
@@ -230,7 +265,7 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
     }
     loop {
         let page = client
-            .call(Method::GET, &format!("/v1/keys?limit={PAGE}{account}{after}"), None)
+            .call(Method::GET, &format!("/v1/keys?limit={PAGE}{filter}{after}"), None)
             .await?;
         for key in page.get("keys").and_then(Value::as_array).into_iter().flatten() {
             if args.client.json {

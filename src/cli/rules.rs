@@ -46,7 +46,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "NAME", value_parser = operation)]
     pub operation: Option<Operation>,
     /// A header of the request; may be given several times
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = explain::header)]
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The query of the request
     #[arg(long, value_name = "QUERY")]
@@ -83,14 +83,6 @@ pub(crate) enum RulesCommandError {
 
 fn operation(text: &str) -> Result<Operation, String> {
     serde_json::from_value(Value::from(text)).map_err(|_| "no operation has that name, see --help".to_owned())
-}
-
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
-    let form = "give it as 'NAME: VALUE'";
-    let (name, value) = text.split_once(':').ok_or(form)?;
-    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| form)?;
-    let value = HeaderValue::from_str(value.trim()).map_err(|_| form)?;
-    Ok((name, value))
 }
 
 /// Runs `weir rules` on these rule files.

@@ -51,7 +51,7 @@ impl Desk<'_> {
     }
 
     fn peer(&self) -> Peer {
-        Peer::Console(Box::new(self.session.who.opened_by.clone()))
+        self.session.who.peer()
     }
 }
 

@@ -52,12 +52,25 @@ pub(super) fn facts(key: &Value) -> Markup {
                 dt { "Requests per minute" } dd { (view::number(key, "rpm", "no limit")) }
                 dt { "Tokens per minute" } dd { (view::number(key, "tpm", "no limit")) }
                 dt { "Requests at once" } dd { (view::number(key, "concurrency", "no limit")) }
+                dt { "When it is used up" } dd { (when_used_up(key)) }
                 dt { "Somebody is told at" } dd { (told_at(key)) }
                 dt { "Created" } dd { (view::time(key, "created_at", "unknown")) }
                 dt { "Last used" } dd { (view::time(key, "last_used", "never")) }
                 @if let Some(former) = rotation::former(key) { dt { "Rotated" } dd { (rotation::works_on(former)) } }
                 @if !view::text(key, "revoked_at").is_empty() { dt { "Revoked" } dd { (view::time(key, "revoked_at", "")) } }
             }
+        }
+    }
+}
+
+/// What becomes of an answer that runs then.
+fn when_used_up(key: &Value) -> Markup {
+    let factor = view::count(key, "finish_factor");
+    html! {
+        @match (view::text(key, "on_exhausted"), factor) {
+            ("cut", _) => "an answer that runs is ended",
+            (_, 0) => "an answer that runs ends by itself",
+            (_, factor) => { "an answer that runs ends by itself, at the latest when it has cost " (factor) " times the quota" },
         }
     }
 }

@@ -9,13 +9,17 @@ use super::{
     forms::{Field, Forms, is_changed},
     view,
 };
-use crate::side::admin::local::Refused;
+use crate::{domain::ledger::FinishFactor, side::admin::local::Refused};
 
 const RATES: [(&str, &str); 3] = [
     ("rpm", "Requests per minute"),
     ("tpm", "Tokens per minute"),
     ("concurrency", "Requests at once"),
 ];
+
+/// What an answer that runs does then; [`FINISH`] where a key says nothing.
+const EXHAUSTED: [(&str, &str); 2] = [(FINISH, "Ends by itself"), ("cut", "Is ended")];
+const FINISH: &str = "finish";
 
 /// The word for being told nothing.
 const NOTHING: &str = "none";
@@ -28,6 +32,41 @@ pub(super) fn rates<W>(forms: &Forms<'_, W>, action: &str, of: &Value) -> Markup
             (forms.input(action, &Field { kind: "number", ..Field::text(name, label, &value, "No limit") }))
         }
     }
+}
+
+/// The inputs of what becomes of an answer that runs when nothing is left.
+pub(super) fn exhausted<W>(forms: &Forms<'_, W>, action: &str, key: &Value) -> Markup {
+    let now = view::text(key, "on_exhausted");
+    let chosen = forms.entered(action, "on_exhausted").unwrap_or(now);
+    // A new key has the factor that it gets without a word.
+    let factor = match key.get("finish_factor") {
+        None => FinishFactor::default().get().map(|factor| factor.to_string()),
+        Some(factor) => factor.as_u64().map(|factor| factor.to_string()),
+    };
+    html! {
+        label {
+            span { "When it is used up, an answer that runs" }
+            select name="on_exhausted" {
+                @for (value, name) in EXHAUSTED { option value=(value) selected[value == chosen] { (name) } }
+            }
+            input type="hidden" name="was.on_exhausted" value=(now);
+        }
+        @let factor = factor.unwrap_or_default();
+        (forms.input(action, &Field { kind: "number", ..Field::text("finish_factor", "Ends at so many times the quota", &factor, "No bound") }))
+    }
+}
+
+/// Puts what was changed of that into a body of the admin API.
+///
+/// # Errors
+/// The factor is no number.
+pub(super) fn changed_exhausted(form: &Fields, body: &mut Map<String, Value>) -> Result<(), Refused> {
+    // A form of a new key says what it would have been anyway.
+    let is_usual = form.text("was.on_exhausted").is_empty() && form.text("on_exhausted") == FINISH;
+    if is_changed(form, "on_exhausted") && !is_usual {
+        body.insert("on_exhausted".to_owned(), json!(form.text("on_exhausted")));
+    }
+    changed_number(form, body, "finish_factor", "Ends at so many times the quota")
 }
 
 /// The input of when somebody is told. `default` is what holds without.
@@ -68,10 +107,13 @@ pub(super) fn changed_notify(form: &Fields, body: &mut Map<String, Value>) {
 /// # Errors
 /// What is entered is no number.
 pub(super) fn changed_rates(form: &Fields, body: &mut Map<String, Value>) -> Result<(), Refused> {
-    for (name, label) in RATES {
-        if !is_changed(form, name) {
-            continue;
-        }
+    RATES
+        .iter()
+        .try_for_each(|(name, label)| changed_number(form, body, name, label))
+}
+
+fn changed_number(form: &Fields, body: &mut Map<String, Value>, name: &str, label: &str) -> Result<(), Refused> {
+    if is_changed(form, name) {
         let number = form.given(name).map(str::parse::<u64>).transpose();
         let number = number.map_err(|_| Refused {
             status: StatusCode::BAD_REQUEST,

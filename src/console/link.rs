@@ -40,6 +40,14 @@ pub(super) struct Operator {
 }
 
 impl Operator {
+    /// Who calls the admin API in the session's name.
+    pub(super) fn peer(&self) -> Peer {
+        Peer::Console {
+            opened_by: Box::new(self.opened_by.clone()),
+            role: self.role,
+        }
+    }
+
     /// Whether the OpenID provider has said who it is.
     pub(super) fn is_vouched_for(&self) -> bool {
         self.name().is_some()
@@ -49,7 +57,7 @@ impl Operator {
     pub(super) fn name(&self) -> Option<&str> {
         match &self.opened_by {
             Peer::Person { name, .. } => Some(name),
-            Peer::Process { .. } | Peer::Certified(_) | Peer::Console(_) | Peer::Owner(_) => None,
+            Peer::Process { .. } | Peer::Certified(_) | Peer::Console { .. } | Peer::Owner(_) => None,
         }
     }
 }

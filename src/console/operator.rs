@@ -6,6 +6,7 @@ mod key_form;
 mod keys;
 mod log;
 mod made_key;
+mod model;
 mod models;
 mod overview;
 mod providers;
@@ -156,6 +157,7 @@ impl Console {
             ["keys", "new"] => key_form::page(&desk).await,
             ["keys", id] => keys::one(&desk, id).await,
             ["models"] => models::page(&desk).await,
+            ["models", name] => model::page(&desk, name).await,
             ["usage"] => usage::page(&desk).await,
             ["log"] => log::page(&desk).await,
             ["providers"] => providers::page(&desk).await,

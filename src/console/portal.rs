@@ -305,6 +305,7 @@ impl Portal {
             ("account", view::text(&key, "account")),
             ("key", view::text(&key, "id")),
             ("limit", "50"),
+            ("lines", "true"),
         ]);
         let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
         let models = self.read(session, "/v1/models").await?;

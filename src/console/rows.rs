@@ -81,13 +81,50 @@ pub(super) fn cost(of: &Value) -> Markup {
     view::nanos(of, "cost_nano_usd")
 }
 
+/// The lines of a charge, each exact; the sum is rounded up once.
+fn bill(row: &Value) -> Markup {
+    let lines = view::list(row, "price_lines");
+    let name = |line: &Value| {
+        let counted = view::text(line, "counted");
+        let known = COUNTS.iter().find(|(field, _)| *field == counted);
+        known.map_or("Fee of the request", |(_, name)| name)
+    };
+    html! {
+        @if row.get("price_lines").is_some_and(Value::is_null) {
+            p class="none" { "Charged at prices that are not in force any more." }
+        }
+        @if !lines.is_empty() {
+            table class="list" {
+                thead { tr {
+                    th scope="col" { "What" } th scope="col" class="figure" { "Count" } th scope="col" class="figure" { "Price" }
+                    th scope="col" class="figure" { "Comes to" }
+                } }
+                tbody { @for line in lines { tr {
+                    th scope="row" {
+                        (name(line)) @if !view::text(line, "model").is_empty() { " by " (view::name(view::text(line, "model"))) }
+                    }
+                    td class="figure" { (view::number(line, "count", "0")) }
+                    td class="figure" {
+                        (view::usd(line, "price_usd", "")) " / " (view::text(line, "per"))
+                        @if !view::text(line, "factor").is_empty() { " \u{00d7} " (view::text(line, "factor")) }
+                    }
+                    td class="figure" { (view::usd(line, "cost_usd", "")) }
+                } } }
+                tfoot { tr { th scope="row" colspan="3" { "The sum, rounded up to a nano-dollar" } td class="figure" { (cost(row)) } } }
+            }
+        }
+    }
+}
+
 /// The parts of a charge.
 fn explained(row: &Value) -> Markup {
     let text = |field: &str| view::plain(row, field);
     let parts = view::list(row, "parts");
     html! {
+        (bill(row))
         dl class="facts" {
-            @for (field, name) in COUNTS {
+            // The lines of the charge have said it.
+            @for (field, name) in COUNTS.iter().filter(|_| view::list(row, "price_lines").is_empty()) {
                 @if view::count(row, field) > 0 { dt { (name) } dd { (view::number(row, field, "")) } }
             }
             dt { "Counted by" } dd { (text("usage_source")) }
@@ -110,5 +147,37 @@ fn explained(row: &Value) -> Markup {
             dt { "Key" } dd { code { (text("key_id")) } }
             dt { "Request" } dd { code { (text("request_id")) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_row_shows_the_lines_of_its_charge_or_why_there_are_none() {
+        let row = json!({ "cost_nano_usd": 34, "price_lines": [
+            { "counted": "output_text", "count": 1000, "price_usd": "1", "per": "1M tokens", "factor": "2.2",
+              "cost_usd": "0.0022", "model": "<m>" },
+            { "counted": "request", "count": 1, "price_usd": "0.5", "per": "call", "cost_usd": "0.5" },
+        ] });
+        let shown = bill(&row).into_string();
+        for part in [
+            "Output by <bdi>&lt;m&gt;</bdi>",
+            "1,000",
+            "$1</span> / 1M tokens \u{00d7} 2.2",
+            "$0.0022",
+            "Fee of the request",
+            "$0.5</span> / call<",
+            "$0.000000034",
+        ] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        let other = bill(&json!({ "cost_nano_usd": 34, "price_lines": null })).into_string();
+        assert!(other.contains("prices that are not in force any more"));
+        let free = bill(&json!({ "cost_nano_usd": 0, "price_lines": [] })).into_string();
+        assert_eq!(free, "");
     }
 }

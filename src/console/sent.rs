@@ -46,6 +46,8 @@ pub(super) enum NotAgain<E> {
 pub(super) enum NotTaken {
     /// Its change has been made, some time ago.
     Made,
+    /// Another node has taken it, or this one before a restart: whether its change was made, the store does not tell.
+    Taken,
     /// The session has sent too many.
     TooMany,
     /// The session has ended meanwhile.
@@ -58,7 +60,7 @@ impl NotTaken {
     /// The status of the answer.
     pub(super) fn status(self) -> StatusCode {
         match self {
-            Self::Made => StatusCode::CONFLICT,
+            Self::Made | Self::Taken => StatusCode::CONFLICT,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::Ended => StatusCode::UNAUTHORIZED,
             Self::Away => StatusCode::SERVICE_UNAVAILABLE,
@@ -69,6 +71,10 @@ impl NotTaken {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Made => "This form was sent before, and what it asked for was done once.",
+            Self::Taken => {
+                "This form was sent before, by way of another node or before a restart. It is not done again. Look whether \
+                 what it asked for is there; where it is not, open the page anew and send its form."
+            }
             Self::TooMany => {
                 "This session has sent as many forms as one may. Nothing was changed. Sign out and open another one."
             }

@@ -151,7 +151,7 @@ impl Sessions {
             let claim = self.store.claim(&session.id, operation).await;
             match claim {
                 Ok(Claim::New) => {}
-                Ok(Claim::Taken) => return Err(NotAgain::Refused(NotTaken::Made)),
+                Ok(Claim::Taken) => return Err(NotAgain::Refused(NotTaken::Taken)),
                 Ok(Claim::Full) => return Err(NotAgain::Refused(NotTaken::TooMany)),
                 Ok(Claim::Ended) => return Err(NotAgain::Refused(NotTaken::Ended)),
                 Err(_) => return Err(NotAgain::Refused(NotTaken::Away)),

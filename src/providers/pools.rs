@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 pub(crate) use breaker::{Breaker, Permit, Probing};
 pub(crate) use credentials::{ChosenCredential, CredentialState, Credentials};
-pub(crate) use places::{Place, Places};
+pub(crate) use places::{Place, PlaceState, Places};
 
 use crate::{
     domain::{
@@ -240,6 +240,14 @@ impl Pool {
     /// Takes one retry out of the budget. Returns false if the budget is used up.
     pub(crate) fn spend(&self) -> bool {
         self.budget.lock().spend()
+    }
+
+    /// Its addresses and how they stand; one that several operations share is there for each of them.
+    pub(crate) fn all_places(&self, now: Instant) -> Vec<PlaceState> {
+        self.places
+            .iter()
+            .flat_map(|shared| shared.places.states(now))
+            .collect()
     }
 
     /// How many addresses are ejected now, for the metrics.

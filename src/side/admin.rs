@@ -54,7 +54,7 @@ use tokio::{
 use connection_extension::ConnectionExtension;
 pub(crate) use home::{LogHome, LogHomes};
 pub(crate) use peer::Peer;
-pub(crate) use served::{CredentialView, ModelView, PassedOverView, ProviderView, Providers};
+pub(crate) use served::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView, Providers};
 pub(crate) use state::{AdminState, Stores};
 pub(crate) use upgrades::{Upgraded, Upgrades};
 
@@ -93,7 +93,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
-        .route("/v1/keys", post(keys::create).get(keys::list))
+        .route("/v1/keys", post(keys::create).get(keys::listing::list))
         .route(
             "/v1/keys/{id}",
             get(keys::show).patch(keys::update).delete(keys::delete),

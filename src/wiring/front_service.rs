@@ -15,7 +15,7 @@ use crate::{
     console::{listener::ConsoleHandler, portal::Portal},
     edges::low_priority,
     front::{Front, handler::Handler, layers::Layers, places::Places},
-    gateway::front::GatewayHandler,
+    gateway::{front::GatewayHandler, reply::own_usage::LastRows},
     side::{
         public::PublicHandler,
         redirect::RedirectHandler,
@@ -45,11 +45,11 @@ pub(crate) struct FrontService<H> {
 pub(super) fn gateway(
     conf: &Arc<ServerConf>,
     parts: &Parts,
-    portal: Option<Arc<Portal>>,
+    (portal, last_rows): (Option<Arc<Portal>>, Arc<dyn LastRows>),
     listeners: &Listeners,
 ) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
     let settings = &parts.config.gateway;
-    let handler = GatewayHandler::new(conf, parts.gateway(portal));
+    let handler = GatewayHandler::new(conf, parts.gateway(portal, last_rows));
     let wanted = parts.config.connections.max;
     let connections_max = Descriptors::share(&parts.config).clients;
     if connections_max < wanted {

@@ -14,7 +14,10 @@ use crate::{
         entry::Sinks,
         key_slots::KeySlots,
         recent_refusals::RecentRefusals,
-        reply::{agent_settings::Agents, own_usage::OwnUsage},
+        reply::{
+            agent_settings::Agents,
+            own_usage::{LastRows, OwnUsage},
+        },
         request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
@@ -160,8 +163,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The gateway on these parts, with the portal if it has one.
-    pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>) -> Gateway {
+    /// The gateway on these parts, with the portal if it has one. `last_rows` is for whoever asks what a key has used.
+    pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>, last_rows: Arc<dyn LastRows>) -> Gateway {
         Gateway {
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),
@@ -171,7 +174,7 @@ impl Parts {
             billing: self.money.billing.clone(),
             pages: Pages {
                 public: Arc::clone(&self.public),
-                own_usage: self.own_usage(),
+                own_usage: self.own_usage(last_rows),
                 agents: self.agents.clone(),
                 portal,
             },
@@ -188,14 +191,14 @@ impl Parts {
         }
     }
 
-    fn own_usage(&self) -> OwnUsage {
+    fn own_usage(&self, last_rows: Arc<dyn LastRows>) -> OwnUsage {
         let config = &self.config.own_usage;
         let allowance = Allowance {
             per_minute: config.per_minute,
             burst: config.burst,
             clients_max: config.addresses_max,
         };
-        OwnUsage::new(Arc::clone(&self.money.ledger), allowance, clock::instant())
+        OwnUsage::new(Arc::clone(&self.money.ledger), last_rows, allowance, clock::instant())
     }
 
     /// Figures that are read when somebody scrapes.

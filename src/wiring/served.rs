@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     domain::{
         catalogue::{Catalogue, Model},
+        money::price::Price,
         rules::Provider,
         strict_toml::nearest,
         wire::protocol::Protocol,
@@ -12,9 +13,9 @@ use crate::{
     edges::{clock, switches::Switches},
     providers::{
         live::LiveCell,
-        pools::{CredentialState, PassedOver, Pool},
+        pools::{CredentialState, PassedOver, PlaceState, Pool},
     },
-    side::admin::{CredentialView, ModelView, PassedOverView, ProviderView, Providers},
+    side::admin::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView, Providers},
 };
 
 /// What the admin API shows and switches.
@@ -44,6 +45,11 @@ impl Providers for Served {
         found.map(|model| model.name.clone()).ok_or_else(near)
     }
 
+    fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>> {
+        let live = self.live.get();
+        live.catalogue.named(model)?.prices.get(provider).cloned()
+    }
+
     fn providers(&self) -> Vec<ProviderView> {
         let (live, now) = (self.live.get(), clock::instant());
         let view = |provider: &Arc<Provider>| {
@@ -63,6 +69,7 @@ impl Providers for Served {
                 enabled: !self.switches.is_off(&provider.name),
                 credentials: credentials.unwrap_or_default(),
                 places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
+                places: pool.map(|pool| places(pool, now)).unwrap_or_default(),
                 passed_over: pool.map(|pool| passed_over(pool, now)).unwrap_or_default(),
             }
         };
@@ -72,6 +79,23 @@ impl Providers for Served {
     fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool> {
         self.switches.set(provider, on)
     }
+}
+
+fn places(pool: &Pool, now: Instant) -> Vec<PlaceView> {
+    let view = |place: PlaceState| PlaceView {
+        address: place.address.to_string(),
+        origin: format!(
+            "{}://{}",
+            if place.origin.https { "https" } else { "http" },
+            place.origin.authority()
+        ),
+        ejected_seconds: place.ejected_until.map_or(0, |until| (until - now).as_secs().max(1)),
+    };
+    let mut places: Vec<PlaceView> = pool.all_places(now).into_iter().map(view).collect();
+    // Operations that share a place show it once.
+    places.sort();
+    places.dedup();
+    places
 }
 
 fn passed_over(pool: &Pool, now: Instant) -> Vec<PassedOverView> {

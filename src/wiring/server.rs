@@ -21,6 +21,7 @@ use tokio::{
 use crate::{
     config::Config,
     edges::clock,
+    gateway::reply::own_usage::LastRows,
     journal::lanes::Place,
     money::account_changes::journaled::JournaledChanges,
     side::{
@@ -37,7 +38,9 @@ use crate::{
         bounds::{Addresses, Bounds},
         console,
         descriptors::Descriptors,
-        front_service, listen_fds,
+        front_service,
+        last_rows::RowsOfLog,
+        listen_fds,
         listeners::{self, ADMIN, Listeners, OPS},
         parts::Parts,
         prepared::Prepared,
@@ -215,7 +218,8 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     parts.sinks.metrics.sample(tell);
     let portal = console::portal(parts, &state, console::openid(parts)?);
     let openid = console::openid(parts)?;
-    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, portal, listeners);
+    let for_owners = (portal, Arc::new(RowsOfLog::new(state.clone())) as Arc<dyn LastRows>);
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, for_owners, listeners);
     let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
     let (redirect, redirect_bound) = redirect.unzip();
     let (admin_tcp, admin_tcp_bound) = admin_tcp_service(parts, &state, listeners).unzip();

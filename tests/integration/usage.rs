@@ -101,6 +101,33 @@ fn what_was_used_is_told_by_day_model_key_and_tag() {
 }
 
 #[test]
+fn the_last_rows_of_a_key_are_told_to_its_owner_alone() {
+    let provider = SampleProvider::start();
+    let weir = Weir::start(&provider.base_url());
+    let (one, other) = (weir.key(), weir.key());
+    for key in [&one, &other, &one] {
+        say(&weir, Wire::Messages, &key.text, "a=b");
+    }
+    weir.books(3);
+    let rows = own(&weir, &one.text)["last_rows"].clone();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row["key_id"] == one.id.as_str()));
+    assert!(
+        rows[0]["time_ms"].as_i64() >= rows[1]["time_ms"].as_i64(),
+        "the newest first"
+    );
+    assert!(rows[0]["price_lines"].as_array().is_some_and(|lines| !lines.is_empty()));
+    let asked = |query: &str| {
+        let request = Request::get(&format!("{OWN}?{query}")).header("authorization", &format!("Bearer {}", one.text));
+        weir.exchange(&request)
+    };
+    assert_eq!(asked("rows=1").json()["data"]["last_rows"].as_array().unwrap().len(), 1);
+    assert_eq!(asked("rows=0").json()["data"].get("last_rows"), None);
+    assert_eq!(asked("rows=101").status, 400);
+}
+
+#[test]
 fn rows_are_found_by_their_tags_and_providers_see_none() {
     let provider = RecordingProvider::answering("{}");
     let weir = WeirBuilder::new()

@@ -18,7 +18,7 @@ fn explained(request: &str, change: impl FnOnce(&mut ExplainArgs)) -> Result<Str
         response: None,
         model: None,
         operation: None,
-        headers: vec![header("anthropic-beta: x").unwrap()],
+        headers: vec![explain::header("anthropic-beta: x").unwrap()],
         query: None,
         conf: None,
         json: false,
@@ -89,5 +89,5 @@ fn what_cannot_be_explained_says_why() {
         fails(REQUEST, |args| args.operation = operation("count_tokens").ok()).contains("no endpoint for count_tokens")
     );
     assert!(fails(REQUEST, |args| args.request = "/nonexistent/file".into()).contains("/nonexistent/file"));
-    assert!(operation("message").is_err() && header("a b: c").is_err() && header("abc").is_err());
+    assert!(operation("message").is_err() && explain::header("a b: c").is_err() && explain::header("abc").is_err());
 }

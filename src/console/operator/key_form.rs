@@ -93,6 +93,7 @@ fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
             textarea name="models" rows="3" placeholder="All" { (forms.entered(action, "models").unwrap_or(&models)) }
             input type="hidden" name="was.models" value=(models);
         }
+        (limits::exhausted(forms, action, key))
         (limits::notify(forms, action, key, "As the account says"))
         (limits::rates(forms, action, key))
     }
@@ -102,6 +103,8 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, Refus
     let mut body = changes(form)?;
     body.insert("account".to_owned(), json!(form.text("account")));
     body.insert("name".to_owned(), json!(form.text("name")));
+    // Sent again after a failure of which nobody knows what it has done, it makes no second key.
+    body.insert("operation_id".to_owned(), json!(form.text("operation")));
     // A key that never begins anew is what it is without being asked.
     if form.text("reset") == "none" {
         body.remove("reset");
@@ -128,6 +131,7 @@ pub(super) fn changes(form: &Fields) -> Result<Map<String, Value>, Refused> {
     if models != before {
         body.insert("models".to_owned(), json!(models));
     }
+    limits::changed_exhausted(form, &mut body)?;
     limits::changed_notify(form, &mut body);
     limits::changed_rates(form, &mut body)?;
     Ok(body)
@@ -169,6 +173,18 @@ mod tests {
         ] {
             let form = format!("notify_percent={entered}&was.notify_percent={was}");
             assert_eq!(changed(&form), json!({ "notify_percent": chosen }));
+        }
+        for (form, change) in [
+            ("on_exhausted=finish&was.on_exhausted=", json!({})),
+            ("on_exhausted=cut&was.on_exhausted=", json!({ "on_exhausted": "cut" })),
+            (
+                "on_exhausted=finish&was.on_exhausted=cut",
+                json!({ "on_exhausted": "finish" }),
+            ),
+            ("finish_factor=3&was.finish_factor=2", json!({ "finish_factor": 3 })),
+            ("finish_factor=&was.finish_factor=2", json!({ "finish_factor": null })),
+        ] {
+            assert_eq!(changed(form), change, "{form}");
         }
         let refused = changes(&Fields::read(b"tpm=many&was.tpm=")).unwrap_err();
         assert_eq!(

@@ -20,32 +20,49 @@ use crate::{
 /// Keys on one page.
 const PAGE: usize = 50;
 
+/// What keys are found by: a field of the admin API, what people call it, and the kind of input.
+const FILTERS: [(&str, &str, &str); 6] = [
+    ("search", "Name, id, account or hint", "search"),
+    ("account", "Account", "text"),
+    ("used_since", "Used since (UTC)", "date"),
+    ("unused_since", "Not used since", "date"),
+    ("expires_before", "Expires before", "date"),
+    ("spent_usd", "Has spent, USD", "text"),
+];
+
 pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, Refused> {
-    let wanted = |name: &str| desk.query.text(name);
-    let (search, account, after) = (wanted("search"), wanted("account"), wanted("after"));
+    let filter = FILTERS.map(|(name, ..)| (name, desk.query.text(name)));
+    let is_filtered = filter.iter().any(|(_, value)| !value.is_empty());
     let limit = PAGE.to_string();
-    let asked = query(&[
-        ("limit", &limit),
-        ("search", search),
-        ("account", account),
-        ("after", after),
-    ]);
-    let answer = desk.read(&format!("/v1/keys{asked}")).await?;
-    let keys = view::list(&answer, "keys");
-    let next = view::text(&answer, "next");
+    let asked = query(&[&filter[..], &[("limit", &limit), ("after", desk.query.text("after"))]].concat());
+    let found = match desk.read(&format!("/v1/keys{asked}")).await {
+        Ok(answer) => {
+            let (keys, next) = (view::list(&answer, "keys"), view::text(&answer, "next"));
+            html! {
+                @if !keys.is_empty() { (table(keys)) }
+                @else {
+                    p class="card" {
+                        @if !next.is_empty() { "None among those looked through so far." }
+                        @else { "No keys" @if is_filtered { " like this" } "." }
+                    }
+                }
+                @if !next.is_empty() {
+                    p class="pages" { a href={ "/keys" (query(&[&filter[..], &[("after", next)]].concat())) } { "More keys" } }
+                }
+            }
+        }
+        // What is wrong with a filter belongs beside it.
+        Err(refused) => html! { p class="card refused" role="alert" { (refused.message) } },
+    };
     let content = html! {
-        p class="pages" { a class="button" href={ "/keys/new" (query(&[("account", account)])) } { "New key" } }
+        p class="pages" { a class="button" href={ "/keys/new" (query(&[("account", desk.query.text("account"))])) } { "New key" } }
         form method="get" action="/keys" class="filter" role="search" {
-            label { span { "Name, id, account or hint" } input type="search" name="search" value=(search); }
-            label { span { "Account" } input type="text" name="account" value=(account); }
+            @for ((name, label, kind), (_, value)) in FILTERS.iter().zip(filter) {
+                label { span { (label) } input type=(kind) name=(name) value=(value); }
+            }
             button { "Find" }
         }
-        @if keys.is_empty() { p class="card" { "No keys" @if !(search.is_empty() && account.is_empty()) { " like this" } "." } }
-        @else { (table(keys)) }
-        @if !next.is_empty() {
-            @let further = query(&[("search", search), ("account", account), ("after", next)]);
-            p class="pages" { a href={ "/keys" (further) } { "More keys" } }
-        }
+        (found)
     };
     Ok(Page {
         title: "Keys".to_owned(),

@@ -24,7 +24,8 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let export = query(&[&filter[..], &[("cursor", wanted("cursor"))]].concat());
     let further = |cursor: &str| query(&[&filter[..], &[("cursor", cursor)]].concat());
     let limit = PAGE.to_string();
-    let asked = query(&[&filter[..], &[("limit", &limit), ("cursor", wanted("cursor"))]].concat());
+    let shown = [("limit", &*limit), ("lines", "true"), ("cursor", wanted("cursor"))];
+    let asked = query(&[&filter[..], &shown].concat());
     let answer = desk.read(&format!("/v1/log{asked}")).await;
     let found = match &answer {
         Ok(answer) => {

@@ -4,7 +4,11 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
-    console::{desk::Desk, frame::Page, view},
+    console::{
+        desk::{Desk, below},
+        frame::Page,
+        view,
+    },
     domain::faults::stability::{Health, Window},
     side::admin::local::Refused,
     stability::public::look::label,
@@ -37,7 +41,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
 
 fn table(models: &[&Value], window: Option<&Window>) -> Markup {
     html! {
-        p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier." }
+        p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier; a model's page has all of them." }
         div class="scroll" tabindex="0" role="region" aria-label="Models" {
             table class="list" {
                 thead { tr {
@@ -61,7 +65,7 @@ fn row(model: &Value, window: Option<&Window>) -> Markup {
     let aliases = texts("aliases");
     html! {
         tr {
-            th scope="row" { (view::name(name)) @if !aliases.is_empty() { small { " also " (view::name(&aliases)) } } }
+            th scope="row" { a href=(below("/models", name)) { (view::name(name)) } @if !aliases.is_empty() { small { " also " (view::name(&aliases)) } } }
             td { (label::pill(health)) }
             td { (texts("protocols")) }
             td {

@@ -57,8 +57,27 @@ fn card(desk: &Desk<'_>, provider: &Value) -> Markup {
                     }
                 }
             }
+            (places(view::list(provider, "places")))
             @if !is_enabled { (desk.forms.button(&at("enable"), "Switch on", "")) }
             @else if is_configured { (desk.forms.button(&at("disable"), "Switch off", "danger")) }
+        }
+    }
+}
+
+/// Where its requests go.
+fn places(places: &[Value]) -> Markup {
+    html! {
+        @if !places.is_empty() {
+            details {
+                summary { "Addresses: " (places.len()) }
+                ul class="plain" { @for place in places { li {
+                    code { (view::text(place, "address")) } " of " (view::name(view::text(place, "origin")))
+                    @match view::count(place, "ejected_seconds") {
+                        0 => {}
+                        seconds => { " " span class="pill u" { "Left out" } " for " (seconds) " s more, after failures in a row" }
+                    }
+                } } }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
+use serde_json::Value;
 
 use crate::{
     console::{desk::Desk, fields::Fields, forms::Field, frame::Page},
@@ -9,9 +10,10 @@ use crate::{
         rules::{
             Explanation, Passage, Question, RuleFile,
             compile::{Compiled, compile},
-            explain::explain as explained,
+            explain::{explain as explained, header},
         },
         strict_toml::FileError,
+        wire::operation::Operation,
     },
     side::admin::local::Refused,
 };
@@ -32,16 +34,27 @@ pub(super) fn explain(desk: &Desk<'_>, form: &Fields) -> Result<Page, Refused> {
     let name = form.text("provider");
     let files = desk.source.rule_files();
     let (file, compiled) = compiled(&files, name).map_err(wrong)?;
+    // `operation` is the field of every form by which it counts once.
+    let operation = form.given("asked_for").map(operation).transpose().map_err(wrong)?;
+    let mut headers = HeaderMap::new();
+    for line in form.text("headers").lines().filter(|line| !line.trim().is_empty()) {
+        let (name, value) = header(line).map_err(|why| wrong(format!("headers: `{line}`: {why}")))?;
+        headers.append(name, value);
+    }
     let question = Question {
-        operation: None,
+        operation,
         model: form.given("model"),
-        headers: HeaderMap::new(),
-        query: None,
+        headers,
+        query: form.given("query").map(|query| query.trim_start_matches('?')),
         body: form.text("request").as_bytes(),
         response: form.given("response").map(str::as_bytes),
     };
     let explanation = explained(&compiled, &question).map_err(|error| wrong(error.to_string()))?;
     Ok(shown(desk, form, &result(&file.name, &explanation)))
+}
+
+fn operation(name: &str) -> Result<Operation, String> {
+    serde_json::from_value(Value::from(name)).map_err(|_| format!("no operation has the name `{name}`"))
 }
 
 fn compiled<'a>(files: &'a [RuleFile], name: &str) -> Result<(&'a RuleFile, Compiled), String> {
@@ -64,7 +77,7 @@ fn shown(desk: &Desk<'_>, form: &Fields, result: &Markup) -> Page {
         .filter_map(|file| Some(compile(file).ok()?.provider.name))
         .collect();
     let entered = |name: &str| desk.forms.entered(ACTION, name).unwrap_or(form.text(name)).to_owned();
-    let (provider, model) = (entered("provider"), entered("model"));
+    let [provider, model, asked_for, query] = ["provider", "model", "asked_for", "query"].map(entered);
     let content = html! {
         p class="lead" { "The edits that a provider's file makes, line by line, as `weir rules explain` tells them." }
         (desk.forms.form(ACTION, "card fields", &html! {
@@ -73,6 +86,18 @@ fn shown(desk: &Desk<'_>, form: &Fields, result: &Markup) -> Page {
                 select name="provider" { @for name in &names { option value=(name) selected[*name == provider] { (name) } } }
             }
             (desk.forms.input(ACTION, &Field::text("model", "Model, where the body does not name it", &model, "As the body says")))
+            label {
+                span { "Operation" }
+                select name="asked_for" {
+                    option value="" { "As the body looks" }
+                    @for one in Operation::ALL.map(Operation::as_str) { option value=(one) selected[one == asked_for] { (one) } }
+                }
+            }
+            (desk.forms.input(ACTION, &Field::text("query", "Query of the request", &query, "None")))
+            label class="wide" {
+                span { "Headers of the request, a line each" }
+                textarea name="headers" rows="2" placeholder="anthropic-beta: context-1m-2025-08-07" { (entered("headers")) }
+            }
             label class="wide" { span { "Body of the request" } textarea name="request" rows="8" required { (entered("request")) } }
             label class="wide" { span { "Body of an answer, if you like" } textarea name="response" rows="4" { (entered("response")) } }
             button { "Explain" }

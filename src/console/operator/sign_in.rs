@@ -18,7 +18,7 @@ use crate::{
         session::Sessions,
     },
     edges::limiter::{Allowance, Limiter, client::Client},
-    side::admin::{Peer, local::LocalApi},
+    side::admin::local::LocalApi,
 };
 
 /// How often one address may try to sign in.
@@ -143,8 +143,7 @@ impl Doors {
             Err(failure) => return self.failed(&failure).with_cookie(over),
         };
         let values = json!({ "role": operator.role.as_str() });
-        let peer = Peer::Console(Box::new(operator.opened_by.clone()));
-        if let Err(refused) = api.signs_in(peer, values).await {
+        if let Err(refused) = api.signs_in(operator.peer(), values).await {
             let content = html! { p class="card" role="alert" { (refused.message) } };
             return Answer::page(refused.status, framed(&titled("Nobody was signed in", content)));
         }

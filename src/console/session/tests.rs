@@ -144,7 +144,7 @@ async fn nothing_is_changed_while_the_store_is_away_and_a_form_counts_once_at_al
         "it may be sent again"
     );
     let again = other.once(&there, "form", now, work()).await;
-    assert_eq!(again, Err(NotAgain::Refused(NotTaken::Made)));
+    assert_eq!(again, Err(NotAgain::Refused(NotTaken::Taken)));
     let failed = other.once(&there, "second", now, async { Err("no") }).await;
     assert_eq!(failed, Err(NotAgain::Failed("no")));
     assert!(one.once(&here, "second", now, work()).await.is_ok());

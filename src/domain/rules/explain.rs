@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use crate::domain::{
@@ -89,6 +89,18 @@ pub(crate) struct Change {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ExplainError(String);
+
+/// A header as people write it, `NAME: VALUE`.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let form = "give it as 'NAME: VALUE'";
+    let (name, value) = text.split_once(':').ok_or(form)?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| form)?;
+    let value = HeaderValue::from_str(value.trim()).map_err(|_| form)?;
+    Ok((name, value))
+}
 
 /// Applies a provider's file to a request, edit by edit.
 ///
@@ -311,7 +323,7 @@ fn rule(op: &BodyOp, path: &str) -> String {
 }
 
 fn head_rule(edit: &HeadEdit) -> String {
-    let shown = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let shown = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     match &edit.op {
         HeadOp::Remove(name) => format!("remove {name}"),
         HeadOp::Rename(from, to) => format!("rename {from} to {to}"),

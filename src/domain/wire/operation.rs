@@ -36,6 +36,16 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Every operation.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Messages,
+        Self::CountTokens,
+        Self::Responses,
+        Self::GenerateContent,
+        Self::StreamGenerateContent,
+        Self::GeminiCountTokens,
+    ];
+
     /// The protocol whose shapes the operation has.
     pub const fn protocol(self) -> Protocol {
         match self {

@@ -3,10 +3,13 @@
 
 use std::{
     fmt,
+    ops::RangeInclusive,
+    str::FromStr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
@@ -30,10 +33,22 @@ use crate::{
 /// How many days are told, unless asked otherwise.
 const DAYS_DEFAULT: i64 = 30;
 const DAY_MS: i64 = 24 * 3600 * 1000;
+/// How many of its last rows are told, unless asked otherwise.
+const ROWS_DEFAULT: usize = 10;
+/// The most of them.
+const ROWS_MAX: usize = 100;
+
+/// Knows the last rows of keys.
+#[async_trait]
+pub(crate) trait LastRows: Send + Sync {
+    /// Up to so many rows of a key, the newest first, as the consumption log shows them; `None`: they cannot be read.
+    async fn of_key(&self, key: &KeyRecord, limit: usize) -> Option<Value>;
+}
 
 /// Answers what keys have used.
 pub(crate) struct OwnUsage {
     ledger: Arc<dyn LedgerStore>,
+    rows: Arc<dyn LastRows>,
     limiter: Limiter<Client>,
 }
 
@@ -47,9 +62,15 @@ impl fmt::Debug for OwnUsage {
 
 impl OwnUsage {
     /// Reads a ledger. `start` is a time before the first question.
-    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, allowance: Allowance, start: Instant) -> Self {
+    pub(crate) fn new(
+        ledger: Arc<dyn LedgerStore>,
+        rows: Arc<dyn LastRows>,
+        allowance: Allowance,
+        start: Instant,
+    ) -> Self {
         Self {
             ledger,
+            rows,
             limiter: Limiter::new(allowance, start),
         }
     }
@@ -84,7 +105,7 @@ impl OwnUsage {
         query: Option<&str>,
         now_ms: i64,
     ) -> Result<Reply, Refusal> {
-        let days = days(query)?;
+        let (days, most) = (days(query)?, rows(query)?);
         let today = now_ms.div_euclid(DAY_MS);
         let own = SumsOf::One(Subject::Key(key.id.clone()));
         let asked = today - (days - 1)..=today;
@@ -94,10 +115,15 @@ impl OwnUsage {
         );
         let told = sums.and_then(|sums| Ok((sums, spend?)));
         let (sums, spend) = told.map_err(|error| unavailable(&error))?;
+        let last_rows = match most {
+            0 => None,
+            most => Some(self.rows.of_key(key, most).await),
+        };
         let mut data = standing(key, &spend, now_ms);
         if let Value::Object(fields) = &mut data {
             fields.insert("models".to_owned(), json!(models(key, catalogue, is_off)));
             fields.insert("usage".to_owned(), usage(&sums, today - (days - 1), today));
+            fields.extend(last_rows.map(|rows| ("last_rows".to_owned(), json!(rows))));
         }
         Ok(Reply {
             status: 200,
@@ -116,16 +142,33 @@ fn unavailable(error: &StoreError) -> Refusal {
     Refusal::StoreUnavailable
 }
 
-/// `days=N` of the query; other parameters are not looked at.
+/// `days=N` of the query.
 fn days(query: Option<&str>) -> Result<i64, Refusal> {
-    let pairs = query.unwrap_or_default().split('&');
-    let Some(text) = pairs.filter_map(|pair| pair.strip_prefix("days=")).next_back() else {
-        return Ok(DAYS_DEFAULT);
+    number(query, "days", DAYS_DEFAULT, 1..=i64::from(RETENTION_DAYS))
+}
+
+/// `rows=N` of the query.
+fn rows(query: Option<&str>) -> Result<usize, Refusal> {
+    number(query, "rows", ROWS_DEFAULT, 0..=ROWS_MAX)
+}
+
+/// The last parameter of this name; others are not looked at.
+fn number<N: FromStr + PartialOrd + fmt::Display>(
+    query: Option<&str>,
+    name: &str,
+    default: N,
+    of: RangeInclusive<N>,
+) -> Result<N, Refusal> {
+    let mut pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
+    let Some((_, text)) = pairs.rfind(|(known, _)| *known == name) else {
+        return Ok(default);
     };
-    let most = i64::from(RETENTION_DAYS);
-    let days = text.parse().ok().filter(|days| (1..=most).contains(days));
-    days.ok_or_else(|| Refusal::QueryInvalid {
-        reason: format!("`days` is a whole number from 1 to {most}"),
+    let number = text.parse().ok().filter(|number| of.contains(number));
+    number.ok_or_else(|| Refusal::QueryInvalid {
+        reason: format!("`{name}` is a whole number from {} to {}", of.start(), of.end()),
     })
 }
 
@@ -221,6 +264,15 @@ mod tests {
             (Some("days=x"), None),
         ] {
             assert_eq!(days(query).ok(), expected, "{query:?}");
+        }
+        for (query, expected) in [
+            (None, Some(10)),
+            (Some("days=2&rows=0"), Some(0)),
+            (Some("rows=100"), Some(100)),
+            (Some("rows=101"), None),
+            (Some("rows=-1"), None),
+        ] {
+            assert_eq!(rows(query).ok(), expected, "{query:?}");
         }
     }
 }

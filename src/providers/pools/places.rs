@@ -44,6 +44,16 @@ pub(crate) struct Place {
     pub origin: Arc<Origin>,
 }
 
+/// How an address stands.
+#[derive(Clone, Debug)]
+pub(crate) struct PlaceState {
+    pub address: SocketAddr,
+    /// The first of its origins.
+    pub origin: Arc<Origin>,
+    /// Until when it is left out after failures in a row.
+    pub ejected_until: Option<Instant>,
+}
+
 /// The places of one provider.
 pub(crate) struct Places {
     balancer: LoadBalancer<RoundRobin>,
@@ -205,6 +215,21 @@ impl Places {
     pub(crate) fn ejected(&self, now: Instant) -> usize {
         let all = self.breakers.lock();
         all.values().filter(|one| one.open_until(now).is_some()).count()
+    }
+
+    /// All addresses that its names have now.
+    pub(crate) fn states(&self, now: Instant) -> Vec<PlaceState> {
+        let there = self.balancer.backends().get_backend();
+        let state = |backend: &Backend| {
+            let address = *backend.addr.as_inet()?;
+            let origins = backend.ext.get::<Origins>()?;
+            Some(PlaceState {
+                address,
+                origin: Arc::clone(origins.0.first()?),
+                ejected_until: self.breaker(&address).open_until(now),
+            })
+        };
+        there.iter().filter_map(state).collect()
     }
 
     fn breaker(&self, address: &SocketAddr) -> Breaker {

@@ -1,21 +1,21 @@
 //! Keys in the admin API: create, list, show, update, revoke, delete.
 
+pub(super) mod listing;
 pub(super) mod lower;
 pub(super) mod of_person;
 pub(super) mod rotation;
 
 use axum::{
     Extension, Json,
-    extract::{Path, Query, State},
+    extract::{Path, State},
     http::StatusCode,
 };
-use futures_util::{StreamExt, stream};
-use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{
     accounts, change,
-    fields::{Body, object},
+    fields::{self, Body, object},
     peer::Peer,
     reply::{ApiError, JsonResult, key_body},
     state::AdminState,
@@ -26,51 +26,25 @@ use crate::{
             key::{KeyId, KeyRecord, KeyState},
             secret::{KeyDigest, ServiceKey},
         },
-        ledger::{KeyTerms, Reset},
+        ledger::{KeyTerms, OperationId, Reset},
     },
     edges::clock,
     money::account_changes::AccountChangeError,
     store::KeyView,
 };
 
-/// Keys in one answer, unless asked otherwise.
-const LIST_DEFAULT: usize = 100;
-/// Keys in one answer, at the most.
-const LIST_MAX: usize = 1000;
-/// Questions to the store at one time while a list is made.
-const SPENDS_AT_ONCE: usize = 16;
-
-/// Which keys to list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    account: Option<String>,
-    after: Option<String>,
-    limit: Option<usize>,
-    /// A part of the name, the id, the account or the hint, in any case.
-    search: Option<String>,
-}
-
-impl ListQuery {
-    fn takes(&self, record: &KeyRecord) -> bool {
-        let is_of = |account: &String| *account == record.account;
-        let has = |search: &String| {
-            let search = search.to_lowercase();
-            let texts = [&record.name, &record.account, &record.hint];
-            record.id.as_str().to_lowercase() == search
-                || texts.iter().any(|text| text.to_lowercase().contains(&search))
-        };
-        self.account.as_ref().is_none_or(is_of) && self.search.as_ref().is_none_or(has)
-    }
-}
+/// The field that names the operation which makes a key: sent again, it makes no other one.
+const OPERATION: &str = "operation_id";
 
 pub(super) async fn create(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let body = object(body)?;
+    let mut body = object(body)?;
     let now = clock::unix_seconds();
+    let operation = body.remove(OPERATION);
+    let operation = operation.map(|id| fields::operation(OPERATION, &id)).transpose()?;
     let change::Wanted {
         account,
         change: wanted,
@@ -81,7 +55,12 @@ pub(super) async fn create(
     accounts::existing(&state, &account).await?;
     let terms = wanted.terms.apply(KeyTerms::default());
     resets_something(&terms)?;
-    let (key, id) = fresh(&state);
+    let (key, drawn) = fresh(&state);
+    let id = match &operation {
+        None => drawn,
+        Some(operation) => new_of(&state, operation).await?,
+    };
+    body.extend(operation.map(|operation| (OPERATION.to_owned(), json!(operation))));
     let record = KeyRecord {
         id,
         name,
@@ -97,6 +76,18 @@ pub(super) async fn create(
     };
     let view = add(&state, peer, key.digest(), record, Value::Object(body)).await?;
     Ok((StatusCode::CREATED, Json(body_of(&state, &view, Some(&key)).await)))
+}
+
+/// The id of the key that an operation makes, while it is not made.
+async fn new_of(state: &AdminState, operation: &OperationId) -> Result<KeyId, ApiError> {
+    let id = KeyId::of_digest(&Sha256::digest(operation.as_str()).into());
+    match state.store.by_id(&id).await? {
+        None => Ok(id),
+        Some(_) => Err(ApiError::conflict(format!(
+            "this operation has made the key {} already; its text was told to whoever asked first: rotate it for a new one, or delete it",
+            id.as_str()
+        ))),
+    }
 }
 
 /// Makes a key, recorded with what was asked for.
@@ -119,43 +110,6 @@ async fn add(
         record,
         last_used: None,
     })
-}
-
-pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<ListQuery>) -> JsonResult {
-    let limit = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-    if let Some(account) = &query.account {
-        accounts::existing(&state, account).await?;
-    }
-    // Few of many keys may be wanted: look through them in large steps.
-    let asked = if query.account.is_some() || query.search.is_some() {
-        LIST_MAX
-    } else {
-        limit
-    };
-    let mut after = query.after.as_deref().map(id).transpose()?;
-    let mut shown = Vec::new();
-    loop {
-        let page = state.store.list(after.as_ref(), asked).await?;
-        let more = page.len() == asked;
-        for view in page {
-            after = Some(view.record.id.clone());
-            if query.takes(&view.record) {
-                shown.push(view);
-            }
-            if shown.len() == limit {
-                let keys = bodies(&state, shown).await;
-                return Ok(Json(json!({ "keys": keys, "next": after.as_ref().map(KeyId::as_str) })));
-            }
-        }
-        if !more {
-            return Ok(Json(json!({ "keys": bodies(&state, shown).await, "next": null })));
-        }
-    }
-}
-
-async fn bodies(state: &AdminState, views: Vec<KeyView>) -> Vec<Value> {
-    let bodies = stream::iter(views).map(|view| async move { body_of(state, &view, None).await });
-    bodies.buffered(SPENDS_AT_ONCE).collect().await
 }
 
 /// A key with what it has spent; a store that does not tell leaves that out.

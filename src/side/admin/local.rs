@@ -79,6 +79,12 @@ impl LocalApi {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             message: why.to_string(),
         };
+        if let Some(message) = peer.barred(&method, path) {
+            return Err(Refused {
+                status: StatusCode::FORBIDDEN,
+                message,
+            });
+        }
         let text = body.map(Value::to_string).unwrap_or_default();
         let request = Request::builder()
             .method(method)

@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 
 use super::{
     reply::{ApiError, JsonResult, time_ms},
+    served::Providers,
     state::AdminState,
 };
 use crate::{
-    domain::ledger::consumption::Row,
+    domain::ledger::{consumption::Row, price_lines::price_lines},
     edges::clock,
     sinks::reading::{LogCursor, LogReadError, LogRows},
     store::ledger::LOG_ROWS_MAX,
@@ -38,7 +39,10 @@ pub(super) async fn query(State(state): State<AdminState>, Query(question): Quer
     let limit = question.limit().unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
     let rows = question.rows(&state).await?;
     let (rows, next) = page(rows, limit, clock::instant() + LOOK_MAX).await?;
-    let rows: Vec<Value> = rows.iter().map(row_body).collect();
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|row| row_body(row, question.lines().then_some(&*state.providers)))
+        .collect();
     let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
     let next = next.map(|place| cursor::text(&place));
     Ok(Json(
@@ -95,7 +99,13 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn row_body(row: &Row) -> Value {
+/// With the prices in force, also what its charge comes from: `price_lines`, null where it was charged at others.
+fn row_body(row: &Row, prices: Option<&dyn Providers>) -> Value {
     // Nothing in a row cannot be JSON.
-    serde_json::to_value(Shown::of(row)).unwrap_or_default()
+    let mut body = serde_json::to_value(Shown::of(row)).unwrap_or_default();
+    if let (Some(prices), Value::Object(fields)) = (prices, &mut body) {
+        let lines = price_lines(row, |model| prices.price(&row.provider, model));
+        fields.insert("price_lines".to_owned(), json!(lines));
+    }
+    body
 }

@@ -44,8 +44,21 @@ pub(crate) struct ProviderView {
     pub credentials: Vec<CredentialView>,
     /// The number of addresses ejected after failures in a row.
     pub places_ejected: usize,
+    /// Its addresses, in their order; none before its names are resolved.
+    pub places: Vec<PlaceView>,
     /// Models that are requested from other providers, after failures in a row.
     pub passed_over: Vec<PassedOverView>,
+}
+
+/// An address of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct PlaceView {
+    /// The address and its port.
+    pub address: String,
+    /// Scheme, host and port as the configuration has them.
+    pub origin: String,
+    /// Seconds until it is asked again after failures in a row; 0 if it is in use.
+    pub ejected_seconds: u64,
 }
 
 /// A model that a provider is not asked for now.
@@ -74,6 +87,8 @@ pub(crate) trait Providers: Send + Sync {
     /// # Errors
     /// There is none; with the nearest name there is, if one is near.
     fn model_named(&self, name: &str) -> Result<String, Option<String>>;
+    /// The price in force of a model at a provider, by its public name; `None` if that provider does not have that model.
+    fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>>;
     /// All providers, on or off.
     fn providers(&self) -> Vec<ProviderView>;
     /// Switches a provider on or off; true when that changed anything.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,9 +12,11 @@ use crate::demo::Demo;
 use crate::harness::browser::Browser;
 use crate::harness::node::node_modules;
 use crate::harness::request::Wire;
-use crate::harness::tools::skip;
-use crate::harness::{RecordingProvider, wait_until};
+use crate::harness::tools::{python, skip};
+use crate::harness::{RecordingProvider, Weir, wait_until};
 
+/// How long the first key may take, from the demo's start to an SDK's answer.
+const FIRST_KEY_WITHIN: Duration = Duration::from_secs(60);
 const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":43210,"output_tokens":789}}"#;
 
 const DESK: (u32, u32) = (1280, 900);
@@ -47,6 +50,7 @@ fn the_first_key_is_made_in_the_browser_and_works() {
     let Some(mut browser) = Browser::start() else {
         skip!("Chromium is not there: tests/run installs it");
     };
+    let began = Instant::now();
     let demo = Demo::start();
     open(&mut browser, &demo);
     let cookies = browser.evaluate("document.cookie");
@@ -63,6 +67,9 @@ fn the_first_key_is_made_in_the_browser_and_works() {
         snippets.contains(&key) && snippets.contains(demo.text("base_url")),
         "{snippets}"
     );
+    an_sdk_uses(&demo, &key);
+    let took = began.elapsed();
+    assert!(took < FIRST_KEY_WITHIN, "from `weir demo` to an SDK's answer: {took:?}");
     for wire in [Wire::Messages, Wire::Responses, Wire::Gemini] {
         let answer = demo.connect().exchange(&wire.request(&key, "Say hello."));
         assert_eq!(answer.status, 200, "{wire:?}: {}", answer.text());
@@ -83,6 +90,90 @@ fn the_first_key_is_made_in_the_browser_and_works() {
     keep(&mut browser, "portal-of-a-demo", &whole);
 }
 
+/// Anthropic's own SDK asks with the key.
+#[track_caller]
+fn an_sdk_uses(demo: &Demo, key: &str) {
+    let Some(python) = python(".venv") else {
+        skip!(".venv is not there: tests/run makes it");
+    };
+    let script = format!(
+        "from anthropic import Anthropic\nclient = Anthropic(base_url={:?}, api_key={key:?})\n\
+         print(client.messages.create(model={:?}, max_tokens=20, messages=[{{'role': 'user', 'content': 'Hello'}}]).content[0].text)",
+        demo.text("base_url"),
+        Wire::Messages.model(),
+    );
+    let made = Command::new(python).args(["-c", &script]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(!made.stdout.trim_ascii().is_empty());
+}
+
+/// Three keys with names that people could give: the first by markup, the second the longest, the third from right to left.
+fn odd_keys(weir: &Weir) -> Vec<String> {
+    weir.fund();
+    let names = [
+        "<img src=x onerror=alert(1)>\"'&".to_owned(),
+        "n".repeat(128),
+        "\u{202e}\u{5e9}\u{5dc}\u{5d5}\u{5dd} abc".to_owned(),
+    ];
+    let made = names.map(|name| weir.cli_json(&["key", "create", "--account", "tests", "--name", &name]));
+    made.iter().map(|key| key["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn odd_names_fit_the_pages_and_stay_text() {
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let weir = super::with_console();
+    let ids = odd_keys(&weir);
+    browser.look(DESK.0, DESK.1, "light");
+    let address = super::address(&weir);
+    browser.open(&format!("http://{address}/open?code={}", super::code(&weir, "owner")));
+    browser.leave_by("document.querySelector('form button').click()");
+    let of_keys = ids.iter().map(|id| format!("/keys/{id}"));
+    let pages = ["/keys", "/accounts/tests", "/audit", "/usage?by=key"].map(str::to_owned);
+    for path in pages.into_iter().chain(of_keys) {
+        for (width, theme) in [(DESK, "light"), (PHONE, "dark")] {
+            browser.look(width.0, width.1, theme);
+            browser.open(&format!("http://{address}{path}"));
+            assert_eq!(browser.evaluate(OVERFLOW), json!([]), "{path} {theme}");
+            assert_eq!(
+                browser.evaluate("document.scripts.length + document.images.length"),
+                0,
+                "{path}"
+            );
+            assert_eq!(complaints(&mut browser), [""; 0], "{path} {theme}");
+        }
+        nothing_serious(&mut browser, &path);
+    }
+    browser.open(&format!("http://{address}/keys/{}", ids[2]));
+    let turned = browser.text("getComputedStyle(document.querySelector('h1')).direction");
+    assert_eq!(turned, "ltr", "a name turns nothing around it");
+}
+
+#[test]
+fn a_key_is_made_with_scripts_switched_off() {
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let demo = Demo::start();
+    browser.look(DESK.0, DESK.1, "light");
+    browser.open(&link(&demo));
+    browser.switch_scripts_off();
+    browser.tab_to("e.tagName === 'BUTTON'");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.innerText === 'Keys'");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.innerText === 'New key'");
+    browser.leave_by_key("Enter");
+    browser.tab_to("e.name === 'name'");
+    browser.enter("without scripts");
+    browser.leave_by_key("Enter");
+    let key = browser.text("document.querySelector('code.key').innerText");
+    let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
 #[test]
 fn the_pages_fit_a_desk_and_a_phone_in_both_themes() {
     let Some(mut browser) = Browser::start() else {
@@ -91,13 +182,19 @@ fn the_pages_fit_a_desk_and_a_phone_in_both_themes() {
     let demo = Demo::start();
     open(&mut browser, &demo);
     let console = demo.text("console_url").to_owned();
+    browser.open(&format!("{console}/keys"));
+    let key = browser.text("document.querySelector('main tbody a').getAttribute('href')");
+    browser.open(&format!("{console}/models"));
+    let model = browser.text("document.querySelector('main tbody a').getAttribute('href')");
     for path in [
         "/",
         "/accounts",
         "/accounts/demo",
         "/keys",
         "/keys/new",
+        &key,
         "/models",
+        &model,
         "/usage",
         "/log",
         "/providers",
@@ -173,19 +270,36 @@ fn the_pages_show_what_was_used() {
         skip!("Chromium is not there: tests/run installs it");
     };
     let provider = RecordingProvider::answering(ANSWER);
-    let mut weir = super::builder(&provider.base_url()).start();
+    let mut weir = super::builder(&provider.base_url())
+        .set("sign_in.enabled", true)
+        .start();
     let key = weir.key_with(&["--quota-usd", "25", "--reset", "monthly"]);
     for wire in [Wire::Messages, Wire::Messages] {
         assert_eq!(weir.exchange(&wire.request(&key.text, "hi")).status, 200);
     }
     wait_until("the rows", || weir.cli_json(&["log", "query"]).as_array().is_some());
-    weir.multiply((0, |_| String::new()), (800, |number| 1 + number * number / 97 % 28));
+    weir.multiply(
+        (11, |number| format!("build server {number}")),
+        (800, |number| 1 + number * number / 97 % 28),
+    );
     browser.look(DESK.0, DESK.1, "light");
     let address = super::address(&weir);
     browser.open(&format!("http://{address}/open?code={}", super::code(&weir, "viewer")));
     browser.leave_by("document.querySelector('form button').click()");
     nothing_serious(&mut browser, "the overview with data");
     view(&mut browser, "console-overview");
+    for (path, picture, has) in [
+        ("/keys", "console-keys", "build server 7"),
+        ("/models?search=claude", "console-models", "claude-sonnet-5-5"),
+        ("/log", "console-log", "rounded up"),
+    ] {
+        browser.open(&format!("http://{address}{path}"));
+        browser.evaluate("document.querySelectorAll('tbody details').forEach((e, place) => { e.open = place == 0 })");
+        let told = browser.text("document.querySelector('main').innerText");
+        assert!(told.contains(has), "{path}: {told}");
+        nothing_serious(&mut browser, path);
+        view(&mut browser, picture);
+    }
     browser.open(&format!("http://{address}/usage?account=tests"));
     let bars = browser.evaluate("document.querySelectorAll('rect.day').length");
     assert!(bars.as_u64().unwrap() >= 9, "{bars} days");
@@ -197,6 +311,14 @@ fn the_pages_show_what_was_used() {
     }
     view(&mut browser, "console-usage");
     browser.look(DESK.0, DESK.1, "light");
+    for (size, theme) in [(PHONE, "dark"), (DESK, "light")] {
+        browser.look(size.0, size.1, theme);
+        for door in ["/portal", "/portal/device"] {
+            browser.open(&format!("http://{}{door}", weir.gateway));
+            nothing_serious(&mut browser, door);
+            assert_eq!(browser.evaluate(OVERFLOW), json!([]));
+        }
+    }
     browser.open(&format!("http://{}/portal", weir.gateway));
     browser.evaluate(&format!(
         "document.querySelector('[name=key]').value = {}",

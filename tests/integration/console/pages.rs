@@ -111,6 +111,34 @@ fn rotated(tab: &mut Tab, path: &str, first: &str, works: impl Fn(&str) -> bool)
     second
 }
 
+/// The id of the one key, a laptop's that ends in January 2100.
+#[track_caller]
+fn found_as_laptop(tab: &Tab) -> String {
+    let found = tab.page("/keys?search=LAPT");
+    let (_, rest) = found.split_once("href=\"/keys/key_").unwrap();
+    let id = format!("key_{}", rest.split('"').next().unwrap());
+    for none in ["search=somebody", "expires_before=2100-01-01", "spent_usd=1"] {
+        assert!(
+            tab.page(&format!("/keys?{none}")).contains("No keys like this"),
+            "{none}"
+        );
+    }
+    assert!(tab.page("/keys?expires_before=2100-02-01&spent_usd=0").contains(&id));
+    assert!(tab.page("/keys?unused_since=soon").contains("role=\"alert\""));
+    id
+}
+
+/// No log and no record of changes has one of these texts.
+#[track_caller]
+fn nowhere_written(weir: &Weir, keys: [&str; 2]) {
+    let logs = weir.logs();
+    let record = std::fs::read_to_string(weir.folder().join("audit.jsonl")).unwrap();
+    for key in keys {
+        assert!(!logs.contains(key), "a log holds a key");
+        assert!(!record.contains(key), "the audit record holds a key");
+    }
+}
+
 #[test]
 fn a_key_lives_its_life_in_the_console() {
     let provider = RecordingProvider::answering("{}");
@@ -126,6 +154,7 @@ fn a_key_lives_its_life_in_the_console() {
         ("expires_at", "2100-01-31"),
         ("models", Wire::Messages.model()),
         ("rpm", "60"),
+        ("on_exhausted", "cut"),
     ];
     let made = tab.fill(&tab.page("/keys/new"), "/keys", &entered).text();
     let first = shown_key(&made);
@@ -134,13 +163,17 @@ fn a_key_lives_its_life_in_the_console() {
         "the examples lead to the gateway: {made}"
     );
     assert!(works(&first));
-    let found = tab.page("/keys?search=LAPT");
-    let (_, rest) = found.split_once("href=\"/keys/key_").unwrap();
-    let id = format!("key_{}", rest.split('"').next().unwrap());
-    assert!(tab.page("/keys?search=somebody").contains("No keys like this"));
+    let id = found_as_laptop(&tab);
     let path = format!("/keys/{id}");
     let page = tab.page(&path);
-    for text in ["$5", "daily", "2100-01-31 00:00:00", Wire::Messages.model(), "60"] {
+    for text in [
+        "$5",
+        "daily",
+        "2100-01-31 00:00:00",
+        Wire::Messages.model(),
+        "60",
+        "answer that runs is ended",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains(&first), "the key is shown once");
@@ -175,13 +208,7 @@ fn a_key_lives_its_life_in_the_console() {
     let deleted = tab.fill(&tab.page(&path), &format!("{path}/delete"), &[]);
     assert_eq!(deleted.header("location"), Some("/keys"));
     assert_eq!(tab.get(&path).status, 404);
-    let logs = weir.logs();
-    assert!(!logs.contains(&first) && !logs.contains(&second), "a log holds a key");
-    let record = std::fs::read_to_string(weir.folder().join("audit.jsonl")).unwrap();
-    assert!(
-        !record.contains(&first) && !record.contains(&second),
-        "the audit record holds a key"
-    );
+    nowhere_written(&weir, [&first, &second]);
 }
 
 #[test]
@@ -227,6 +254,8 @@ fn accounts_are_made_limited_and_suspended() {
     assert!(page.contains("Suspended"));
     assert_eq!(tab.fill(&page, &form("resume"), &[]).status, 303);
     let overview = tab.page("/");
+    let paid_in = overview.matches("<span class=\"money\">$9.00</span>").count();
+    assert!(paid_in >= 3, "so far, today and this month: {overview}");
     assert!(
         overview.contains("the balance is low") && overview.contains("/accounts/team"),
         "{overview}"
@@ -264,6 +293,7 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
         log.contains("1,234") && log.contains("56") && log.contains("reported"),
         "{log}"
     );
+    its_lines_are_told(&weir, &log);
     assert!(
         tab.page("/log?model=nothing-like-it")
             .contains("there is no such model")
@@ -276,7 +306,17 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
         "{models}"
     );
 
+    let model = tab.page(&format!("/models/{}", Wire::Messages.model()));
+    assert!(model.contains("Cache read") && model.contains("version "), "{model}");
+    assert_eq!(tab.get("/models/nothing-like-it").status, 404);
+
     let providers = tab.page("/providers");
+    let address = provider.base_url();
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    assert!(
+        providers.contains(&format!("<code>{address}</code>")),
+        "{address}: {providers}"
+    );
     assert_eq!(tab.fill(&providers, "/providers/openai/disable", &[]).status, 303);
     let providers = tab.page("/providers");
     assert!(providers.contains("Switched off") && providers.contains("action=\"/providers/openai/enable\""));
@@ -289,18 +329,43 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
         .find(|one| one["name"] == "openai")
         .unwrap();
     assert_eq!(openai["enabled"], false);
+}
 
+#[test]
+fn the_rules_page_takes_what_the_command_line_takes() {
+    let weir = with_console();
+    let mut tab = signed_in(&weir, "viewer");
     let body = String::from_utf8(Wire::Messages.request("k", "hi").body).unwrap();
     let explained = tab.fill(
         &tab.page("/rules"),
         "/rules",
-        &[("provider", "anthropic"), ("request", &body)],
+        &[
+            ("provider", "anthropic"),
+            ("request", &body),
+            ("asked_for", "messages"),
+            ("headers", "Anthropic-Beta: one\r\n\r\nx-other: 2"),
+            ("query", "?beta=true"),
+        ],
     );
     assert!(
         explained.status == 200 && explained.text().contains("messages for model"),
         "{}",
         explained.text()
     );
+    assert!(
+        explained.text().contains("anthropic-beta: one") && explained.text().contains("beta=true"),
+        "{}",
+        explained.text()
+    );
+    for (field, value) in [("headers", "no header"), ("asked_for", "other")] {
+        let form = [("provider", "anthropic"), ("request", &*body), (field, value)];
+        let refused = tab.fill(&tab.page("/rules"), "/rules", &form);
+        assert!(
+            refused.status == 400 && refused.text().contains(value),
+            "{}",
+            refused.text()
+        );
+    }
     let refused = tab.fill(
         &tab.page("/rules"),
         "/rules",
@@ -311,6 +376,21 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
         "{}",
         refused.text()
     );
+}
+
+/// The one row of a page of the log says what its charge comes from.
+#[track_caller]
+fn its_lines_are_told(weir: &Weir, log: &str) {
+    for line in ["Fee of", "prices that are not in force"] {
+        assert!(!log.contains(line), "{line}: {log}");
+    }
+    let cost = weir.cli_json(&["usage", "--account", "tests"]);
+    let cost = format!("${}", cost["cost_usd"].as_str().unwrap());
+    assert!(
+        log.contains(" / 1M tokens") && log.contains("The sum, rounded up to a nano-dollar"),
+        "{log}"
+    );
+    assert!(log.contains(&cost), "{cost}: {log}");
 }
 
 /// The one row of a key, on the pages that sum it up and as a file.

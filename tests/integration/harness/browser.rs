@@ -103,6 +103,11 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", &features);
     }
 
+    /// From the next document on, pages run no scripts. What the tests ask for runs all the same.
+    pub(crate) fn switch_scripts_off(&mut self) {
+        self.call("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
+    }
+
     /// Opens an address and waits until it is loaded.
     pub(crate) fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", &json!({"url": url}));

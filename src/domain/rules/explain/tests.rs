@@ -40,7 +40,7 @@ fn edits_are_explained_in_their_order() {
     let question = Question {
         operation: None,
         model: None,
-        headers: [(http::header::AUTHORIZATION, http::HeaderValue::from_static("Bearer k"))]
+        headers: [(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer k"))]
             .into_iter()
             .collect(),
         query: Some("b=1"),

@@ -39,6 +39,8 @@ pub(in crate::side::admin) struct LatestQuery {
     account: String,
     key: String,
     limit: Option<usize>,
+    /// Each row with the lines of its charge.
+    lines: Option<bool>,
 }
 
 /// `GET /v1/log/latest`
@@ -67,7 +69,8 @@ pub(in crate::side::admin) async fn query(
             Err(error) => not_read = Some(error.to_string()),
         }
     }
-    let rows: Vec<Value> = rows.iter().map(row_body).collect();
+    let prices = query.lines.unwrap_or(false).then_some(&*state.providers);
+    let rows: Vec<Value> = rows.iter().map(|row| row_body(row, prices)).collect();
     Ok(Json(json!({ "rows": rows, "not_read": not_read, "whole": is_whole })))
 }
 

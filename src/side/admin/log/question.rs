@@ -37,11 +37,17 @@ pub(in crate::side::admin) struct LogQuestion {
     store_only: Option<bool>,
     limit: Option<usize>,
     cursor: Option<String>,
+    /// Each row with the lines of its charge.
+    lines: Option<bool>,
 }
 
 impl LogQuestion {
     pub(super) fn limit(&self) -> Option<usize> {
         self.limit
+    }
+
+    pub(super) fn lines(&self) -> bool {
+        self.lines.unwrap_or(false)
     }
 
     pub(super) fn model(&self) -> Option<&str> {

@@ -9,7 +9,7 @@ use super::{Fixture, text};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Change, NodeId, Settlement, Step, log_filter::LogFilter},
+        ledger::{Change, NodeId, Settlement, Step, consumption::Row, log_filter::LogFilter},
         money::NanoUsd,
     },
     edges::clock,
@@ -217,4 +217,47 @@ async fn the_latest_rows_of_a_key_come_first_and_are_no_others() {
     assert_eq!(mine, ["b9", "b8", "b7", "b6"]);
     assert_eq!(latest(&format!("account=b&key={key}")).await.len(), 9);
     assert!(latest("account=b&key=key_0000000000000000").await.is_empty());
+}
+
+#[tokio::test]
+async fn the_lines_of_a_charge_are_told_on_request_where_its_prices_are_in_force() {
+    let (admin, now) = filled(1).await;
+    let free = Row {
+        model: "m-1".to_owned(),
+        provider: "p".to_owned(),
+        price_version: "free".to_owned(),
+        parts: Vec::new(),
+        ..row("a", 1, "free", now, NanoUsd::ZERO)
+    };
+    let change = Change::Settle(Box::new(Settlement::of(free, 0)));
+    let node = NodeId::generate(&mut rand::rng());
+    admin
+        .ledger
+        .apply(&node, "a", &[Step { seq: 1, change }])
+        .await
+        .unwrap();
+    let lines = async |path: &str| {
+        let answer = admin.get(path).await;
+        let rows = answer["rows"].as_array().unwrap().clone();
+        let of = |id: &str| {
+            rows.iter()
+                .find(|row| row["request_id"] == id)
+                .unwrap()
+                .get("price_lines")
+                .cloned()
+        };
+        (of("free"), of("a1"))
+    };
+    let told = (Some(json!([])), Some(Value::Null));
+    assert_eq!(lines("/v1/log?account=a&lines=true").await, told);
+    assert_eq!(lines("/v1/log?account=a").await, (None, None));
+    let key = "key_0000000000000001";
+    assert_eq!(
+        lines(&format!("/v1/log/latest?account=a&key={key}&lines=true")).await,
+        told
+    );
+    assert_eq!(
+        lines(&format!("/v1/log/latest?account=a&key={key}")).await,
+        (None, None)
+    );
 }
