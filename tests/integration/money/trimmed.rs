@@ -190,7 +190,8 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
     let provider = SampleProvider::start();
     let mut weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
-        .variable(OFFSET, "-86400")
+        // A day that has been over for an hour, whatever the hour is now, and rows that the store still has.
+        .variable(OFFSET, "-93600")
         .set("log.home", "postgres")
         .set("log.postgres.url", format!("env:{URL}"))
         .variable(URL, &server.url_of_weir())
