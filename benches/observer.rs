@@ -35,8 +35,14 @@ fn responses() -> (Vec<u8>, Vec<u8>) {
 }
 
 fn gemini() -> (Vec<u8>, Vec<u8>) {
-    let chunk = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a few words of it\"}],\"role\":\"model\"},\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":5,\"totalTokenCount\":13},\"modelVersion\":\"m\"}\r\n\r\n";
-    (chunk.repeat(2), chunk.repeat(EVENTS))
+    let chunk = |tokens| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"a few words of it\"}}],\"role\":\"model\"}},\"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":8,\"candidatesTokenCount\":{tokens},\"totalTokenCount\":{}}},\"modelVersion\":\"m\"}}\r\n\r\n",
+            tokens + 8
+        )
+    };
+    let stream: String = (1..=EVENTS).map(chunk).collect();
+    (chunk(1).repeat(2).into_bytes(), stream.into_bytes())
 }
 
 fn measure(criterion: &mut Criterion) {

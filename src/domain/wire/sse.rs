@@ -127,7 +127,8 @@ impl SseFramer {
         self.line == Line::Start && !self.in_event && self.mark.is_none() && !self.after_cr
     }
 
-    /// Reads the next bytes of the stream, at most to the end of an event; says how many.
+    /// Reads the next bytes of the stream, at most to the end of an event (with all of its last line end, if that is there);
+    /// says how many.
     pub(crate) fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -147,6 +148,10 @@ impl SseFramer {
             };
             rest = rest.get(used..).unwrap_or_default();
             if is_end {
+                if self.after_cr && rest.first() == Some(&b'\n') {
+                    self.after_cr = false;
+                    rest = rest.get(1..).unwrap_or_default();
+                }
                 break;
             }
         }

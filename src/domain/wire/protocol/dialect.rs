@@ -3,7 +3,7 @@
 use crate::domain::wire::json_pick::{PathSet, Picker};
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
-use crate::domain::wire::protocol::varying::Varying;
+use crate::domain::wire::protocol::varying::Spoken;
 use crate::domain::wire::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
 use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
@@ -55,13 +55,14 @@ impl Dialect {
 
     /// Whether an event that the picker has read whole can say nothing but more text once content was seen: another one that
     /// differs in nothing but that text, and in the members given here, changes nothing either, but for the number (see
-    /// [`Self::numbered`]). `None` for any other event; in the Gemini-style protocol each has a usage.
-    pub(super) fn only_speaks(&self, picker: &Picker) -> Option<&'static [Varying]> {
-        match self {
-            Self::Messages(_) => messages::MessagesState::only_speaks(picker).then_some(&[]),
-            Self::Responses(_) => responses::ResponsesState::only_speaks(picker),
-            Self::Gemini(_) => None,
-        }
+    /// [`Self::numbered`]) and the usage (see [`Self::used`]). `None` for any other event.
+    pub(super) fn only_speaks(&self, picker: &Picker) -> Option<Spoken> {
+        let varying = match self {
+            Self::Messages(_) => messages::MessagesState::only_speaks(picker).then_some([].as_slice())?,
+            Self::Responses(_) => responses::ResponsesState::only_speaks(picker)?,
+            Self::Gemini(_) => return gemini::GeminiState::only_speaks(picker),
+        };
+        Some(Spoken { varying, usage: None })
     }
 
     /// An event that only speaks has come, with this number.
@@ -69,6 +70,14 @@ impl Dialect {
         match self {
             Self::Responses(state) => state.numbered(number),
             Self::Messages(_) | Self::Gemini(_) => {}
+        }
+    }
+
+    /// An event that only speaks has come, with this usage.
+    pub(super) fn used(&mut self, usage: &[u8], facts: &Facts) {
+        match self {
+            Self::Gemini(state) => state.used(Some(usage), facts),
+            Self::Messages(_) | Self::Responses(_) => {}
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
+use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::wire::usage::{Usage, fields::Fields};
@@ -19,7 +20,7 @@ const ERROR: usize = 4;
 const ERROR_STATUS: usize = 5;
 const ERROR_CODE: usize = 6;
 const SEARCHES: usize = 7;
-/// The kinds of parts that are content; the first is at this place and all others follow.
+/// The kinds of parts that are content; the first, text, is at this place and all others follow.
 const FIRST_CONTENT: usize = 8;
 
 macro_rules! part {
@@ -66,6 +67,19 @@ const PICKS: &[Path] = &[
     part!("toolResponse"),
 ];
 
+const USAGE_KEY: &[u8] = b"\"usageMetadata\"";
+/// What grows from chunk to chunk.
+const COUNTS: &[Varying] = &[
+    count(b"\"candidatesTokenCount\""),
+    count(b"\"thoughtsTokenCount\""),
+    count(b"\"totalTokenCount\""),
+];
+
+const fn count(key: &'static [u8]) -> Varying {
+    let value = Varies::Count;
+    Varying { key, value }
+}
+
 /// What an answer has reported. `usageMetadata` comes in every chunk and is cumulative: the last one counts, as a whole, because a
 /// count that is zero is left out of it.
 #[derive(Clone, Debug, Default)]
@@ -79,15 +93,12 @@ pub(super) struct GeminiState {
 impl GeminiState {
     /// One chunk: an event of a stream, an element of an array, or a whole body.
     pub(super) fn chunk(&mut self, picker: &Picker, facts: &mut Facts) {
-        keep(&mut self.usage_json, picker.raw(USAGE));
         self.searches = self.searches.max(picker.count(SEARCHES));
         note(&mut facts.model, picker.text(MODEL));
         let reason = picker.text(FINISH_REASON).or_else(|| picker.text(BLOCK_REASON));
         facts.terminal |= reason.is_some();
         note(&mut facts.finish_reason, reason);
-        if picker.raw(USAGE).is_some() {
-            self.usage_is_last = facts.finish_reason.is_some();
-        }
+        self.used(picker.raw(USAGE), facts);
         facts.content_seen |= Self::has_content(picker);
         if picker.is_present(ERROR) {
             facts.error = Some(in_band_error(
@@ -97,6 +108,30 @@ impl GeminiState {
             ));
             facts.terminal = true;
         }
+    }
+
+    /// The usage of a chunk, if it carries one; `facts` are those behind it.
+    pub(super) fn used(&mut self, usage: Option<&[u8]>, facts: &Facts) {
+        keep(&mut self.usage_json, usage);
+        if usage.is_some() {
+            self.usage_is_last = facts.finish_reason.is_some();
+        }
+    }
+
+    /// See [`super::dialect::Dialect::only_speaks`]. Most chunks bring more text, and have counts that grow with it.
+    pub(super) fn only_speaks(picker: &Picker) -> Option<Spoken> {
+        if !picker.has_only(&[USAGE, MODEL, FIRST_CONTENT]) {
+            return None;
+        }
+        let usage = match picker.raw(USAGE) {
+            Some(usage) => Some(Carried {
+                key: USAGE_KEY,
+                length: usage.len(),
+            }),
+            None if picker.is_present(USAGE) => return None,
+            None => None,
+        };
+        Some(Spoken { varying: COUNTS, usage })
     }
 
     pub(super) fn has_content(picker: &Picker) -> bool {

@@ -157,6 +157,10 @@ impl Observer {
                         if let Some(number) = event.number {
                             answer.dialect.numbered(number);
                         }
+                        if let Some(usage) = event.usage {
+                            *reports += 1;
+                            answer.dialect.used(usage, &answer.facts);
+                        }
                         rest = event.rest;
                         continue;
                     }
@@ -164,8 +168,8 @@ impl Observer {
                     let used = framer.push_event(rest, &mut sink);
                     *reports += u64::from(sink.says_more());
                     let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
-                    if is_whole && let Some((text_at, length, varying)) = sink.text_in(event) {
-                        template.learn(event, text_at, length, varying);
+                    if is_whole && let Some(text) = sink.text_in(event) {
+                        template.learn(event, text);
                     }
                     rest = after;
                 }

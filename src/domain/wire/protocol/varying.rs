@@ -23,30 +23,66 @@ pub(super) enum Varies {
     Number,
     /// A string that means nothing.
     Filling,
+    /// A number in the event's usage.
+    Count,
+}
+
+/// An event that has said nothing but more text, and how much was used so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spoken {
+    /// What else may differ in the next one.
+    pub(super) varying: &'static [Varying],
+    /// The usage that it carries, if it carries one.
+    pub(super) usage: Option<Carried>,
+}
+
+/// A member of an event that is kept as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    /// Its key as it is written, with the quotes.
+    pub(super) key: &'static [u8],
+    /// Bytes of its value.
+    pub(super) length: usize,
+}
+
+impl Carried {
+    /// Where its value begins in an event. `None` when the key is not there, is there more than once, or is followed by
+    /// something else than a colon and at most one space.
+    pub(super) fn find(&self, event: &[u8]) -> Option<usize> {
+        let value_at = behind(event, self.key, b":")?;
+        let after_space = value_at + usize::from(event.get(value_at) == Some(&b' '));
+        let end = after_space.checked_add(self.length)?;
+        (event.get(after_space) == Some(&b'{') && end <= event.len()).then_some(after_space)
+    }
+}
+
+/// Where an event goes on behind a key, which stands in it once, and what has to follow that.
+fn behind(event: &[u8], key: &[u8], then: &[u8]) -> Option<usize> {
+    let at = memmem::find(event, key)?.checked_add(key.len())?;
+    let rest = event.get(at..)?;
+    (memmem::find(rest, key).is_none() && rest.starts_with(then)).then_some(at + then.len())
 }
 
 impl Varying {
     /// Where its value stands in an event, how long it is, and what it is. `None` when the key is not there, is there more than
     /// once, or its value is written in another way.
     pub(super) fn find(&self, event: &[u8]) -> Option<(usize, usize, Varies)> {
-        let key_at = memmem::find(event, self.key)?;
-        let behind_key = key_at.checked_add(self.key.len())?;
-        let rest = event.get(behind_key..)?;
-        if memmem::find(rest, self.key).is_some() {
-            return None;
-        }
         let before: &[u8] = match self.value {
-            Varies::Number => b":",
+            Varies::Number | Varies::Count => b":",
             Varies::Text | Varies::Filling => b":\"",
         };
-        let value = rest.strip_prefix(before)?;
+        let mut at = behind(event, self.key, before)?;
+        if self.value == Varies::Count && event.get(at) == Some(&b' ') {
+            at += 1;
+        }
+        let value = event.get(at..)?;
         let length = self.value.length(value)?;
-        let behind = value.get(length)?;
+        let next = value.get(length)?;
         let ends = match self.value {
-            Varies::Number => matches!(behind, b',' | b'}'),
-            Varies::Text | Varies::Filling => *behind == b'"',
+            Varies::Number | Varies::Count => matches!(next, b',' | b'}'),
+            Varies::Text | Varies::Filling => *next == b'"',
         };
-        ends.then_some((behind_key + before.len(), length, self.value))
+        ends.then_some((at, length, self.value))
     }
 }
 
@@ -58,7 +94,7 @@ impl Varies {
             Self::Text | Self::Filling => bytes
                 .iter()
                 .position(|byte| matches!(byte, b'"' | b'\\' | b'\n' | b'\r')),
-            Self::Number => {
+            Self::Number | Self::Count => {
                 let digits = bytes.iter().position(|byte| !byte.is_ascii_digit())?;
                 (1..=DIGITS_MAX).contains(&digits).then_some(digits)
             }

@@ -1,8 +1,8 @@
 //! Handles one event of a stream.
 
 use super::answer_progress::AnswerProgress;
+use super::template::MereText;
 use crate::domain::wire::json_pick::{Picker, Said};
-use crate::domain::wire::protocol::varying::Varying;
 use crate::domain::wire::sse::EventSink;
 
 pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
@@ -38,9 +38,8 @@ pub(super) struct Sink<'a> {
     /// The pieces of data that came, and the bytes of the last.
     pieces: usize,
     piece_bytes: usize,
-    /// The event has ended and was nothing but more text: where that stands in the last piece of data, its length, and what
-    /// else may differ in the next one.
-    mere_text: Option<(usize, usize, &'static [Varying])>,
+    /// The event has ended and was nothing but more text, which stands there in the last piece of data.
+    mere_text: Option<MereText>,
     says_more: bool,
 }
 
@@ -62,13 +61,17 @@ impl<'a> Sink<'a> {
         self.says_more
     }
 
-    /// Where the text stands in an event that was nothing but more text, its length, and what else may differ.
-    pub(super) fn text_in(&self, event: &[u8]) -> Option<(usize, usize, &'static [Varying])> {
-        let (at, length, varying) = self.mere_text.filter(|_| self.pieces == 1)?;
+    /// Where the text stands in an event that was nothing but more text.
+    pub(super) fn text_in(&self, event: &[u8]) -> Option<MereText> {
+        let text = self.mere_text.filter(|_| self.pieces == 1)?;
         // Its data are its last line.
-        let data_at = event.strip_suffix(b"\n\n")?.len().checked_sub(self.piece_bytes)?;
+        let lines = event
+            .strip_suffix(b"\r\n\r\n")
+            .or_else(|| event.strip_suffix(b"\n\n"))?;
+        let data_at = lines.len().checked_sub(self.piece_bytes)?;
         let before = event.get(..data_at)?;
-        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some((data_at + at, length, varying))
+        let at = data_at + text.at;
+        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some(MereText { at, ..text })
     }
 }
 
@@ -87,14 +90,14 @@ impl EventSink for Sink<'_> {
         } else {
             let is_first = !facts.content_seen;
             dialect.event(self.picker, name, facts);
-            let varying = dialect.only_speaks(self.picker);
-            self.says_more = is_first || varying.is_none();
+            let spoken = dialect.only_speaks(self.picker);
+            self.says_more = is_first || spoken.is_none_or(|spoken| spoken.usage.is_some());
             if let Said::Once { at, length } = self.picker.said()
                 && !is_first
                 && self.picker.is_done()
-                && let Some(varying) = varying
+                && let Some(spoken) = spoken
             {
-                self.mere_text = Some((at, length, varying));
+                self.mere_text = Some(MereText { at, length, spoken });
             }
         }
         *self.head = Head::default();

@@ -1,15 +1,17 @@
 //! Remembers the last event that only brought more text, since most events of an answer differ in their text only.
 //!
 //! Such an event is recognised by comparison with the previous one, and needs no parser. Besides the text it may differ in what
-//! its protocol says of itself in every event ([`Varying`]): its number, and filling that means nothing. An event that differs
-//! in anything else, is cut in two, or has an escape in its text is parsed like any other.
+//! its protocol says of itself in every event ([`Varying`]): its number, filling that means nothing, and how much was used so
+//! far. An event that differs in anything else, is cut in two, or has an escape in its text is parsed like any other.
 
-use crate::domain::wire::protocol::varying::{Varies, Varying};
+use std::ops::Range;
 
-/// Bytes of an event, its holes apart, that are kept; a longer one is not.
-pub(super) const TEMPLATE_BYTES_MAX: usize = 512;
-/// The text, the number and the filling.
-const HOLES_MAX: usize = 3;
+use crate::domain::wire::protocol::varying::{Spoken, Varies, Varying};
+
+/// Bytes of an event, its holes apart, that are kept; a longer one is not. Places in them fit into 16 bits.
+pub(super) const TEMPLATE_BYTES_MAX: usize = 1024;
+/// The text, and three counts of a usage.
+const HOLES_MAX: usize = 4;
 
 /// An event with holes.
 #[derive(Debug, Default)]
@@ -18,12 +20,22 @@ pub(super) struct Template {
     bytes: Vec<u8>,
     /// The holes in the order of the event.
     holes: [Option<Hole>; HOLES_MAX],
+    /// Where the event's usage stands in the bytes around the holes, if it carries one.
+    usage: Option<Range<u16>>,
+}
+
+/// Where the text stands in an event that has said nothing else, and what else may differ.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MereText {
+    pub(super) at: usize,
+    pub(super) length: usize,
+    pub(super) spoken: Spoken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     /// Where it is in the bytes around it.
-    at: usize,
+    at: u16,
     value: Varies,
 }
 
@@ -34,28 +46,43 @@ pub(super) struct Recognised<'a> {
     pub(super) text: &'a [u8],
     /// Its number, if it has one.
     pub(super) number: Option<u64>,
+    /// Its usage, if it carries one.
+    pub(super) usage: Option<&'a [u8]>,
     /// What follows the event.
     pub(super) rest: &'a [u8],
 }
 
 impl Template {
-    /// Keeps a whole event whose text is the `length` bytes at `text_at`, and in which these members differ. Filling whose key
-    /// stands there more than once, or that is written in another way, is taken to be always the same. With such a number the
-    /// event is not kept: whoever recognised it would have to know which one it had.
-    pub(super) fn learn(&mut self, event: &[u8], text_at: usize, length: usize, varying: &[Varying]) {
+    /// Keeps a whole event that is nothing but more text. Filling or a count whose key stands there more than once, or that is
+    /// written in another way, is taken to be always the same. With such a number or usage the event is not kept: whoever
+    /// recognised it would have to know which one it had.
+    pub(super) fn learn(&mut self, event: &[u8], text: MereText) {
         self.bytes.clear();
         self.holes = [None; HOLES_MAX];
+        self.usage = None;
+        let Spoken { varying, usage } = text.spoken;
         let mut places = [(usize::MAX, 0, Varies::Text); HOLES_MAX];
         let values = varying.iter().filter_map(|member| member.find(event));
-        let found = std::iter::once((text_at, length, Varies::Text)).chain(values);
+        let found = std::iter::once((text.at, text.length, Varies::Text)).chain(values);
         for (place, found) in places.iter_mut().zip(found) {
             *place = found;
         }
         places.sort_unstable_by_key(|(at, ..)| *at);
-        let lacks_number = varying.iter().any(|member| member.value == Varies::Number)
-            && places.iter().all(|(.., value)| *value != Varies::Number);
-        if lacks_number || self.keep(event, &places).is_none() {
+        let lacks = |value| has(varying, value) && places.iter().all(|(.., found)| *found != value);
+        let usage_at = usage.map(|usage| usage.find(event).map(|at| (at, at + usage.length)));
+        if lacks(Varies::Number) || usage_at == Some(None) || self.keep(event, &places).is_none() {
             self.bytes.clear();
+            return;
+        }
+        let around = |at: usize| {
+            let before = places.iter().filter(|(hole, ..)| *hole < at);
+            u16::try_from(at - before.map(|(_, length, _)| length).sum::<usize>()).ok()
+        };
+        if let Some((from, end)) = usage_at.flatten() {
+            self.usage = around(from).zip(around(end)).map(|(from, end)| from..end);
+            if self.usage.is_none() {
+                self.bytes.clear();
+            }
         }
     }
 
@@ -72,7 +99,7 @@ impl Template {
         for (hole, (at, length, value)) in self.holes.iter_mut().zip(taken) {
             self.bytes.extend_from_slice(event.get(from..*at)?);
             *hole = Some(Hole {
-                at: self.bytes.len(),
+                at: u16::try_from(self.bytes.len()).ok()?,
                 value: *value,
             });
             from = at.checked_add(*length)?;
@@ -92,17 +119,28 @@ impl Template {
         }
         let (mut from, mut rest) = (0, bytes);
         let mut event = Recognised::default();
+        // What the holes in front of the usage, and those in front of its end, have brought.
+        let (mut before, mut within) = (0, 0);
         for hole in self.holes.iter().flatten() {
-            rest = rest.strip_prefix(self.bytes.get(from..hole.at)?)?;
+            let at = usize::from(hole.at);
+            rest = rest.strip_prefix(self.bytes.get(from..at)?)?;
             let (value, after) = rest.split_at_checked(hole.value.length(rest)?)?;
             match hole.value {
                 Varies::Text => event.text = value,
                 Varies::Number => event.number = Some(decimal(value)),
-                Varies::Filling => {}
+                Varies::Filling | Varies::Count => {}
             }
-            (from, rest) = (hole.at, after);
+            if let Some(usage) = &self.usage {
+                before += if hole.at <= usage.start { value.len() } else { 0 };
+                within += if hole.at < usage.end { value.len() } else { 0 };
+            }
+            (from, rest) = (at, after);
         }
         event.rest = rest.strip_prefix(self.bytes.get(from..)?)?;
+        if let Some(usage) = &self.usage {
+            let (start, end) = (usize::from(usage.start), usize::from(usage.end));
+            event.usage = Some(bytes.get(start + before..end + within)?);
+        }
         Some(event)
     }
 
@@ -110,6 +148,11 @@ impl Template {
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
     }
+}
+
+/// Whether such a value is among these members.
+fn has(varying: &[Varying], value: Varies) -> bool {
+    varying.iter().any(|member| member.value == value)
 }
 
 /// The number that a few digits stand for.
@@ -122,6 +165,7 @@ fn decimal(digits: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::wire::protocol::varying::Carried;
 
     const NUMBER: Varying = Varying {
         key: b"\"n\"",
@@ -132,10 +176,15 @@ mod tests {
         value: Varies::Filling,
     };
 
-    fn learnt(event: &str, text: &str, varying: &[Varying]) -> Template {
-        let mut template = Template::default();
+    fn learnt(event: &str, text: &str, varying: &'static [Varying]) -> Template {
+        learnt_with(event, text, varying, None)
+    }
+
+    fn learnt_with(event: &str, text: &str, varying: &'static [Varying], usage: Option<Carried>) -> Template {
         let at = event.find(text).expect("the text stands in the event");
-        template.learn(event.as_bytes(), at, text.len(), varying);
+        let (length, spoken) = (text.len(), Spoken { varying, usage });
+        let mut template = Template::default();
+        template.learn(event.as_bytes(), MereText { at, length, spoken });
         template
     }
 
@@ -180,7 +229,7 @@ mod tests {
             let found = Recognised {
                 text: b"c",
                 number: Some(10),
-                rest: b"",
+                ..Recognised::default()
             };
             assert_eq!(template.split(next.as_bytes()), Some(found), "{event}");
             let none = learnt(event, "ab", &[]);
@@ -234,15 +283,88 @@ mod tests {
         }
     }
 
+    const COUNTS: &[Varying] = &[COUNT, TOTAL];
+    const COUNT: Varying = Varying {
+        key: b"\"c\"",
+        value: Varies::Count,
+    };
+    const TOTAL: Varying = Varying {
+        key: b"\"all\"",
+        value: Varies::Count,
+    };
+
+    fn usage(length: usize) -> Option<Carried> {
+        let key = b"\"u\"";
+        Some(Carried { key, length })
+    }
+
+    #[test]
+    fn the_usage_of_a_recognised_event_is_its_own() {
+        for (event, next, length, wanted) in [
+            (
+                r#"data: {"t":"ab","u":{"c":9,"all":10},"m":"x"}"#,
+                r#"data: {"t":"a longer one","u":{"c":10,"all":111},"m":"x"}"#,
+                16,
+                r#"{"c":10,"all":111}"#,
+            ),
+            (
+                r#"data: {"u": {"all": 10, "c": 9},"t": "ab"}"#,
+                r#"data: {"u": {"all": 9, "c": 8},"t": ""}"#,
+                19,
+                r#"{"all": 9, "c": 8}"#,
+            ),
+            (
+                r#"data: {"c":1,"t":"ab","u":{"p":7},"all":2}"#,
+                r#"data: {"c":123,"t":"c","u":{"p":7},"all":456}"#,
+                7,
+                r#"{"p":7}"#,
+            ),
+        ] {
+            let template = learnt_with(event, "ab", COUNTS, usage(length));
+            let found = template.split(next.as_bytes()).expect(next);
+            assert_eq!(found.usage, Some(wanted.as_bytes()), "{next}");
+            assert_eq!(found.rest, b"");
+        }
+    }
+
+    #[test]
+    fn an_event_whose_usage_is_not_certain_is_not_kept() {
+        for event in [
+            r#"data: {"t":"ab","u":{"c":9},"x":{"u":{"c":9}}}"#,
+            r#"data: {"t":"ab","u" :{"c":9}}"#,
+            r#"data: {"t":"ab","u":  {"c":9}}"#,
+            r#"data: {"t":"ab","u":[{"c":9}]}"#,
+            r#"data: {"t":"ab","u":{"#,
+        ] {
+            let template = learnt_with(event, "ab", COUNTS, usage(7));
+            assert_eq!(template.split(event.as_bytes()), None, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_count_that_stands_there_twice_is_taken_to_be_always_the_same() {
+        let event = r#"data: {"t":"ab","u":{"c":9,"of":[{"c":9}]}}"#;
+        let template = learnt_with(event, "ab", COUNTS, usage(23));
+        let same = event.replace("ab", "xyz");
+        assert!(template.split(same.as_bytes()).is_some());
+        assert_eq!(template.split(event.replace("\"c\":9,", "\"c\":8,").as_bytes()), None);
+    }
+
     #[test]
     fn an_event_that_is_too_long_is_not_kept() {
         let event = |fill: usize| [b"data: {\"t\":\"", "x".repeat(fill).as_bytes(), b"\"}\n\n"].concat();
         let mut template = Template::default();
-        template.learn(&event(4000), 12, 4000, &[]);
+        let spoken = Spoken {
+            varying: &[],
+            usage: None,
+        };
+        let (at, length) = (12, 4000);
+        template.learn(&event(4000), MereText { at, length, spoken });
         assert!(template.split(&event(3)).is_some(), "the text does not count");
         for (fill, fits) in [(TEMPLATE_BYTES_MAX - 16, true), (TEMPLATE_BYTES_MAX - 15, false)] {
             let event = event(fill);
-            template.learn(&event, 12 + fill, 0, &[]);
+            let (at, length) = (12 + fill, 0);
+            template.learn(&event, MereText { at, length, spoken });
             assert_eq!(template.split(&event).is_some(), fits, "{fill}");
             assert!(template.heap_bytes() <= TEMPLATE_BYTES_MAX);
         }

@@ -47,7 +47,7 @@ fn data_that_are_not_the_last_line_are_no_template() {
         format!("data: {json}\nid: 1\n\n"),
         format!("data: {json}\nid: data: {json}\n\n"),
         format!("data:{json}\n\n"),
-        format!("data: {json}\r\n\r\n"),
+        format!("data: {json}\r\n\n"),
         format!("data: {json}\ndata: \n\n"),
     ] {
         let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
@@ -128,6 +128,51 @@ fn only_events_that_say_more_than_text_are_reports() {
     }
 }
 
+/// A chunk of the Gemini-style protocol that brings more text.
+fn chunk(text: &str, counts: (u64, u64)) -> String {
+    let (spoken, all) = counts;
+    format!(
+        "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":{}}}],\"role\":\"model\"}},\"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":4,\"candidatesTokenCount\":{spoken},\"totalTokenCount\":{all},\"promptTokensDetails\":[{{\"modality\":\"TEXT\",\"tokenCount\":4}}]}},\"modelVersion\":\"m\"}}\r\n\r\n",
+        serde_json::to_string(text).unwrap()
+    )
+}
+
+#[test]
+fn a_chunk_of_the_gemini_style_protocol_is_recognised_and_its_usage_is_taken() {
+    let mut observer = Observer::new(Protocol::Gemini, Framing::Sse);
+    observer.push(chunk("one", (1, 5)).as_bytes());
+    observer.push(chunk("two", (9, 13)).as_bytes());
+    let next = chunk("three", (10, 14));
+    let recognised = template(&observer).split(next.as_bytes()).unwrap();
+    assert_eq!(
+        (recognised.text, recognised.rest),
+        (b"three".as_slice(), b"".as_slice())
+    );
+    let before = observer.reports();
+    observer.push(next.as_bytes());
+    assert_eq!(observer.reports(), before + 1, "what it reports is another usage");
+    assert_eq!(observer.observed().usage.unwrap().output_text, 10);
+}
+
+#[test]
+fn a_chunk_that_says_more_than_its_text_is_no_template() {
+    for more in [
+        r#""promptFeedback":{"blockReason":"SAFETY"}"#,
+        r#""error":{"code":503}"#,
+        r#""candidates":[{"finishReason":"STOP"}]"#,
+        r#""candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]}}]"#,
+        r#""candidates":[{"content":{"parts":[{"text":"more"}]}}]"#,
+        r#""candidates":[{"groundingMetadata":{"webSearchQueries":["one"]}}]"#,
+        r#""usageMetadata":{"promptTokenCount":5}"#,
+    ] {
+        let event = chunk("abc", (3, 7)).replace("\"modelVersion\"", &format!("{more},\"modelVersion\""));
+        let mut observer = Observer::new(Protocol::Gemini, Framing::Sse);
+        observer.push(chunk("first", (1, 5)).as_bytes());
+        observer.push(event.as_bytes());
+        assert_eq!(template(&observer).split(event.as_bytes()), None, "{event:?}");
+    }
+}
+
 fn event() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         3 => "[a-z ]{0,12}",
@@ -197,6 +242,43 @@ fn numbered_event() -> impl Strategy<Value = String> {
     prop_oneof![6 => same, 2 => other, 1 => Just("id: \"sequence_number\":5\n".to_owned())]
 }
 
+/// A chunk of the Gemini-style protocol.
+fn chunks() -> impl Strategy<Value = String> {
+    let text = prop_oneof![3 => "[a-z ]{0,12}", 1 => "[a-z\"\\\\\n é中{}]{0,6}"];
+    let count = || prop_oneof![6 => 0..2000_u64, 1 => Just(999_999_999_999_999), 1 => Just(u64::MAX)];
+    let ending = prop::sample::select(vec!["\r\n\r\n", "\n\n", "\r\r", "\r\n\n"]);
+    let spaces = prop::sample::select(vec![":", ": ", ":  "]);
+    let same = (text, count(), count(), ending, spaces).prop_map(|(text, spoken, all, ending, colon)| {
+        let chunk = chunk(&text, (spoken, all)).replace("\r\n\r\n", ending);
+        if text.contains('"') {
+            chunk
+        } else {
+            chunk.replace("\":", &format!("\"{colon}"))
+        }
+    });
+    let data = prop::sample::select(vec![
+        r#"{"candidates":[{"content":{"parts":[{"text":"{}"}]}}],"usageMetadata":{}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a","thought":true}]}}],"usageMetadata":{"promptTokenCount":4,"thoughtsTokenCount":3}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":4,"candidatesTokenCount":3,"candidatesTokensDetails":[{"tokenCount":3}]}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":3},"x":{"usageMetadata":{"candidatesTokenCount":4}}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"x":{"usageMetadata":{"candidatesTokenCount":4}}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"x":{"usageMetadata":{"candidatesTokenCount":5}}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"totalTokenCount":4,"usageMetadata":{"promptTokenCount":4}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"totalTokenCount":5,"usageMetadata":{"promptTokenCount":4}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":007}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":7}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":null}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":"x"}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"candidatesTokenCount":3}}}]}}],"usageMetadata":{"promptTokenCount":4}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":""}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":4,"candidatesTokenCount":9}}"#,
+        r#"{"error":{"code":503,"status":"UNAVAILABLE"}}"#,
+    ]);
+    let other = (data, prop::sample::select(vec!["\r\n\r\n", "\n\n"]))
+        .prop_map(|(data, ending)| format!("data: {data}{ending}"));
+    prop_oneof![6 => same, 3 => other, 1 => Just("id: \"usageMetadata\":{}\r\n".to_owned())]
+}
+
 /// Events that come in pieces of `size` bytes, and all at once, say what they say when they come byte by byte, which are never
 /// recognised.
 fn assert_same_when_read(protocol: Protocol, events: &[String], size: usize, cut: usize) -> Result<(), TestCaseError> {
@@ -229,5 +311,15 @@ proptest! {
     #[test]
     fn recognised_numbers_say_what_they_say_when_read(events in prop::collection::vec(numbered_event(), 0..24), size in 1_usize..900, cut in 0_usize..40) {
         assert_same_when_read(Protocol::Responses, &events, size, cut)?;
+    }
+
+    #[test]
+    fn recognised_usages_say_what_they_say_when_read(events in prop::collection::vec(chunks(), 0..24), size in 1_usize..900, cut in 0_usize..40) {
+        assert_same_when_read(Protocol::Gemini, &events, size, cut)?;
+    }
+
+    #[test]
+    fn the_same_chunks_again_and_again_say_what_they_say_when_read(events in prop::collection::vec(chunks(), 1..4), size in 1_usize..2000) {
+        assert_same_when_read(Protocol::Gemini, &[events.concat().repeat(8)], size, 0)?;
     }
 }
