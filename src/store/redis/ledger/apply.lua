@@ -24,10 +24,44 @@ local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- By the names of their keys: counters, rows and daily sums, and for how many seconds they are kept.
+-- Counters and daily sums by the names of their keys, the logs of days, and for how many seconds each is kept.
 local counters, logs, days, kept = {}, {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)
+end
+
+-- The counters of a time's periods, but for those that would be gone at once: each with the name of its period.
+local function counters_at(period)
+  if period.counters then
+    return period.counters
+  end
+  period.counters = {}
+  local ends = {false, period.daily_end, period.weekly_end, period.monthly_end}
+  for i, name in ipairs(names_of(period)) do
+    local counter = BASE .. 'spent:' .. name
+    kept[counter] = ends[i] and kept_until(ends[i] + COUNTERS_KEPT_DAYS * DAY_S)
+    if not kept[counter] or kept[counter] > 0 then
+      counters[counter] = counters[counter] or opened(counter)
+      period.counters[#period.counters + 1] = {name = name, spent = counters[counter]}
+    end
+  end
+  return period.counters
+end
+
+-- The log of a day and its sums; nil when they would be gone at once.
+local function log_of(day)
+  if logs[day] == nil then
+    local log, sums = BASE .. 'log:' .. day, BASE .. 'sums:' .. day
+    kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
+    kept[sums] = kept[log]
+    logs[day] = false
+    if kept[log] > 0 then
+      here(log)
+      days[sums] = opened_day(sums)
+      logs[day] = {name = log, rows = {}, sums = days[sums]}
+    end
+  end
+  return logs[day] or nil
 end
 
 local function end_hold(request)
@@ -52,13 +86,24 @@ local function end_hold(request)
   end
 end
 
--- Takes up to that much from a lease, if there is one.
+-- What is to be taken from leases, by holder and lease: each is changed once, however many rows there are.
+local drawn = {}
 local function draw(holder, name, cost)
-  holders[holder] = holders[holder] or opened(held_by(holder))
-  local lease = lease_of(holders[holder], name)
-  local drawn = lease and math.min(cost, lease.amount) or 0
-  if drawn > 0 then
-    add_to_lease(holders[holder], name, lease, -drawn, names_of(periods_at(lease.at)))
+  drawn[holder] = drawn[holder] or {}
+  drawn[holder][name] = (drawn[holder][name] or 0) + cost
+end
+
+-- Takes up to that much from each lease, if there is one.
+local function draw_all()
+  for holder, leases in pairs(drawn) do
+    holders[holder] = holders[holder] or opened(held_by(holder))
+    for name, cost in pairs(leases) do
+      local lease = lease_of(holders[holder], name)
+      local taken = lease and math.min(cost, lease.amount) or 0
+      if taken > 0 then
+        add_to_lease(holders[holder], name, lease, -taken, names_of(periods_at(lease.at)))
+      end
+    end
   end
 end
 
@@ -124,34 +169,18 @@ local function settle(request, key, at, estimated, used, cost, holder, lease, da
   if cost > 0 then
     local terms = mirror ~= '' and mirrors[mirror] or {}
     local period = periods_at(at)
-    local ends = {false, period.daily_end, period.weekly_end, period.monthly_end}
-    for i, name in ipairs(names_of(period)) do
-      local counter = BASE .. 'spent:' .. name
-      kept[counter] = ends[i] and kept_until(ends[i] + COUNTERS_KEPT_DAYS * DAY_S)
-      if not kept[counter] or kept[counter] > 0 then
-        counters[counter] = counters[counter] or opened(counter)
-        local after = counters[counter].add(key, cost)
-        if terms.quota and name == period[terms.reset] then
-          note_quota(key, terms.quota, name, after, cost, at)
-        end
+    for _, counter in ipairs(counters_at(period)) do
+      local after = counter.spent.add(key, cost)
+      if terms.quota and counter.name == period[terms.reset] then
+        note_quota(key, terms.quota, counter.name, after, cost, at)
       end
     end
     note_balance(before, at)
   end
-  if row ~= '' then
-    local log = BASE .. 'log:' .. day
-    kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
-    if kept[log] > 0 then
-      if not logs[log] then
-        here(log)
-        logs[log] = {}
-      end
-      table.insert(logs[log], row)
-      local sums = BASE .. 'sums:' .. day
-      days[sums] = days[sums] or opened(sums)
-      kept[sums] = kept[log]
-      sum_row(days[sums], key, model, counts, tags)
-    end
+  local log = row ~= '' and log_of(day)
+  if log then
+    log.rows[#log.rows + 1] = row
+    sum_row(log.sums, key, model, counts, tags)
   end
 end
 
@@ -268,6 +297,7 @@ if watermark == before then
   return {'ok', text(before)}
 end
 
+draw_all()
 local is_empty = held.changed.running and holds_nothing(held)
 if is_empty then
   here(NODES)
@@ -295,9 +325,11 @@ for name, day in pairs(days) do
   day.write()
   redis.call('EXPIRE', name, text(kept[name]))
 end
-for name, rows in pairs(logs) do
-  redis.call('RPUSH', name, unpack(rows))
-  redis.call('EXPIRE', name, text(kept[name]))
+for _, log in pairs(logs) do
+  if log then
+    redis.call('RPUSH', log.name, unpack(log.rows))
+    redis.call('EXPIRE', log.name, text(kept[log.name]))
+  end
 end
 for name, opened_hash in pairs(holders) do
   if name == node and is_empty then

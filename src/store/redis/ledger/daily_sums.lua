@@ -11,46 +11,94 @@ local function numbers(list)
   end
   return all
 end
--- Sums by model with one model's numbers added.
-local function with_added(models, model, more)
+-- Where the numbers of a model begin and end in sums by model; nil where it has none.
+local function place_of(models, model)
   local _, name_ends = string.find(models, ';' .. model .. '=', 1, true)
   if not name_ends then
-    return models .. ';' .. model .. '=' .. more
+    return nil
   end
-  local next_one = string.find(models, ';', name_ends, true) or #models + 1
-  local sums, added = numbers(string.sub(models, name_ends + 1, next_one - 1)), numbers(more)
-  for i = 1, math.max(#sums, #added) do
-    local sum = bounded((sums[i] or 0) + (added[i] or 0))
-    sums[i] = sum == 0 and '' or text(sum)
+  return name_ends + 1, (string.find(models, ';', name_ends, true) or #models + 1) - 1
+end
+-- Sums by model with those of one model in place of what it had.
+local function with_sums(models, model, sums)
+  local list = {}
+  for i, sum in ipairs(sums) do
+    list[i] = sum == 0 and '|' or text(sum) .. '|'
   end
-  return string.sub(models, 1, name_ends) .. table.concat(sums, '|') .. '|' .. string.sub(models, next_one)
+  local from, to = place_of(models, model)
+  if not from then
+    return models .. ';' .. model .. '=' .. table.concat(list)
+  end
+  return string.sub(models, 1, from - 1) .. table.concat(list) .. string.sub(models, to + 1)
+end
+-- The sums of a day. A subject's are read when the first row adds to them, and written once, however many rows there are.
+local function opened_day(name)
+  local day = opened(name)
+  -- By subject: its models in the order in which they came, and the sums of each.
+  local open = {}
+  local write = day.write
+  -- Whether anything is there for a subject.
+  function day.has(subject)
+    return open[subject] or day.get(subject) ~= ''
+  end
+  -- Adds a list of numbers to those of a model.
+  function day.count(subject, model, added)
+    local known = open[subject]
+    if not known then
+      known = {models = {}, sums = {}}
+      open[subject] = known
+    end
+    local sums = known.sums[model]
+    if not sums then
+      local models = day.get(subject)
+      local from, to = place_of(models, model)
+      sums = from and numbers(string.sub(models, from, to)) or {}
+      known.sums[model] = sums
+      known.models[#known.models + 1] = model
+    end
+    for i = 1, #added do
+      sums[i] = bounded((sums[i] or 0) + added[i])
+    end
+  end
+  function day.write()
+    for subject, known in pairs(open) do
+      local models = day.get(subject)
+      for _, model in ipairs(known.models) do
+        models = with_sums(models, model, known.sums[model])
+      end
+      day.set(subject, models)
+    end
+    open = {}
+    write()
+  end
+  return day
 end
 -- Adds a row to the sums of its day: its key, its model, what it counts, and its tags with a space between them.
 local function sum_row(day, key, model, counts, tags)
-  local subjects, tagged = {'a', 'k:' .. key}, {}
+  local added, of_key = numbers(counts), 'k:' .. key
+  day.load('a', of_key)
+  day.count('a', model, added)
+  day.count(of_key, model, added)
+  if tags == '' then
+    return
+  end
+  local tagged = {}
   for tag in string.gmatch(tags, '%S+') do
     tagged[#tagged + 1] = 't:' .. tag
   end
-  if #tagged > 0 then
-    day.load('a', 'k:' .. key, TAGS, 'o', unpack(tagged))
-  else
-    day.load('a', 'k:' .. key)
-  end
+  day.load(TAGS, 'o', unpack(tagged))
   local others = false
   for _, subject in ipairs(tagged) do
-    if day.get(subject) ~= '' then
-      subjects[#subjects + 1] = subject
+    if day.has(subject) then
+      day.count(subject, model, added)
     elseif (tonumber(day.get(TAGS)) or 0) < TAGS_A_DAY_MAX then
-      subjects[#subjects + 1] = subject
+      day.count(subject, model, added)
       day.add(TAGS, 1)
     else
       others = true
     end
   end
   if others then
-    subjects[#subjects + 1] = 'o'
-  end
-  for _, subject in ipairs(subjects) do
-    day.set(subject, with_added(day.get(subject), model, counts))
+    day.count('o', model, added)
   end
 end

@@ -2,7 +2,7 @@
 -- ARGV: now, generation, day, then a row, its key, and its model, counts and tags for the sums; again and again
 local RETENTION_DAYS = 180
 local KEPT_MAX_S = 1000000000
-local log, day = BASE .. 'log:' .. ARGV[3], opened(BASE .. 'sums:' .. ARGV[3])
+local log, day = BASE .. 'log:' .. ARGV[3], opened_day(BASE .. 'sums:' .. ARGV[3])
 local kept = math.min(KEPT_MAX_S, (tonumber(ARGV[3]) + RETENTION_DAYS + 1) * 86400 - math.floor(now / 1000))
 if kept > 0 then
   local rows = {}
