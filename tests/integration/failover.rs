@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::harness::at_end::SetAtEnd;
 use crate::harness::provider::Recorded;
 use crate::harness::request::{Upload, Wire};
 use crate::harness::rules::RuleFolder;
@@ -386,12 +387,4 @@ fn held_by_one(weir: &Weir, key: &str, model: &str, free: &AtomicBool, probed: i
         assert_eq!(meanwhile, 1, "requests while the probe ran");
     });
     assert!(statuses.into_inner().unwrap().iter().all(|status| *status == 200));
-}
-
-struct SetAtEnd<'a>([&'a AtomicBool; 2]);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|word| word.store(true, Ordering::SeqCst));
-    }
 }

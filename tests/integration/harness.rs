@@ -3,6 +3,7 @@
 //! No fixed port, no fixed sleep: everything waits for a condition with a deadline ([`wait`]).
 
 pub(crate) mod answer;
+pub(crate) mod at_end;
 pub(crate) mod books;
 pub(crate) mod browser;
 pub(crate) mod bucket;

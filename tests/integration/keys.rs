@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::harness::at_end::SetAtEnd;
 use crate::harness::redis::RedisServer;
 use crate::harness::request::Wire;
 use crate::harness::shapes::assert_unauthorized;
@@ -207,6 +208,7 @@ fn a_revoked_key_is_refused_within_a_second_also_while_the_push_connection_is_be
     };
     let (one, two) = (node(), node());
     let stop = Arc::new(AtomicBool::new(false));
+    let _stop = SetAtEnd([&stop]);
     let cutter = std::thread::spawn({
         let (redis, stop) = (Arc::clone(&redis), Arc::clone(&stop));
         move || cut_push_connections(&redis, &stop)

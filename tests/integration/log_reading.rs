@@ -8,7 +8,7 @@ use crate::harness::postgres::PostgresServer;
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::skip;
-use crate::harness::{Weir, WeirBuilder, wait_until};
+use crate::harness::{Weir, WeirBuilder, wait_for, wait_until};
 
 const EACH: usize = 6;
 
@@ -115,7 +115,8 @@ fn rows_of_the_store_and_of_postgres_are_read_together_and_never_with_a_gap() {
     is_whole(&nodes);
     server.down();
     for words in [vec!["log", "query"], vec!["log", "export", "--format", "csv"]] {
-        let error = told(&nodes[0], &words).unwrap_err();
+        // Its processes end one by one.
+        let error = wait_for("postgres to be away", || told(&nodes[0], &words).err());
         assert!(
             error.contains("the log's home cannot be read") && error.contains("--store-only"),
             "{error}"

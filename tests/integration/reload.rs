@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::harness::at_end::SetAtEnd;
 use crate::harness::request::Wire;
 use crate::harness::rules::RuleFolder;
 use crate::harness::{RecordingProvider, Weir, wait_until};
@@ -72,14 +73,7 @@ fn no_request_fails_in_twenty_reloads_good_and_bad() {
                 }
             });
         }
-        // A failed wait must not leave the clients running for ever.
-        struct Stop<'a>(&'a AtomicBool);
-        impl Drop for Stop<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::SeqCst);
-            }
-        }
-        let _stop = Stop(&stop);
+        let _stop = SetAtEnd([&stop]);
         for generation in 1..=RELOADS {
             let (good, bad) = (reloads(&weir, "ok"), reloads(&weir, "failed"));
             let before = served.load(Ordering::SeqCst);

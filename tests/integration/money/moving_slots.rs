@@ -147,7 +147,7 @@ fn resharding_a_cluster_under_load_loses_no_row() {
     wait_until("nothing to be held", || {
         accounts.iter().all(|account| {
             let view = weir.cli_json_at_last(&["account", "show", "--id", &account.id]);
-            view["running"] == 0
+            view["running"] == 0 && view["held_nano_usd"] == 0
         })
     });
     let new: usize = accounts.iter().map(|account| assert_whole(&weir, account)).sum();
