@@ -39,12 +39,13 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
                 } @else {
                     (rows::table(view::list(answer, "rows")))
                     p class="pages" {
-                        "Export as"
-                        @for (form, name) in FORMS { " " a href={ "/log/export/" (form) (export) } { (name) } }
-                        " " span class="none" {
-                            "From the first row of this page on, at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
-                            " rows. A file that has not all of them is called weir-log-part; weir log export writes all."
+                        @for (form, name) in FORMS {
+                            a href={ "/log/export/" (form) (export) } { "Export as " (name) } " "
                         }
+                    }
+                    p class="none" {
+                        "From the first row of this page on, at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
+                        " rows. A file that has not all of them is called weir-log-part; weir log export writes all."
                     }
                 }
                 @if !next.is_empty() { p class="pages" { a href={ "/log" (further(next)) } { "Further rows" } } }
