@@ -32,7 +32,8 @@ mod view;
 
 pub(crate) use self::{
     desk::Source,
-    exchange::read,
+    exchange::{base, read},
     link::{LinkAddress, Links},
     operator::{Console, Doors},
+    snippet::of_key as snippets_of_key,
 };

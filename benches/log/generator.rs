@@ -134,6 +134,8 @@ impl Generator {
             cost_nano_usd: NanoUsd::from_nanos(cost),
             latency_ms,
             ttft_ms: (!failed).then_some(200 + latency_ms / 20),
+            hold_nano_usd: Some(NanoUsd::from_nanos(2 * cost)),
+            attempts: Some(1 + u32::from(failed)),
         }
     }
 }

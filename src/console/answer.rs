@@ -38,10 +38,11 @@ impl Answer {
         Self::new(status, "application/json", body.to_string().into())
     }
 
-    /// JSON texts, one in a line, to be kept under a name.
-    pub(super) fn download(name: &'static str, lines: String) -> Self {
-        let mut answer = Self::new(StatusCode::OK, "application/x-ndjson; charset=utf-8", lines.into());
-        let kept = HeaderValue::from_static(name);
+    /// A file, to be kept under a name of plain letters.
+    pub(super) fn download(name: &str, kind: &'static str, bytes: Vec<u8>) -> Self {
+        let mut answer = Self::new(StatusCode::OK, kind, bytes.into());
+        let kept = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+        let kept = kept.unwrap_or(HeaderValue::from_static("attachment"));
         answer.headers.insert(header::CONTENT_DISPOSITION, kept);
         answer
     }

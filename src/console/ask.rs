@@ -31,6 +31,12 @@ pub(crate) struct Ask {
     pub(crate) now: Instant,
 }
 
+/// The address of a host, by an encrypted connection or another.
+pub(super) fn base(encrypted: bool, host: &str) -> String {
+    let scheme = if encrypted { "https" } else { "http" };
+    format!("{scheme}://{host}")
+}
+
 impl Ask {
     /// The path's segments below `root`, decoded; `None` if it is not below.
     pub(super) fn segments(&self, root: &str) -> Option<Vec<String>> {
@@ -48,8 +54,7 @@ impl Ask {
 
     /// The address at which the client reaches this listener.
     pub(super) fn base(&self) -> String {
-        let scheme = if self.encrypted { "https" } else { "http" };
-        format!("{scheme}://{}", self.host)
+        base(self.encrypted, &self.host)
     }
 
     pub(super) fn is_own(&self) -> bool {

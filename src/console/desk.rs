@@ -9,7 +9,7 @@ use crate::{
     domain::{faults::stability::Window, rules::RuleFile},
     side::admin::{
         Peer,
-        local::{LocalApi, Refused},
+        local::{LocalApi, LogFile, Refused},
     },
 };
 
@@ -43,6 +43,11 @@ impl Desk<'_> {
     /// Reads from the admin API.
     pub(super) async fn read(&self, path: &str) -> Result<Value, Refused> {
         self.api.call(self.peer(), Method::GET, path, None).await
+    }
+
+    /// Rows of the log as a file, at most so many.
+    pub(super) async fn log_file(&self, form: &str, query: &str, rows_max: usize) -> Result<LogFile, Refused> {
+        self.api.log_file(self.peer(), form, query, rows_max).await
     }
 
     /// Changes something by the admin API.

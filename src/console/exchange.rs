@@ -10,7 +10,10 @@ use http::{HeaderMap, Method, StatusCode, header, uri::Authority};
 use ipnet::IpNet;
 use pingora::{http::RequestHeader, protocols::http::ServerSession};
 
-use super::{answer::Answer, ask::Ask};
+use super::{
+    answer::Answer,
+    ask::{self, Ask},
+};
 use crate::edges::clock;
 
 /// How long a form may take to come in.
@@ -25,6 +28,13 @@ pub(crate) struct Entrance {
     pub(crate) trusted: Vec<IpNet>,
     /// The largest form: of so much each connection may have in memory.
     pub(crate) form_bytes_max: usize,
+}
+
+/// The address at which the client of a request reaches a listener that speaks TLS or not, behind proxies that are trusted or
+/// none; `None`: the request names no host.
+pub(crate) fn base(head: &RequestHeader, peer: IpAddr, (tls, trusted): (bool, &[IpNet])) -> Option<String> {
+    let encrypted = tls || is_forwarded_encrypted(peer, &head.headers, trusted);
+    Some(ask::base(encrypted, host(head)?.as_str()))
 }
 
 /// Reads the request of a session.

@@ -145,9 +145,9 @@ impl Console {
     /// A page, or why there is none.
     async fn show(&self, session: &Session<Operator>, at: &[&str], query: &Fields, again: Option<&Again>) -> Answer {
         let desk = self.desk(session, query, again);
-        if let ["log", "export"] = at {
+        if let ["log", "export", form] = at {
             let refused = |refused: Refused| refusal(refused.status, &refused.message, Some(session));
-            return log::export(&desk).await.unwrap_or_else(refused);
+            return log::export(&desk, form).await.unwrap_or_else(refused);
         }
         let page = match at {
             [] => overview::page(&desk).await,

@@ -116,6 +116,23 @@ fn bill(row: &Value) -> Markup {
     }
 }
 
+/// What was held for it and how often it was tried, as far as a row knows.
+fn effort(row: &Value) -> Markup {
+    let is_known = |field: &str| row.get(field).is_some_and(Value::is_number);
+    html! {
+        @if is_known("attempts") {
+            dt { "Attempts" }
+            dd {
+                (view::number(row, "attempts", ""))
+                @if view::count(row, "attempts") == 1 { " at a provider" } @else { " at providers, the last at this one" }
+            }
+        }
+        @if is_known("hold_nano_usd") {
+            dt { "Held" } dd { (view::nanos(row, "hold_nano_usd")) " when it was admitted" }
+        }
+    }
+}
+
 /// The parts of a charge.
 fn explained(row: &Value) -> Markup {
     let text = |field: &str| view::plain(row, field);
@@ -138,6 +155,7 @@ fn explained(row: &Value) -> Markup {
             }
             dt { "Asked for" } dd { (view::name(view::text(row, "model_asked"))) " by " (text("protocol")) @if view::is(row, "stream") { ", as a stream" } }
             dt { "Served by" } dd { (view::name(view::text(row, "provider"))) }
+            (effort(row))
             dt { "Took" } dd { (view::number(row, "latency_ms", "")) " ms, first content after " (view::number(row, "ttft_ms", "no")) " ms" }
             @if !view::list(row, "tags").is_empty() {
                 dt { "Tags" }
@@ -155,6 +173,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_row_shows_what_was_held_and_tried_if_it_is_known() {
+        let row = json!({ "provider": "p", "attempts": 2, "hold_nano_usd": 1_500_000 });
+        let shown = effort(&row).into_string();
+        assert!(shown.contains("2 at providers, the last at this one"), "{shown}");
+        assert!(
+            shown.contains("$0.0015") && shown.contains("when it was admitted"),
+            "{shown}"
+        );
+        let shown = effort(&json!({ "attempts": 1, "hold_nano_usd": 0 })).into_string();
+        assert!(shown.contains("1 at a provider") && shown.contains("$0"), "{shown}");
+        assert_eq!(effort(&json!({ "provider": "p" })).into_string(), "");
+    }
 
     #[test]
     fn a_row_shows_the_lines_of_its_charge_or_why_there_are_none() {

@@ -6,6 +6,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
 use crate::{
+    console,
     domain::{
         faults::{
             outcome::Outcome,
@@ -156,12 +157,11 @@ async fn own_usage(
     let caller = caller::identify(gateway, session, live, exchange.shape, keys, entry).await?;
     let now_ms = gateway.billing.time().now_ms(clock::instant());
     let is_off = |provider: &str| gateway.switches.is_off(provider);
-    let query = session.req_header().uri.query();
-    let answer = gateway
-        .pages
-        .own_usage
-        .reply(&caller.key, &live.catalogue, is_off, query, now_ms);
-    answer.await
+    let (head, usage) = (session.req_header(), &gateway.pages.own_usage);
+    let entrance = (usage.tls, &*gateway.limits.trusted_proxies);
+    let base = console::base(head, peer::address(session), entrance);
+    let asked = (head.uri.query(), base.as_deref());
+    usage.reply(&caller.key, &live.catalogue, is_off, asked, now_ms).await
 }
 
 fn list(

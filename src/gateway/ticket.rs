@@ -174,6 +174,7 @@ impl Ticket {
             status: self.meter.status(),
             latency_ms: millis(now),
             ttft_ms: self.meter.first_content.map(millis),
+            attempts: self.entry.record.attempts,
         }
     }
 

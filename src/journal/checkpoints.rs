@@ -175,6 +175,7 @@ mod tests {
             provider: "p".to_owned(),
             latency_ms: 1_000,
             ttft_ms: None,
+            attempts: Some(1),
         }
     }
 

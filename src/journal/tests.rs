@@ -73,6 +73,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
             model: "m".to_owned(),
             stream: true,
             tags: Vec::new(),
+            hold: Some(NanoUsd::from_nanos(200)),
         },
         provider: "p".to_owned(),
         price_version: "v".to_owned(),
@@ -96,6 +97,7 @@ fn checkpoint(request: &str, status: u16) -> Checkpoint {
         provider: "p".to_owned(),
         latency_ms: 1_000,
         ttft_ms: None,
+        attempts: Some(1),
     }
 }
 

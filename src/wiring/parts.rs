@@ -198,7 +198,8 @@ impl Parts {
             burst: config.burst,
             clients_max: config.addresses_max,
         };
-        OwnUsage::new(Arc::clone(&self.money.ledger), last_rows, allowance, clock::instant())
+        let (ledger, tls) = (Arc::clone(&self.money.ledger), self.tls.gateway.is_some());
+        OwnUsage::new(ledger, last_rows, tls, allowance, clock::instant())
     }
 
     /// Figures that are read when somebody scrapes.

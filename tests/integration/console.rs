@@ -1,6 +1,7 @@
 //! The operators' console over its own listener: who comes in, what is refused, and what each page shows and changes.
 
 mod browser;
+mod exports;
 mod forms;
 mod many;
 mod openid;

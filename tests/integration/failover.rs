@@ -236,11 +236,17 @@ fn who_goes_on_after_a_silence_is_billed_once_at_the_price_of_who_served() {
         .set("prices.file", prices.to_str().unwrap())
         .start();
     let key = weir.key().text;
-    for _ in 0..EJECTED_AFTER + 2 {
+    let mut made = std::collections::BTreeMap::new();
+    for number in 0..EJECTED_AFTER + 2 {
         let answer = weir.exchange(&ask(&key, "dear"));
         assert_eq!(answer.status, 200);
-        let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+        let id = answer.header("x-weir-request-id").unwrap();
+        let line = weir.access_line(id);
         assert_eq!(line["provider"], "well", "{line}");
+        // Until who closes is passed over each request takes two attempts, and more over a connection that has gone stale.
+        let least = if number < EJECTED_AFTER { 2 } else { 1 };
+        assert!(line["attempts"].as_u64() >= Some(least), "{line}");
+        made.insert(id.to_owned(), line["attempts"].clone());
     }
     let rows = || {
         let rows = weir.cli_json(&["log", "query"]);
@@ -252,6 +258,12 @@ fn who_goes_on_after_a_silence_is_billed_once_at_the_price_of_who_served() {
     for row in rows {
         // 100 tokens in at 1 USD a million, 10 out at 2.
         assert_eq!(row["cost_nano_usd"], 120_000, "{row}");
+        assert_eq!(row["attempts"], made[row["request_id"].as_str().unwrap()], "{row}");
+        // Enough for whoever might serve it: more than 10 out at 1000 USD a million.
+        assert!(
+            row["hold_nano_usd"].as_i64().is_some_and(|held| held > 10_000_000),
+            "{row}"
+        );
     }
 }
 

@@ -128,6 +128,40 @@ fn the_last_rows_of_a_key_are_told_to_its_owner_alone() {
 }
 
 #[test]
+fn whoever_has_a_key_is_told_how_to_use_it_and_never_its_text() {
+    let provider = SampleProvider::start();
+    let weir = Weir::start(&provider.base_url());
+    let (key, bound) = (weir.key(), weir.key_with(&["--models", Wire::Responses.model()]));
+    let told = own(&weir, &key.text);
+    let snippets = told["snippets"].as_array().unwrap();
+    let names: Vec<&str> = snippets.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..4], ["curl", "Claude Code", "Codex", "Gemini CLI"]);
+    assert!(snippets.iter().all(|one| {
+        let text = one["text"].as_str().unwrap();
+        text.contains("http://weir.test") && text.contains("$WEIR_KEY") && one["language"].is_string()
+    }));
+    assert!(!told.to_string().contains(&key.text));
+    let of_bound = own(&weir, &bound.text)["snippets"][0]["text"].clone();
+    assert!(
+        of_bound.as_str().unwrap().contains(Wire::Responses.model()),
+        "{of_bound}"
+    );
+    // The portal's page has the same texts.
+    let mut tab = crate::harness::tab::Tab::new(weir.gateway);
+    assert_eq!(tab.post("/portal/sign-in", &[("key", &key.text)]).status, 303);
+    let page = tab.page("/portal");
+    for one in snippets {
+        let shown = one["text"].as_str().unwrap();
+        let shown = shown
+            .replace('&', "&amp;")
+            .replace('"', "&quot;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        assert!(page.contains(&shown), "{shown}: {page}");
+    }
+}
+
+#[test]
 fn rows_are_found_by_their_tags_and_providers_see_none() {
     let provider = RecordingProvider::answering("{}");
     let weir = WeirBuilder::new()

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     console::{answer::Answer, desk::Desk, fields::query, frame::Page, rows, view},
-    side::admin::local::Refused,
+    side::admin::local::{LogFile, Refused},
 };
 
 /// Rows on one page.
@@ -13,10 +13,9 @@ const PAGE: usize = 25;
 /// How far the page looks back unless asked otherwise.
 const HOURS: &str = "24";
 /// The most rows of an export, some 10 MB.
-const EXPORTED_MAX: u64 = 10_000;
-const EXPORTED_AT_ONCE: u64 = 1000;
-/// The most questions for one export: where few of many rows are wanted, each finds few.
-const EXPORT_CALLS_MAX: usize = 100;
+const EXPORTED_MAX: usize = 10_000;
+/// The forms of an export, as people call them.
+const FORMS: [(&str, &str); 3] = [("jsonl", "JSON lines"), ("csv", "CSV"), ("parquet", "Parquet")];
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let wanted = |name: &str| desk.query.text(name);
@@ -40,8 +39,13 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
                 } @else {
                     (rows::table(view::list(answer, "rows")))
                     p class="pages" {
-                        a href={ "/log/export" (export) } { "Export as JSON lines" }
-                        " " span class="none" { "From the first row of this page on, at most " (view::thousands(EXPORTED_MAX)) " rows." }
+                        @for (form, name) in FORMS {
+                            a href={ "/log/export/" (form) (export) } { "Export as " (name) } " "
+                        }
+                    }
+                    p class="none" {
+                        "From the first row of this page on, at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
+                        " rows. A file that has not all of them is called weir-log-part; weir log export writes all."
                     }
                 }
                 @if !next.is_empty() { p class="pages" { a href={ "/log" (further(next)) } { "Further rows" } } }
@@ -76,29 +80,16 @@ fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
     ]
 }
 
-/// The rows from a place on, one in a line. Where there are more, the last line says from where on: `{"next":"..."}`.
-pub(super) async fn export(desk: &Desk<'_>) -> Result<Answer, Refused> {
-    let (filter, mut cursor) = (filter(desk), desk.query.text("cursor").to_owned());
-    let (mut lines, mut count) = (String::new(), 0);
-    for _ in 0..EXPORT_CALLS_MAX {
-        let limit = EXPORTED_MAX.saturating_sub(count).min(EXPORTED_AT_ONCE).to_string();
-        let asked = query(&[&filter[..], &[("limit", &limit), ("cursor", &cursor)]].concat());
-        let answer = desk.read(&format!("/v1/log{asked}")).await?;
-        for row in view::list(&answer, "rows") {
-            count += 1;
-            lines.push_str(&row.to_string());
-            lines.push('\n');
-        }
-        view::text(&answer, "next").clone_into(&mut cursor);
-        if cursor.is_empty() || count >= EXPORTED_MAX {
-            break;
-        }
+/// The rows from a place on, as a file. The name of one that has not all says so; where its last line may, it says from where on
+/// there are more: `{"next":"..."}`.
+pub(super) async fn export(desk: &Desk<'_>, form: &str) -> Result<Answer, Refused> {
+    let asked = query(&[&filter(desk)[..], &[("cursor", desk.query.text("cursor"))]].concat());
+    let LogFile { kind, mut bytes, next } = desk.log_file(form, &asked, EXPORTED_MAX).await?;
+    let name = if next.is_some() { "weir-log-part" } else { "weir-log" };
+    if let Some(next) = next.filter(|_| form == "jsonl") {
+        bytes.extend(format!("{}\n", json!({ "next": next })).into_bytes());
     }
-    if !cursor.is_empty() {
-        lines.push_str(&json!({ "next": cursor }).to_string());
-        lines.push('\n');
-    }
-    Ok(Answer::download("attachment; filename=\"weir-log.jsonl\"", lines))
+    Ok(Answer::download(&format!("{name}.{form}"), kind, bytes))
 }
 
 fn filters(filter: &[(&str, &str)]) -> Markup {

@@ -30,6 +30,8 @@ pub struct Request {
     pub stream: bool,
     /// What the client attributes it to.
     pub tags: Vec<Tag>,
+    /// What was held for it then; `None` if that is not known.
+    pub hold: Option<NanoUsd>,
 }
 
 /// What a row takes from the request's end. Each field is the row's of that name.
@@ -47,6 +49,7 @@ pub struct RequestEnd {
     pub cost: NanoUsd,
     pub latency_ms: u64,
     pub ttft_ms: Option<u64>,
+    pub attempts: Option<u32>,
 }
 
 /// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers, or,
@@ -99,6 +102,14 @@ pub struct Row {
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` if there was none.
     pub ttft_ms: Option<u64>,
+    /// What was held for it at its admission, in nano-USD: in the store, out of a lease of this node, or by its grace. `None`
+    /// in a row of an earlier weir.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_nano_usd: Option<NanoUsd>,
+    /// How many attempts at providers were made for it. `None` if nobody knows: in a row of an earlier weir, and after a crash
+    /// that came before a checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
 }
 
 impl Row {
@@ -126,6 +137,8 @@ impl Row {
             cost_nano_usd: end.cost,
             latency_ms: end.latency_ms,
             ttft_ms: end.ttft_ms,
+            hold_nano_usd: request.hold,
+            attempts: end.attempts,
         }
     }
 }

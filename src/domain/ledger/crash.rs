@@ -29,6 +29,7 @@ pub(crate) fn settlement_after_crash(mut admitted: Admitted, checkpoint: Option<
             cost: last.cost,
             latency_ms: end.latency_ms.max(last.latency_ms),
             ttft_ms: last.ttft_ms,
+            attempts: last.attempts,
             ..end
         };
     }
@@ -66,6 +67,7 @@ mod tests {
                 model: "m".to_owned(),
                 stream: true,
                 tags: Vec::new(),
+                hold: None,
             },
             provider: "first".to_owned(),
             price_version: "v1".to_owned(),
@@ -115,6 +117,19 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_leaves_what_was_held_and_no_attempts_that_nobody_counted() {
+        let mut admitted = admitted();
+        admitted.request.hold = Some(NanoUsd::from_nanos(5_000));
+        let json = serde_json::to_string(&admitted).unwrap();
+        assert_eq!(serde_json::from_str::<Admitted>(&json).unwrap(), admitted);
+        let row = settlement_after_crash(admitted, None).row.unwrap();
+        assert_eq!(
+            (row.hold_nano_usd, row.attempts),
+            (Some(NanoUsd::from_nanos(5_000)), None)
+        );
+    }
+
+    #[test]
     fn a_checkpoint_from_before_there_were_parts_can_be_read() {
         let json = r#"{"request":"r1","status":200,"output_text":4,"source":"partial","cost":9,"provider":"p","latency_ms":1,"ttft_ms":null}"#;
         let checkpoint: Checkpoint = serde_json::from_str(json).unwrap();
@@ -142,6 +157,7 @@ mod tests {
             provider: "second".to_owned(),
             latency_ms: 3_020,
             ttft_ms: Some(400),
+            attempts: Some(2),
         };
         let settlement = settlement_after_crash(admitted(), Some(checkpoint));
         let row = settlement.row.unwrap();
@@ -160,5 +176,6 @@ mod tests {
             (row.outcome.as_str(), row.modifiers.speed.as_deref()),
             ("crash", Some("fast"))
         );
+        assert_eq!(row.attempts, Some(2));
     }
 }

@@ -103,6 +103,7 @@ impl Admitted {
             cost: self.input_cost,
             latency_ms: self.latency_ms,
             ttft_ms: None,
+            attempts: None,
         };
         (self.request, end)
     }
@@ -138,6 +139,7 @@ impl From<AdmittedForm> for Admitted {
                 model: row.model,
                 stream: row.stream,
                 tags: row.tags,
+                hold: row.hold_nano_usd,
             },
             provider: row.provider,
             price_version: row.price_version,
@@ -176,4 +178,7 @@ pub(crate) struct Checkpoint {
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
+    /// How many attempts at providers were made; `None` in one of an earlier weir.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
 }

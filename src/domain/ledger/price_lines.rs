@@ -102,6 +102,8 @@ mod tests {
             cost_nano_usd: charged.cost,
             latency_ms: 1,
             ttft_ms: None,
+            hold_nano_usd: None,
+            attempts: None,
         }
     }
 

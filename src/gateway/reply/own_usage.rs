@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
+    console::snippets_of_key,
     domain::{
         catalogue::{Catalogue, Model},
         faults::refusal::{Refusal, Reply},
@@ -50,6 +51,8 @@ pub(crate) struct OwnUsage {
     ledger: Arc<dyn LedgerStore>,
     rows: Arc<dyn LastRows>,
     limiter: Limiter<Client>,
+    /// Whether the gateway speaks TLS.
+    pub(crate) tls: bool,
 }
 
 impl fmt::Debug for OwnUsage {
@@ -61,10 +64,11 @@ impl fmt::Debug for OwnUsage {
 }
 
 impl OwnUsage {
-    /// Reads a ledger. `start` is a time before the first question.
+    /// Reads a ledger. `tls` says whether the gateway speaks it, `start` is a time before the first question.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         rows: Arc<dyn LastRows>,
+        tls: bool,
         allowance: Allowance,
         start: Instant,
     ) -> Self {
@@ -72,6 +76,7 @@ impl OwnUsage {
             ledger,
             rows,
             limiter: Limiter::new(allowance, start),
+            tls,
         }
     }
 
@@ -93,7 +98,8 @@ impl OwnUsage {
         spend.map_err(|error| unavailable(&error))
     }
 
-    /// The answer to whoever has this key. `is_off` says of a provider that it is switched off, `now_ms` is the store's time.
+    /// The answer to whoever has this key. `is_off` says of a provider that it is switched off, `now_ms` is the store's
+    /// time, `base` the address at which it reaches the gateway, if that is known.
     ///
     /// # Errors
     /// The query asks for days that are not kept; the store does not answer.
@@ -102,7 +108,7 @@ impl OwnUsage {
         key: &KeyRecord,
         catalogue: &Catalogue,
         is_off: impl Fn(&str) -> bool,
-        query: Option<&str>,
+        (query, base): (Option<&str>, Option<&str>),
         now_ms: i64,
     ) -> Result<Reply, Refusal> {
         let (days, most) = (days(query)?, rows(query)?);
@@ -123,6 +129,8 @@ impl OwnUsage {
         if let Value::Object(fields) = &mut data {
             fields.insert("models".to_owned(), json!(models(key, catalogue, is_off)));
             fields.insert("usage".to_owned(), usage(&sums, today - (days - 1), today));
+            let snippets = base.map(|base| snippets_of_key(base, key.models.as_deref()));
+            fields.insert("snippets".to_owned(), json!(snippets.unwrap_or_default()));
             fields.extend(last_rows.map(|rows| ("last_rows".to_owned(), json!(rows))));
         }
         Ok(Reply {

@@ -115,6 +115,7 @@ fn admitted_with_texts(text: &str) -> Admitted {
         text.clone_into(field);
     }
     let tag = |number: usize| Tag::parse(&format!("{}={number}{}", "n".repeat(32), "v".repeat(63)));
+    admitted.request.hold = Some(NanoUsd::from_nanos(i64::MAX));
     admitted.request.tags = (0..TAGS_MAX).filter_map(tag).collect();
     admitted
 }
@@ -167,6 +168,7 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
     };
     (row.time_ms, row.admitted_ms, row.status) = (i64::MAX, i64::MAX, u16::MAX);
     (row.cost_nano_usd, row.latency_ms, row.ttft_ms) = (NanoUsd::from_nanos(i64::MAX), u64::MAX, Some(u64::MAX));
+    row.attempts = Some(u32::MAX);
     let step = Step {
         seq: u64::MAX,
         change: Change::Settle(Box::new(settlement)),

@@ -62,6 +62,8 @@ pub(crate) struct Progress {
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
+    /// How many attempts at providers were made, this one included.
+    pub attempts: u32,
 }
 
 /// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
@@ -141,6 +143,7 @@ impl Bill {
             provider: leg.provider.clone(),
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
+            attempts: Some(progress.attempts),
         });
     }
 
@@ -204,6 +207,7 @@ impl Bill {
                 cost,
                 latency_ms: progress.latency_ms,
                 ttft_ms: progress.ttft_ms,
+                attempts: Some(progress.attempts),
             }
         });
         self.settle(end);

@@ -203,6 +203,7 @@ mod tests {
             provider: "p".to_owned(),
             latency_ms: 1,
             ttft_ms: None,
+            attempts: Some(1),
         });
         assert_eq!(all.take_news().len(), 1);
         assert!(all.take_news().is_empty());

@@ -14,7 +14,7 @@ use crate::{
     journal::{Journal, REQUEST_BYTES},
     money::billing::{
         bill::Bill,
-        engine::{BillingEngine, NotAdmitted},
+        engine::{BillingEngine, GrantedHold, NotAdmitted},
         growth::{Bound, Growth},
         last_seen::GraceLimits,
         leases::LeaseLimits,
@@ -81,8 +81,10 @@ impl Billing {
                 Bound::of(&key.terms, granted.balance, cost.whole),
             ),
         ));
-        let mut admitted = admitted(&wanted, cost.uncached_input, granted.at_ms);
-        admitted.lease = granted.part.map(|part| engine.leases.id(part));
+        let admitted = Admitted {
+            lease: granted.part.map(|part| engine.leases.id(part)),
+            ..admitted(&wanted, cost.uncached_input, &granted)
+        };
         let record = Record::Admit(Box::new(admitted));
         let recorded = engine.journal.append(&record, &mut reservation);
         engine.running.add(Arc::clone(&running));
@@ -189,12 +191,12 @@ impl Billing {
     }
 }
 
-/// The record of an admission.
-fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, at_ms: i64) -> Admitted {
+/// The record of an admission out of no lease.
+fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Admitted {
     let first = &wanted.route.first;
     Admitted {
         request: Request {
-            admitted_ms: at_ms,
+            admitted_ms: granted.at_ms,
             id: wanted.request_id.to_owned(),
             account: wanted.key.account.clone(),
             key: wanted.key.id.clone(),
@@ -203,6 +205,7 @@ fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, at_ms: i64) -> Admitted {
             model: wanted.route.model.clone(),
             stream: wanted.stream,
             tags: wanted.tags.to_vec(),
+            hold: Some(granted.seat.hold),
         },
         provider: first.provider.clone(),
         price_version: first.price.version().to_owned(),

@@ -149,6 +149,7 @@ const SERVED: Progress = Progress {
     status: 200,
     latency_ms: 5,
     ttft_ms: Some(1),
+    attempts: 1,
 };
 
 impl Fixture {

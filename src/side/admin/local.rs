@@ -1,12 +1,13 @@
 //! The admin API for pages of this very process: the same paths, checks and audit lines as on the socket, without one.
 
-use axum::{Extension, Router, body::Body};
-use http::{Method, Request, StatusCode, header};
+use axum::{Extension, Router, body::Body, extract::Query};
+use http::{Method, Request, StatusCode, Uri, header};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
-use super::{AdminState, Peer, keys::of_person::of_person, router};
+pub(crate) use super::log::export::LogFile;
+use super::{AdminState, Peer, keys::of_person::of_person, log::export, reply::ApiError, router};
 use crate::{
     domain::keys::template::{KeyTemplate, PersonOf},
     store::KeyView,
@@ -30,6 +31,26 @@ pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     /// What is wrong and what to do.
     pub(crate) message: String,
+}
+
+impl From<&ApiError> for Refused {
+    fn from(error: &ApiError) -> Self {
+        Self {
+            status: error.status(),
+            message: error.message().to_owned(),
+        }
+    }
+}
+
+/// Whether a peer may ask for this at all.
+fn allowed(peer: &Peer, method: &Method, path: &str) -> Result<(), Refused> {
+    let barred = peer.barred(method, path);
+    barred.map_or(Ok(()), |message| {
+        Err(Refused {
+            status: StatusCode::FORBIDDEN,
+            message,
+        })
+    })
 }
 
 impl LocalApi {
@@ -58,10 +79,32 @@ impl LocalApi {
     /// # Errors
     /// It cannot be looked up, or not be made.
     pub(crate) async fn key_of(&self, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, Refused> {
-        of_person(&self.state, person, template).await.map_err(|error| Refused {
-            status: error.status(),
-            message: error.message().to_owned(),
-        })
+        let made = of_person(&self.state, person, template).await;
+        made.map_err(|error| Refused::from(&error))
+    }
+
+    /// Rows of the log as a file, at most so many: what `GET /v1/log/export/FORM` answers with, in the name of `peer`. The query
+    /// is that of the path, percent-encoded, with its `?`.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(crate) async fn log_file(
+        &self,
+        peer: Peer,
+        form: &str,
+        query: &str,
+        rows_max: usize,
+    ) -> Result<LogFile, Refused> {
+        let path = format!("/v1/log/export/{form}{query}");
+        allowed(&peer, &Method::GET, &path)?;
+        let invalid = |why: &dyn ToString| Refused {
+            status: StatusCode::BAD_REQUEST,
+            message: why.to_string(),
+        };
+        let path: Uri = path.parse().map_err(|error| invalid(&error))?;
+        let Query(question) = Query::try_from_uri(&path).map_err(|error| invalid(&error))?;
+        let file = export::file(&self.state, form, &question, rows_max).await;
+        file.map_err(|error| Refused::from(&error))
     }
 
     /// One call, in the name of `peer`. The path is percent-encoded and has the query behind it.
@@ -79,12 +122,7 @@ impl LocalApi {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             message: why.to_string(),
         };
-        if let Some(message) = peer.barred(&method, path) {
-            return Err(Refused {
-                status: StatusCode::FORBIDDEN,
-                message,
-            });
-        }
+        allowed(&peer, &method, path)?;
         let text = body.map(Value::to_string).unwrap_or_default();
         let request = Request::builder()
             .method(method)

@@ -96,6 +96,8 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
         cost_nano_usd: cost,
         latency_ms,
         ttft_ms: (!is_rare).then_some(latency_ms / 4),
+        hold_nano_usd: (!is_rare).then_some(cost),
+        attempts: (!is_rare).then_some(1 + key % 3),
     }
 }
 

@@ -11,7 +11,15 @@ use super::{
     schema::{self, COLUMNS, Column, Form},
     wanted::Wanted,
 };
-use crate::journal::NumberedRow;
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::consumption::{Modifiers, Row, UsageSource},
+        money::NanoUsd,
+        wire::usage::Usage,
+    },
+    journal::NumberedRow,
+};
 
 /// The rows of a group that have not been read.
 pub(super) struct Group {
@@ -45,7 +53,7 @@ impl ColumnRows {
 }
 
 impl Group {
-    /// So many rows, by the readers of all columns in their order.
+    /// So many rows, by the readers of the first columns in their order. What the others have is not known of these rows.
     pub(super) fn new(readers: Vec<ColumnReader>, rows: usize) -> Self {
         let columns = readers.into_iter().map(|reader| ColumnRows { reader, behind: 0 });
         Self {
@@ -97,9 +105,39 @@ impl Group {
     fn blank(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
         let count = self.left.min(max);
         self.left -= count;
-        let blank = schema::blank().ok_or_else(|| damaged("key_id"))?;
+        let blank = blank().ok_or_else(|| damaged("key_id"))?;
         Ok(vec![blank; count])
     }
+}
+
+/// A row that the columns are put into.
+fn blank() -> Option<NumberedRow> {
+    let row = Row {
+        time_ms: 0,
+        admitted_ms: 0,
+        request_id: String::new(),
+        account: String::new(),
+        key_id: KeyId::parse("key_0000000000000000").ok()?,
+        protocol: String::new(),
+        model_asked: String::new(),
+        model: String::new(),
+        provider: String::new(),
+        status: 0,
+        outcome: String::new(),
+        stream: false,
+        tags: Vec::new(),
+        usage: Usage::default(),
+        usage_source: UsageSource::Reported,
+        parts: Vec::new(),
+        modifiers: Modifiers::default(),
+        price_version: String::new(),
+        cost_nano_usd: NanoUsd::ZERO,
+        latency_ms: 0,
+        ttft_ms: None,
+        hold_nano_usd: None,
+        attempts: None,
+    };
+    Some(NumberedRow { number: 0, row })
 }
 
 /// Which rows to read, and which to pass over. Where most are wanted, all are read: that costs less than to begin again and again.

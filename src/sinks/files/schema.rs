@@ -18,12 +18,8 @@ use parquet::{
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{
-            consumption::{Modifiers, Row, UsageSource},
-            tag::Tag,
-        },
+        ledger::{consumption::UsageSource, tag::Tag},
         money::NanoUsd,
-        wire::usage::Usage,
     },
     journal::NumberedRow,
 };
@@ -73,6 +69,13 @@ pub(super) enum Form {
 pub(super) struct Column {
     pub(super) name: &'static str,
     pub(super) form: Form,
+}
+
+impl Column {
+    /// Whether a file may lack it: one from before it was added. Its rows have nothing there.
+    pub(super) fn may_lack(&self) -> bool {
+        matches!(self.form, Form::OptionalText(_) | Form::OptionalInteger(_))
+    }
 }
 
 const fn column(name: &'static str, form: Form) -> Column {
@@ -128,7 +131,7 @@ macro_rules! modifier {
 }
 
 /// All columns, in their order.
-pub(super) static COLUMNS: [Column; 36] = [
+pub(super) static COLUMNS: [Column; 38] = [
     column(NODE, Form::Node),
     column(
         "number",
@@ -276,39 +279,31 @@ pub(super) static COLUMNS: [Column; 36] = [
         )),
     ),
     column("tags", Form::Tags),
+    column(
+        "hold_nano_usd",
+        Form::OptionalInteger((
+            |row| row.row.hold_nano_usd.map(NanoUsd::nanos),
+            |row, value| {
+                row.row.hold_nano_usd = Some(NanoUsd::from_nanos(value));
+                Some(())
+            },
+        )),
+    ),
+    column(
+        "attempts",
+        Form::OptionalInteger((
+            |row| row.row.attempts.map(i64::from),
+            |row, value| {
+                row.row.attempts = Some(u32::try_from(value).ok()?);
+                Some(())
+            },
+        )),
+    ),
 ];
 
 /// Counts are believed up to 2^53 only.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// A row that the columns are put into.
-pub(super) fn blank() -> Option<NumberedRow> {
-    let row = Row {
-        time_ms: 0,
-        admitted_ms: 0,
-        request_id: String::new(),
-        account: String::new(),
-        key_id: KeyId::parse("key_0000000000000000").ok()?,
-        protocol: String::new(),
-        model_asked: String::new(),
-        model: String::new(),
-        provider: String::new(),
-        status: 0,
-        outcome: String::new(),
-        stream: false,
-        tags: Vec::new(),
-        usage: Usage::default(),
-        usage_source: UsageSource::Reported,
-        parts: Vec::new(),
-        modifiers: Modifiers::default(),
-        price_version: String::new(),
-        cost_nano_usd: NanoUsd::ZERO,
-        latency_ms: 0,
-        ttft_ms: None,
-    };
-    Some(NumberedRow { number: 0, row })
 }
 
 /// Adds a tag to a row.
@@ -322,9 +317,9 @@ pub(super) fn index_of(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
 
-/// The schema as Parquet has it.
-pub(super) fn schema() -> Result<TypePtr, ParquetError> {
-    let fields = COLUMNS.iter().map(|Column { name, form }| match form {
+/// The schema of files with these columns, as Parquet has it.
+pub(super) fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
+    let fields = columns.iter().map(|Column { name, form }| match form {
         Form::Node | Form::Word(_) | Form::Text(_) => format!("required binary {name} (STRING);"),
         Form::OptionalText(_) => format!("optional binary {name} (STRING);"),
         Form::Integer(_) | Form::Code(_) => format!("required int64 {name};"),

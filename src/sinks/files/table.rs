@@ -29,13 +29,20 @@ use crate::{
 /// Writes one file.
 pub(super) struct TableWriter<W: Write + Send> {
     out: SerializedFileWriter<W>,
+    columns: &'static [Column],
     node: ByteArray,
 }
 
 impl<W: Write + Send> TableWriter<W> {
     /// A file for sorted rows of a lane.
     pub(super) fn new(out: W, place: &Place) -> Result<Self> {
-        let mut out = SerializedFileWriter::new(out, schema::schema()?, Arc::new(schema::properties(true)?))?;
+        Self::with_columns(out, place, &COLUMNS)
+    }
+
+    /// The same with the first columns only, as they were before others were added.
+    pub(super) fn with_columns(out: W, place: &Place, columns: &'static [Column]) -> Result<Self> {
+        let schema = schema::schema(columns)?;
+        let mut out = SerializedFileWriter::new(out, schema, Arc::new(schema::properties(true)?))?;
         for (name, value) in [
             ("weir.node", place.node.to_string()),
             ("weir.after", place.after.to_string()),
@@ -45,15 +52,17 @@ impl<W: Write + Send> TableWriter<W> {
         }
         Ok(Self {
             out,
+            columns,
             node: text(place.node.as_str()),
         })
     }
 
     /// A file for rows in any order.
     pub(super) fn unsorted(out: W, node: &NodeId) -> Result<Self> {
-        let out = SerializedFileWriter::new(out, schema::schema()?, Arc::new(schema::properties(false)?))?;
+        let out = SerializedFileWriter::new(out, schema::schema(&COLUMNS)?, Arc::new(schema::properties(false)?))?;
         Ok(Self {
             out,
+            columns: &COLUMNS,
             node: text(node.as_str()),
         })
     }
@@ -61,7 +70,7 @@ impl<W: Write + Send> TableWriter<W> {
     /// Adds the next rows, at most [`schema::GROUP_ROWS`]; if the file is sorted, those of all calls together by [`sort_key`].
     pub(super) fn group(&mut self, rows: &[NumberedRow]) -> Result<()> {
         let mut group = self.out.next_row_group()?;
-        for column in &COLUMNS {
+        for column in self.columns {
             let mut out = group
                 .next_column()?
                 .ok_or_else(|| ParquetError::General(format!("the schema has no column {}", column.name)))?;
@@ -236,11 +245,15 @@ impl Table {
             .unwrap_or_default()
     }
 
-    /// The rows of a group, in their order.
+    /// The rows of a group, in their order. A file from before a column was added has rows without it.
     pub(super) fn group(&self, group: usize) -> Result<Group> {
         self.near.bring(self.bytes_of(group))?;
         let reader = self.file.get_row_group(group)?;
-        let columns = (0..COLUMNS.len()).map(|column| reader.get_column_reader(column));
+        let there = reader.num_columns();
+        if let Some(lacking) = COLUMNS.iter().skip(there).find(|column| !column.may_lack()) {
+            return Err(ParquetError::General(format!("there is no column {}", lacking.name)));
+        }
+        let columns = (0..COLUMNS.len().min(there)).map(|column| reader.get_column_reader(column));
         Ok(Group::new(columns.collect::<Result<Vec<_>>>()?, self.rows_in(group)))
     }
 }

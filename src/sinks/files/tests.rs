@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod bucket;
+mod earlier;
 mod server;
 mod way;
 

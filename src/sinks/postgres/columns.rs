@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Names and types, in the order in which rows are written. New ones come at the end.
-const COLUMNS: [(&str, Type); 36] = [
+const COLUMNS: [(&str, Type); 38] = [
     ("node", Type::TEXT),
     ("number", Type::INT8),
     ("time", Type::TIMESTAMPTZ),
@@ -63,6 +63,8 @@ const COLUMNS: [(&str, Type); 36] = [
     ("ttft_ms", Type::INT8),
     ("parts", Type::JSONB),
     ("tags", Type::TEXT_ARRAY),
+    ("hold_nano_usd", Type::INT8),
+    ("attempts", Type::INT8),
 ];
 /// Where the counts of the usage begin, and how many there are.
 const USAGE_AT: usize = 14;
@@ -118,6 +120,8 @@ pub(super) async fn write(
     let (latency, ttft) = (whole(row.latency_ms), row.ttft_ms.map(whole));
     let parts = (!row.parts.is_empty()).then(|| parts(&row.parts)).transpose()?;
     let tags: Vec<&str> = row.tags.iter().map(Tag::as_str).collect();
+    let hold = row.hold_nano_usd.map(NanoUsd::nanos);
+    let attempts = row.attempts.map(i64::from);
     let mut values: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(COLUMNS.len());
     values.extend([&node as &(dyn ToSql + Sync), &number, &time, &admitted]);
     values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
@@ -126,6 +130,7 @@ pub(super) async fn write(
     values.push(&source);
     values.extend(modifiers.iter().map(|given| given as &(dyn ToSql + Sync)));
     values.extend([&version as &(dyn ToSql + Sync), &cost, &latency, &ttft, &parts, &tags]);
+    values.extend([&hold as &(dyn ToSql + Sync), &attempts]);
     Ok(writer.write(&values).await?)
 }
 
@@ -150,7 +155,8 @@ fn parts(parts: &[Part]) -> Result<Value, PostgresError> {
     serde_json::to_value(clean).map_err(|error| PostgresError::Row(error.to_string()))
 }
 
-/// Reads what [`write()`] has written: whose it is, and the row.
+/// Reads what [`write()`] has written, here or in an earlier weir, from a row with all columns of its table: whose it is, and the
+/// row.
 pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError> {
     let mut usage = [0; USAGE_COUNTS];
     for (into, (name, _)) in usage.iter_mut().zip(COLUMNS.iter().skip(USAGE_AT)) {
@@ -162,6 +168,7 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
     };
     let tags = get::<Vec<&str>>(found, "tags")?;
     let key = KeyId::parse(get(found, "key_id")?);
+    let attempts = later(found, "attempts")?.map(u32::try_from);
     let row = Row {
         time_ms: get::<Timestamp>(found, "time")?.as_millisecond(),
         admitted_ms: get::<Timestamp>(found, "admitted_at")?.as_millisecond(),
@@ -193,6 +200,8 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
         cost_nano_usd: NanoUsd::from_nanos(get(found, "cost_nano_usd")?),
         latency_ms: count(found, "latency_ms")?,
         ttft_ms: get::<Option<i64>>(found, "ttft_ms")?.map(i64::unsigned_abs),
+        hold_nano_usd: later(found, "hold_nano_usd")?.map(NanoUsd::from_nanos),
+        attempts: attempts.transpose().map_err(|error| wrong(&error))?,
     };
     let number = count(found, "number")?;
     Ok((get(found, "node")?, NumberedRow { number, row }))
@@ -200,6 +209,12 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
 
 fn get<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<T, PostgresError> {
     found.try_get(name).map_err(|error| wrong(&error))
+}
+
+/// A number of a column that a table may lack: one that `weir log init` has not been run on since the column was added.
+fn later(found: &Found, name: &str) -> Result<Option<i64>, PostgresError> {
+    let is_there = found.columns().iter().any(|column| column.name() == name);
+    if is_there { get(found, name) } else { Ok(None) }
 }
 
 fn count(found: &Found, name: &str) -> Result<u64, PostgresError> {

@@ -93,8 +93,8 @@ impl Question {
     }
 
     fn sql(&self, order: &str, limit: &str) -> String {
-        let (names, conditions) = (columns::names(), self.conditions.join(" AND "));
-        format!("SELECT {names} FROM weir.log WHERE {conditions} ORDER BY {order} LIMIT {limit}")
+        let conditions = self.conditions.join(" AND ");
+        format!("SELECT * FROM weir.log WHERE {conditions} ORDER BY {order} LIMIT {limit}")
     }
 }
 

@@ -121,28 +121,23 @@ impl Reading {
         let (since, until) = (columns::moment(since), columns::moment(until));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let known = self.places.lock().get(begin).cloned();
-        let names = columns::names();
         let rows = match known {
             Some(Place { time_ms, node, number }) => {
-                let statement = format!(
-                    "SELECT {names} FROM weir.log
+                let statement = "SELECT * FROM weir.log
                      WHERE time >= $1 AND time < $2 AND account = $3 AND (time, node, number) > ($4, $5, $6)
-                     ORDER BY time, node, number LIMIT $7"
-                );
+                     ORDER BY time, node, number LIMIT $7";
                 let time = columns::moment(time_ms);
                 let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
                     [&since, &until, account, &time, &node, &number, &limit];
-                connection.client.query(&statement, &values).await?
+                connection.client.query(statement, &values).await?
             }
             None => {
-                let statement = format!(
-                    "SELECT {names} FROM weir.log
+                let statement = "SELECT * FROM weir.log
                      WHERE time >= $1 AND time < $2 AND account = $3
-                     ORDER BY time, node, number LIMIT $4 OFFSET $5"
-                );
+                     ORDER BY time, node, number LIMIT $4 OFFSET $5";
                 let skip = i64::try_from(*skip).unwrap_or(i64::MAX);
                 let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [&since, &until, account, &limit, &skip];
-                connection.client.query(&statement, &values).await?
+                connection.client.query(statement, &values).await?
             }
         };
         Ok(rows)

@@ -206,5 +206,7 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
         cost_nano_usd: cost,
         latency_ms: 12,
         ttft_ms: None,
+        hold_nano_usd: Some(NanoUsd::from_nanos(9_007_199_254_740_993)),
+        attempts: Some(3),
     }
 }

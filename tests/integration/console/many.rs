@@ -79,9 +79,9 @@ fn pages_stay_small_and_quick_among_many_keys_and_rows() {
     assert!(by_key.contains("more, which All has"), "{by_key}");
     let log = measure(&tab, "/log?hours=72", is_long);
     assert!(log.contains("Further rows"), "{log}");
-    let export = tab.get("/log/export?hours=72");
+    let export = tab.get("/log/export/jsonl?hours=72");
     let kept = export.header("content-disposition").unwrap();
-    assert!(kept.contains("weir-log.jsonl"), "{kept}");
+    assert!(kept.contains("weir-log-part.jsonl"), "{kept}");
     let text = export.text();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 10_001, "as many as an export has, and where to go on");

@@ -42,7 +42,7 @@ fn every_page_is_there_without_any_data() {
     assert!(tab.page("/keys/new").contains("Make one first."));
     assert!(tab.page("/log").contains("No rows"));
     assert!(tab.page("/usage").contains("Nothing was spent") && tab.page("/usage").contains("Nothing was used"));
-    assert_eq!(tab.get("/log/export").text(), "", "an export of nothing");
+    assert_eq!(tab.get("/log/export/jsonl").text(), "", "an export of nothing");
     assert_eq!(tab.get("/keys/key_nothing").status, 400);
     assert_eq!(tab.get("/keys/key_0000000000000000").status, 404);
     assert_eq!(tab.get("/accounts/nobody").status, 404);
@@ -396,10 +396,10 @@ fn its_lines_are_told(weir: &Weir, log: &str) {
 /// The one row of a key, on the pages that sum it up and as a file.
 #[track_caller]
 fn what_was_used_is_told(weir: &Weir, tab: &Tab, key: &str) {
-    let export = tab.get("/log/export").text();
+    let export = tab.get("/log/export/jsonl").text();
     let row: serde_json::Value = serde_json::from_str(export.trim_end()).unwrap();
     assert_eq!((&row["key_id"], &row["input_uncached"]), (&key.into(), &1234.into()));
-    assert_eq!(tab.get("/log/export?since=yesterday").status, 400);
+    assert_eq!(tab.get("/log/export/csv?since=yesterday").status, 400);
     let told = weir.cli_json(&["usage", "--account", "tests"]);
     let cost = format!("${}", told["cost_usd"].as_str().unwrap());
     let of_key = format!("/usage?key={key}&by=model");

@@ -50,6 +50,15 @@ fn a_row_counts_for_its_account_its_key_and_each_of_its_tags() {
 }
 
 #[test]
+fn a_row_from_before_there_were_holds_and_attempts_is_read_and_written_as_it_was() {
+    let row: Row = serde_json::from_str(ROW).unwrap();
+    assert_eq!((row.hold_nano_usd, row.attempts), (None, None));
+    let json = serde_json::to_string(&row).unwrap();
+    assert!(!json.contains("hold") && !json.contains("attempts"), "{json}");
+    assert_eq!(serde_json::from_str::<Row>(&json).unwrap(), row);
+}
+
+#[test]
 fn rows_and_sums_are_read_as_they_were_written() {
     let mut parts = Usage::default().parts();
     for (number, part) in (1..).zip(&mut parts) {

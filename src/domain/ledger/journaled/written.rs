@@ -87,6 +87,8 @@ fn admit(admitted: &Admitted, json: &mut Json<'_>) -> serde_json::Result<()> {
         cost: admitted.input_cost,
         latency_ms: admitted.latency_ms,
         ttft_ms: None,
+        hold: request.hold,
+        attempts: None,
     };
     row.write(json)?;
     json.value(r#","tokens_estimated":"#, &admitted.tokens_estimated)?;
@@ -107,6 +109,7 @@ fn checkpoint(reached: &Checkpoint, json: &mut Json<'_>) -> serde_json::Result<(
         provider,
         latency_ms,
         ttft_ms,
+        attempts,
     } = reached;
     json.text(r#"{"kind":"checkpoint","request":"#, request)?;
     json.value(r#","status":"#, status)?;
@@ -118,6 +121,7 @@ fn checkpoint(reached: &Checkpoint, json: &mut Json<'_>) -> serde_json::Result<(
     json.text(r#","provider":"#, provider)?;
     json.value(r#","latency_ms":"#, latency_ms)?;
     json.value(r#","ttft_ms":"#, ttft_ms)?;
+    json.known(r#","attempts":"#, attempts.as_ref())?;
     json.put("}");
     Ok(())
 }
@@ -173,6 +177,8 @@ struct RowForm<'a> {
     cost: NanoUsd,
     latency_ms: u64,
     ttft_ms: Option<u64>,
+    hold: Option<NanoUsd>,
+    attempts: Option<u32>,
 }
 
 impl<'a> RowForm<'a> {
@@ -199,6 +205,8 @@ impl<'a> RowForm<'a> {
             cost_nano_usd,
             latency_ms,
             ttft_ms,
+            hold_nano_usd,
+            attempts,
         } = row;
         Self {
             time_ms: *time_ms,
@@ -222,6 +230,8 @@ impl<'a> RowForm<'a> {
             cost: *cost_nano_usd,
             latency_ms: *latency_ms,
             ttft_ms: *ttft_ms,
+            hold: *hold_nano_usd,
+            attempts: *attempts,
         }
     }
 
@@ -247,6 +257,8 @@ impl<'a> RowForm<'a> {
         json.value(r#","cost_nano_usd":"#, &self.cost)?;
         json.value(r#","latency_ms":"#, &self.latency_ms)?;
         json.value(r#","ttft_ms":"#, &self.ttft_ms)?;
+        json.known(r#","hold_nano_usd":"#, self.hold.as_ref())?;
+        json.known(r#","attempts":"#, self.attempts.as_ref())?;
         json.put("}");
         Ok(())
     }
@@ -287,9 +299,14 @@ impl Json<'_> {
         self.value(before, list)
     }
 
-    /// The lease that a request was admitted out of, which is left out if there is none.
+    /// What is left out if there is none.
+    fn known<T: Serialize>(&mut self, before: &str, value: Option<&T>) -> serde_json::Result<()> {
+        value.map_or(Ok(()), |value| self.value(before, value))
+    }
+
+    /// The lease that a request was admitted out of.
     fn lease(&mut self, lease: Option<&LeaseId>) -> serde_json::Result<()> {
-        lease.map_or(Ok(()), |lease| self.value(r#","lease":"#, lease))
+        self.known(r#","lease":"#, lease)
     }
 
     fn usage(&mut self, usage: &Usage) -> serde_json::Result<()> {

@@ -1,13 +1,19 @@
 //! Rows as CSV: fixed columns, quoted as RFC 4180 says, and no cell that a spreadsheet takes for a formula.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 use jiff::Timestamp;
 
-use crate::domain::ledger::consumption::{Row, UsageSource};
+use crate::domain::{
+    ledger::consumption::{Row, UsageSource},
+    money::NanoUsd,
+};
 
 /// The columns, in this order. New ones come at the end.
-const COLUMNS: [&str; 34] = [
+const COLUMNS: [&str; 36] = [
     "time",
     "request_id",
     "account",
@@ -42,6 +48,8 @@ const COLUMNS: [&str; 34] = [
     "image_generations",
     "parts",
     "tags",
+    "hold_nano_usd",
+    "attempts",
 ];
 
 /// The first line.
@@ -52,11 +60,6 @@ pub(super) fn heading() -> Vec<u8> {
 /// Adds a line.
 pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     let usage = &row.usage;
-    let source = match row.usage_source {
-        UsageSource::Reported => "reported",
-        UsageSource::Partial => "partial",
-        UsageSource::Estimated => "estimated",
-    };
     time(row.time_ms, out)?;
     for text in [
         row.request_id.as_str(),
@@ -89,7 +92,7 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     let modifiers = &row.modifiers;
     let modifiers = [&modifiers.service_tier, &modifiers.speed, &modifiers.geo];
     let modifiers = modifiers.map(|text| text.as_deref().unwrap_or_default());
-    for text in [source]
+    for text in [source(row.usage_source)]
         .into_iter()
         .chain(modifiers)
         .chain([row.price_version.as_str()])
@@ -98,9 +101,7 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         cell(text, out);
     }
     write!(out, ",{},{},", row.cost_nano_usd.nanos(), row.latency_ms)?;
-    if let Some(ms) = row.ttft_ms {
-        write!(out, "{ms}")?;
-    }
+    number(row.ttft_ms, out)?;
     out.push(b',');
     time(row.admitted_ms, out)?;
     write!(
@@ -117,8 +118,25 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         let tags: Vec<&str> = row.tags.iter().map(|tag| tag.as_str()).collect();
         cell(&tags.join(" "), out);
     }
+    for known in [row.hold_nano_usd.map(NanoUsd::nanos), row.attempts.map(i64::from)] {
+        out.push(b',');
+        number(known, out)?;
+    }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+fn source(source: UsageSource) -> &'static str {
+    match source {
+        UsageSource::Reported => "reported",
+        UsageSource::Partial => "partial",
+        UsageSource::Estimated => "estimated",
+    }
+}
+
+/// A number, or nothing where there is none.
+fn number(known: Option<impl Display>, out: &mut Vec<u8>) -> io::Result<()> {
+    known.map_or(Ok(()), |number| write!(out, "{number}"))
 }
 
 /// RFC 3339, or the number itself where it is no time.
@@ -149,7 +167,7 @@ fn cell(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::money::NanoUsd, store::ledger::contract::row};
+    use crate::store::ledger::contract::row;
 
     #[test]
     fn cells_are_quoted_where_they_must_be_and_are_never_formulas() {
@@ -199,5 +217,16 @@ mod tests {
             (of("usage_source"), of("price_version"), of("ttft_ms")),
             ("reported", "1", "")
         );
+        // Columns that came later stand at the end.
+        assert_eq!(lines[0][33..], ["tags", "hold_nano_usd", "attempts"]);
+        assert_eq!((of("hold_nano_usd"), of("attempts")), ("9007199254740993", "3"));
+        let mut of_earlier = Vec::new();
+        let row = Row {
+            hold_nano_usd: None,
+            attempts: None,
+            ..row
+        };
+        record(&row, &mut of_earlier).unwrap();
+        assert!(of_earlier.ends_with(b",,,\r\n"));
     }
 }

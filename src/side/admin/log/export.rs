@@ -1,6 +1,6 @@
 //! The log in one answer, as long as it may be: rows are read, written in a form and sent at the same time.
 
-use std::io;
+use std::{io, time::Duration};
 
 use axum::{
     Extension,
@@ -15,9 +15,10 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{Shown, csv, question::LogQuestion, unknown_model};
+use super::{Shown, csv, cursor, question::LogQuestion, unknown_model};
 use crate::{
     domain::ledger::consumption::Row,
+    edges::clock,
     side::admin::{connection_extension::ConnectionExtension, reply::ApiError, state::AdminState},
     sinks::{
         files::Export,
@@ -30,6 +31,8 @@ use crate::{
 const ROWS_AT_ONCE: usize = PAGE_ROWS_MAX;
 /// How many of these wait to be written, and pieces of what was written to be sent.
 const WAITING: usize = 2;
+/// How long a file in one piece may take; it goes no further then.
+const FILE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How rows are written.
 enum Form {
@@ -163,13 +166,8 @@ async fn export(
         Ok::<_, ExportError>(())
     });
     while let Some(rows) = unwritten.recv().await {
-        let written = spawn_blocking(move || {
-            let piece = form.rows(rows);
-            (form, piece)
-        });
-        let (same, piece) = written.await.map_err(io::Error::other)?;
+        let (same, piece) = written(form, rows).await?;
         form = same;
-        let piece = piece?;
         if !piece.is_empty() {
             to.send(Ok(piece.into())).await?;
         }
@@ -177,4 +175,48 @@ async fn export(
     reading.await.map_err(io::Error::other)??;
     to.send(Ok(form.end()?.into())).await?;
     Ok(())
+}
+
+/// Writes further rows, not on a thread that others wait for.
+async fn written(mut form: Form, rows: Vec<Row>) -> io::Result<(Form, Vec<u8>)> {
+    let work = spawn_blocking(move || {
+        let piece = form.rows(rows)?;
+        Ok((form, piece))
+    });
+    work.await.map_err(io::Error::other)?
+}
+
+/// Rows of the log in one piece.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    /// The media type of its form.
+    pub(crate) kind: &'static str,
+    /// The file.
+    pub(crate) bytes: Vec<u8>,
+    /// A cursor from which further rows come; `None`: it has all.
+    pub(crate) next: Option<String>,
+}
+
+/// What [`send`] sends, up to so many rows, for pages of this process.
+pub(in crate::side::admin) async fn file(
+    state: &AdminState,
+    form: &str,
+    question: &LogQuestion,
+    rows_max: usize,
+) -> Result<LogFile, ApiError> {
+    let (mut form, kind) = Form::read(form)?;
+    let mut rows = question.rows(state).await?;
+    let failed = |error: io::Error| ApiError::failed(error.to_string());
+    let (mut bytes, mut left) = (form.begin(), rows_max);
+    let until = clock::instant() + FILE_WITHIN;
+    while left > 0 && rows.cursor().is_some() && clock::instant() < until {
+        let next = rows.next(ROWS_AT_ONCE.min(left)).await?;
+        left = left.saturating_sub(next.len());
+        let (same, piece) = written(form, next).await.map_err(failed)?;
+        form = same;
+        bytes.extend(piece);
+    }
+    let next = rows.cursor().map(cursor::text);
+    bytes.extend(form.end().map_err(failed)?);
+    Ok(LogFile { kind, bytes, next })
 }

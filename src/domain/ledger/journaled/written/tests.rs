@@ -77,8 +77,9 @@ fn tags() -> impl Strategy<Value = Vec<Tag>> {
 
 fn request() -> impl Strategy<Value = Request> {
     let texts = (text(), text(), text(), text(), text());
-    (any::<i64>(), texts, any::<bool>(), tags()).prop_map(
-        |(admitted_ms, (id, account, protocol, model_asked, model), stream, tags)| Request {
+    let hold = prop::option::of(any::<i64>().prop_map(NanoUsd::from_nanos));
+    (any::<i64>(), texts, any::<bool>(), tags(), hold).prop_map(
+        |(admitted_ms, (id, account, protocol, model_asked, model), stream, tags, hold)| Request {
             admitted_ms,
             id,
             account,
@@ -88,6 +89,7 @@ fn request() -> impl Strategy<Value = Request> {
             model,
             stream,
             tags,
+            hold,
         },
     )
 }
@@ -100,11 +102,12 @@ fn end() -> impl Strategy<Value = RequestEnd> {
         any::<i64>(),
         count(),
         prop::option::of(count()),
+        prop::option::of(any::<u32>()),
     );
     (texts, numbers, usage(), source(), parts(), modifiers()).prop_map(
         |(
             (provider, price_version),
-            (time_ms, status, cost, latency_ms, ttft_ms),
+            (time_ms, status, cost, latency_ms, ttft_ms, attempts),
             usage,
             usage_source,
             parts,
@@ -123,6 +126,7 @@ fn end() -> impl Strategy<Value = RequestEnd> {
                 cost: NanoUsd::from_nanos(cost),
                 latency_ms,
                 ttft_ms,
+                attempts,
             }
         },
     )
@@ -165,6 +169,7 @@ fn record() -> impl Strategy<Value = Record> {
             provider: end.provider,
             latency_ms: end.latency_ms,
             ttft_ms: end.ttft_ms,
+            attempts: end.attempts,
         }))
     });
     let step = |account, seq, settlement| Record::Step {

@@ -1,0 +1,88 @@
+//! Files from before a column was added.
+
+use super::*;
+use crate::sinks::files::{schema::COLUMNS, table::TableWriter};
+
+/// How many columns the first files had.
+const FIRST_COLUMNS: usize = 36;
+
+/// Makes every second file what an earlier weir has written: without the columns that were added since.
+fn age(place: &OnDisk, files: &LogFiles) {
+    for aged in files.storage.all().unwrap().iter().step_by(2) {
+        let table = files.storage.open(aged).unwrap();
+        let path = place.0.path().join(aged.name());
+        let (out, columns) = (Vec::new(), &COLUMNS[..FIRST_COLUMNS]);
+        let mut out = TableWriter::with_columns(out, aged, columns).unwrap();
+        for group in 0..table.groups() {
+            out.group(&table.group(group).unwrap().read(usize::MAX).unwrap())
+                .unwrap();
+        }
+        fs::write(path, out.finish().unwrap()).unwrap();
+    }
+}
+
+/// Six files of a day, three of them without the new columns, and the rows that they have.
+async fn mixed(place: &OnDisk) -> Vec<NumberedRow> {
+    let files = place.files();
+    let mut expected = Vec::new();
+    for (number, batch) in (0..).zip(hours(&node(1), 6, 40)) {
+        files.append(&batch).await.unwrap();
+        expected.extend(batch.rows.into_iter().map(|mut numbered| {
+            if number % 2 == 0 {
+                (numbered.row.hold_nano_usd, numbered.row.attempts) = (None, None);
+            }
+            numbered
+        }));
+    }
+    age(place, &files);
+    expected
+}
+
+#[tokio::test]
+async fn files_with_and_without_a_new_column_are_read_and_merged_into_one() {
+    let (place, other) = (OnDisk(scratch()), OnDisk(scratch()));
+    let expected = mixed(&place).await;
+    let known = expected.iter().filter(|row| row.row.attempts.is_some()).count();
+    assert!(known > 60 && known <= 120, "{known}");
+    let files = place.files();
+    assert_eq!(all_rows(&files, &node(1)), expected);
+    // A page reads columns that decide first, and the others of the rows that are wanted.
+    let filter = LogFilter {
+        account: Some("account-1".to_owned()),
+        ..LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS)
+    };
+    let of_account = |rows: &[NumberedRow]| -> BTreeMap<String, Row> {
+        let of_it = rows.iter().filter(|row| row.row.account == "account-1");
+        of_it.map(|row| (row.row.request_id.clone(), row.row.clone())).collect()
+    };
+    for _ in ["before", "after"] {
+        let page = files
+            .page(&filter, BEGIN_MS / DAY_MS, &LogPlace::default(), 1000)
+            .await
+            .unwrap();
+        let page: BTreeMap<String, Row> = page.into_iter().map(|row| (row.request_id.clone(), row)).collect();
+        assert_eq!(page, of_account(&expected));
+        files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    }
+    assert_eq!(names(&files).len(), 1);
+    assert_eq!(all_rows(&files, &node(1)), expected);
+    // The same files become the same bytes wherever they are merged.
+    mixed(&other).await;
+    other.files().keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    let bytes = [&place, &other].map(|place| fs::read(place.0.path().join(&names(&files)[0])).unwrap());
+    assert!(bytes[0] == bytes[1]);
+}
+
+#[tokio::test]
+async fn a_file_without_a_column_that_every_file_has_is_refused() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    files.append(&batch(&node(1), 0, 10)).await.unwrap();
+    let aged = files.storage.all().unwrap().remove(0);
+    let mut out = TableWriter::with_columns(Vec::new(), &aged, &COLUMNS[..FIRST_COLUMNS - 1]).unwrap();
+    out.group(&rows(1, 10)).unwrap();
+    fs::write(place.0.path().join(aged.name()), out.finish().unwrap()).unwrap();
+    let table = files.storage.open(&aged).unwrap();
+    let refused = table.group(0).err().unwrap().to_string();
+    assert!(refused.contains("there is no column tags"), "{refused}");
+}

@@ -1,0 +1,53 @@
+//! A table that an earlier weir has made.
+
+use crate::{
+    domain::ledger::consumption::Row,
+    sinks::{
+        contract::{Place, batch, samples::node},
+        home::Home,
+        postgres::{Grants, PostgresLog, set_up},
+        sink::Sink,
+    },
+};
+
+use super::{BEGIN_MS, DAY_MS, WRITER, ready};
+
+/// Takes what the third migration has made away again.
+const WITHOUT_HOLD_AND_ATTEMPTS: &str = "ALTER TABLE weir.log DROP COLUMN hold_nano_usd, DROP COLUMN attempts; \
+                                         DELETE FROM weir.migration WHERE number = 3";
+
+#[tokio::test]
+async fn a_table_without_hold_and_attempts_is_read_and_takes_rows_with_them_after_its_migration() {
+    let Some(server) = ready().await else { return };
+    let first = batch(&node(1), 0, 20);
+    let second = batch(&node(1), first.upto, 20);
+    let log = PostgresLog::new(server.settings(WRITER)).unwrap();
+    log.append(&first).await.unwrap();
+    server.sql(WITHOUT_HOLD_AND_ATTEMPTS).await;
+    let mut expected = first.rows.clone();
+    for row in &mut expected {
+        (row.row.hold_nano_usd, row.row.attempts) = (None, None);
+    }
+    let account = &first.rows[0].row.account;
+    let of_account = expected
+        .iter()
+        .map(|row| &row.row)
+        .filter(|row| row.account == *account);
+    let of_account: Vec<Row> = of_account.cloned().collect();
+    // Until the migration rows are read as they are, and new ones wait.
+    let log = PostgresLog::new(server.settings(WRITER)).unwrap();
+    assert_eq!(log.rows(account, BEGIN_MS / DAY_MS, 0, 100).await.unwrap(), of_account);
+    let refused = log.append(&second).await.unwrap_err();
+    assert!(refused.to_string().contains("weir log init"), "{refused}");
+    assert_eq!(set_up(&server.own(), &Grants::default()).await.unwrap(), [3]);
+    log.append(&second).await.unwrap();
+    assert!(second.rows.iter().any(|row| row.row.hold_nano_usd.is_some()));
+    expected.extend(second.rows);
+    assert_eq!(server.rows(&node(1)).await, expected);
+    assert_eq!(
+        log.rows(account, BEGIN_MS / DAY_MS, 0, 100).await.unwrap()[..of_account.len()],
+        of_account
+    );
+    let sums = "SELECT (count(*) = 40 AND count(hold_nano_usd) < 20 AND max(attempts) = 3)::text FROM weir.log";
+    assert_eq!(server.sql(sums).await, ["true"]);
+}
