@@ -22,3 +22,4 @@ mod notices;
 mod redis_away;
 mod spend_limit;
 mod trimmed;
+mod verified;
