@@ -45,15 +45,14 @@ impl Weir {
         self.books_with(rows, FUNDS)
     }
 
-    /// The books when nothing is charged any more, however many requests have been. What a killed process has left of a lease may
-    /// be held still.
+    /// The books when nothing is charged any more and the rows are what is waited for, however many they are. What a killed process
+    /// has left of a lease may be held still, and count as running.
     #[track_caller]
-    pub(crate) fn books_at_rest(&self) -> Books {
+    pub(crate) fn books_at_rest(&self, are_all: impl Fn(&[Json]) -> bool) -> Books {
         let figures = |account: &Json| [&account["spent_nano_usd"], &account["balance_nano_usd"]].map(Json::as_i64);
         let books = wait_for("the books to be closed", || {
-            let account = self.account();
-            let rows = self.rows();
-            let is_still = account["running"] == 0 && figures(&self.account()) == figures(&account);
+            let (account, rows) = (self.account(), self.rows());
+            let is_still = are_all(&rows) && figures(&self.account()) == figures(&account);
             is_still.then_some(Books { rows, account })
         });
         books.assert_add_up(self, FUNDS);
