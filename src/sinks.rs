@@ -11,6 +11,7 @@ mod batching;
 pub(crate) mod comparison;
 #[cfg(test)]
 pub(crate) mod contract;
+pub(crate) mod counters;
 pub(crate) mod events;
 mod feeder;
 mod figures;
@@ -21,6 +22,7 @@ pub(crate) mod home;
 pub(crate) mod homes;
 #[cfg(test)]
 pub(crate) mod memory;
+pub(crate) mod own_journal;
 pub(crate) mod postgres;
 pub(crate) mod reading;
 pub(crate) mod sink;

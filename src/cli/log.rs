@@ -10,11 +10,13 @@ use serde_json::Value;
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 use crate::domain::ledger::consumption::{Part, Row};
 
+mod counters;
 mod days;
 mod export;
 mod filter;
 mod home;
 pub(crate) mod init;
+mod journal;
 mod timestamp;
 mod verify;
 
@@ -45,7 +47,7 @@ pub enum LogCommand {
     Query(QueryArgs),
     /// Write rows as JSON lines, CSV or Parquet; without --since all there are
     Export(export::ExportArgs),
-    /// Compare rows with the daily sums that are kept of them; ends with 1 where any differ
+    /// Compare rows, the daily sums that are kept of them, counters and the journal; ends with 1 where any differ
     Verify(verify::VerifyArgs),
     /// Bring the rows that the store has to the log's home, while weir serves
     Move(home::MoveArgs),

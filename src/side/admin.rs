@@ -9,6 +9,7 @@ mod change;
 mod connection_extension;
 mod console;
 pub(crate) mod console_links;
+mod counters;
 mod fields;
 mod home;
 mod keys;
@@ -16,6 +17,7 @@ pub(crate) mod local;
 mod log;
 mod log_home;
 mod overview;
+mod own_journal;
 mod peer;
 mod providers;
 mod reply;
@@ -87,6 +89,9 @@ fn router(state: AdminState) -> Router {
         .route("/v1/log/home", get(log_home::about))
         .route("/v1/log/home/verify", get(log_home::verify))
         .route("/v1/log/home/fill", post(log_home::fill))
+        .route("/v1/log/journal", get(own_journal::verify))
+        .route("/v1/log/journal/fill", post(own_journal::fill))
+        .route("/v1/log/counters", get(counters::verify))
         .route("/v1/log/verify", get(verify::verify))
         .route("/v1/log/mend", post(verify::mend))
         .route("/v1/log/verified", post(verify::verified))

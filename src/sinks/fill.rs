@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The most rows that are handed over at once.
-const BATCH_ROWS: usize = 10_000;
+pub(super) const BATCH_ROWS: usize = 10_000;
 /// How often a batch is numbered anew because another process has filled something meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 
@@ -76,7 +76,7 @@ async fn bring(
 }
 
 /// Hands rows over in the lane that is for them; says how many they were.
-async fn append(home: &dyn Home, rows: Vec<Row>) -> Result<u64, SinkError> {
+pub(super) async fn append(home: &dyn Home, rows: Vec<Row>) -> Result<u64, SinkError> {
     let node = NodeId::none();
     let mut after = home.watermark(&node).await?;
     let mut attempts = ATTEMPTS_MAX;

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -81,6 +81,10 @@ pub trait LedgerStore: Send + Sync {
 
     /// What a key has spent, in the periods of now.
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
+
+    /// What each key of an account has spent in a period ([`crate::domain::ledger::period`]), by its name; keys that have spent
+    /// nothing are left out. Counters of a period that ended more than 7 days ago may be gone.
+    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError>;
 
     /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
     /// the order they were applied in, the first `skip` of those that are there left out. Rows older than

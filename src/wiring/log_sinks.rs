@@ -15,6 +15,7 @@ use crate::{
     side::admin::{LogHome, LogHomes},
     sinks::{
         Feeder, Home, Sink, SinkFigures,
+        own_journal::FedLanes,
         trimmer::{TrimFigures, Trimmer, Trimming},
     },
     store::ledger::LedgerStore,
@@ -35,6 +36,7 @@ struct At {
     home: Arc<dyn Home>,
     fed: Arc<SinkFigures>,
     filling: Arc<Mutex<()>>,
+    lanes: Arc<FedLanes>,
     trimmed: Arc<TrimFigures>,
 }
 
@@ -66,11 +68,18 @@ impl LogSinks {
             home,
             fed: Arc::default(),
             filling: Arc::default(),
+            lanes: Arc::default(),
             trimmed: Arc::default(),
         });
         let log_home = home.as_ref().map(|at| {
             sinks.push((Arc::clone(&at.home) as _, Arc::clone(&at.fed)));
-            LogHome::new(Arc::clone(&at.home), Arc::clone(&at.fed), Arc::clone(&at.filling))
+            let filling = Arc::clone(&at.filling);
+            LogHome::new(
+                Arc::clone(&at.home),
+                Arc::clone(&at.fed),
+                filling,
+                Arc::clone(&at.lanes),
+            )
         });
         if let Some(events) = &config.log.events {
             sinks.push((log_events::open(events, config)?, Arc::default()));
@@ -106,6 +115,9 @@ impl LogSinks {
         journal: &Arc<Journal>,
         stopped: &watch::Receiver<bool>,
     ) -> impl Iterator<Item = impl Future<Output = ()> + Send + 'static> {
+        if let Some(at) = &self.home {
+            at.lanes.add(journal);
+        }
         self.sinks.iter().map(|(sink, figures)| {
             let feeder = Feeder::new(Arc::clone(journal), Arc::clone(sink), Arc::clone(figures));
             feeder.run(stopped.clone())

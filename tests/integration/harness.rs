@@ -17,6 +17,7 @@ pub(crate) mod halting;
 pub(crate) mod hours;
 pub(crate) mod http2_provider;
 pub(crate) mod https;
+pub(crate) mod kills;
 pub(crate) mod leaving;
 pub(crate) mod load;
 pub(crate) mod models;

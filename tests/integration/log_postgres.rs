@@ -10,6 +10,7 @@ use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, repository, rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
+use crate::money::disk::Disk;
 
 pub(crate) const URL: &str = "WEIR_TEST_POSTGRES";
 const OWNER: &str = "WEIR_TEST_POSTGRES_OWNER";
@@ -52,7 +53,7 @@ fn say(weir: &Weir, key: &str, times: usize) {
 
 /// Waits until the table has the rows of these gateways, and compares them: each once, and their sums to the nano-dollar.
 #[track_caller]
-fn assert_same(server: &PostgresServer, rows: &[Json]) {
+pub(crate) fn assert_same(server: &PostgresServer, rows: &[Json]) {
     wait_until("the rows to be in postgres", || {
         server.psql("SELECT count(*) FROM weir.log") == rows.len().to_string()
     });
@@ -182,4 +183,27 @@ fn two_nodes_write_to_one_database() {
     assert_same(&server, &rows);
     assert_eq!(server.psql("SELECT count(DISTINCT node) FROM weir.log"), "2");
     assert_eq!(server.psql("SELECT count(*) FROM weir.sink"), "2");
+}
+
+#[test]
+fn rows_wait_in_the_journal_while_the_disk_of_postgres_is_full() {
+    let (Some(server), Some(disk)) = (PostgresServer::start(), Disk::mount(1 << 20)) else {
+        skip!("no postgres, or a tmpfs cannot be mounted here")
+    };
+    server.lies_in(disk.path());
+    let provider = SampleProvider::start();
+    let weir = gateway(&server, &provider);
+    set_up(&weir, &server);
+    let key = weir.key().text;
+    say(&weir, &key, 3);
+    assert_same(&server, &weir.books(3).rows);
+    disk.fill();
+    // More than the last pages of the table and its index have room for.
+    say(&weir, &key, 60);
+    wait_until("postgres to refuse rows", || weir.logs().contains("53100"));
+    assert_eq!(weir.ops_get("/readyz").status, 200);
+    let books = weir.books(63);
+    assert_ne!(server.psql("SELECT count(*) FROM weir.log"), "63");
+    disk.free();
+    assert_same(&server, &books.rows);
 }

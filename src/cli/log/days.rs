@@ -1,5 +1,7 @@
 //! Goes through days of accounts, and tells of what differs on one.
 
+use std::time::Duration;
+
 use http::Method;
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -10,6 +12,8 @@ use crate::{
     edges::clock,
 };
 
+/// How long a comparison of a day may take, or what is brought then.
+pub(super) const VERIFY_WAIT: Duration = Duration::from_secs(3600);
 /// Accounts asked for at once.
 const PAGE: usize = 1000;
 

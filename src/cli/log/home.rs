@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::days::{self, date, shown};
+use super::days::{self, VERIFY_WAIT, date, shown};
 use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
 
 /// A home that rows can be brought to.
@@ -96,7 +96,9 @@ pub(super) async fn name(client: &AdminClient) -> Result<Option<String>, AdminCl
 /// Brings the rows of a day of an account to the home that it lacks; says how many.
 pub(super) async fn fill(client: &AdminClient, account: &str, day: Date) -> Result<u64, AdminClientError> {
     let body = json!({ "account": account, "day": day.to_string() });
-    let answer = client.call(Method::POST, "/v1/log/home/fill", Some(&body)).await?;
+    let answer = client
+        .call_within(VERIFY_WAIT, Method::POST, "/v1/log/home/fill", Some(&body))
+        .await?;
     Ok(answer.get("rows").and_then(Value::as_u64).unwrap_or(0))
 }
 
@@ -119,7 +121,7 @@ pub(super) async fn compare(
 ) -> Result<Comparison, AdminClientError> {
     let name = utf8_percent_encode(account, NON_ALPHANUMERIC);
     let path = format!("/v1/log/home/verify?account={name}&day={day}");
-    let answer = client.call(Method::GET, &path, None).await?;
+    let answer = client.call_within(VERIFY_WAIT, Method::GET, &path, None).await?;
     let rows = answer.get("rows").and_then(Value::as_u64).unwrap_or(0);
     let differences = answer
         .get("differences")

@@ -1,4 +1,5 @@
-//! `weir log verify`: whether the daily sums are the sums of their rows.
+//! `weir log verify`: whether the daily sums are the sums of their rows, in the store and in the log's home, and whether counters and
+//! journal say the same.
 
 use std::io::Write;
 
@@ -9,8 +10,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{
-    days::{self, date, shown},
+    counters::Counters,
+    days::{self, VERIFY_WAIT, date, shown},
     home,
+    journal::{Asked, OfJournal},
 };
 use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
 
@@ -32,7 +35,7 @@ pub struct VerifyArgs {
     /// Put the sums of the rows in the place of those that differ, such as those of days before sums were kept
     #[arg(long)]
     pub mend: bool,
-    /// Bring the rows to the log's home that the store has and it lacks
+    /// Bring the rows to the log's home that the store or this node's journal has and it lacks
     #[arg(long)]
     pub fill: bool,
     #[command(flatten)]
@@ -54,6 +57,8 @@ struct Found {
     home_wrong: u64,
     /// Days of an account that are passed over, because the home may still get rows of them.
     open: u64,
+    counters: Counters,
+    journal: OfJournal,
 }
 
 impl VerifyArgs {
@@ -71,53 +76,94 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     let home = home::name(client).await?;
     let account = args.account.as_deref();
     let (from, until) = args.range(days::today());
+    let json = args.client.json;
+    if home.is_some() && from < until {
+        let asked = Asked {
+            account,
+            from,
+            until,
+            fills: args.fill,
+        };
+        found.journal = OfJournal::compare(client, &asked, json, out).await?;
+    }
     let accounts = days::each(client, account, from, until, async |account, day| {
         compare(args, client, account, day, &mut found, out).await?;
         if home.is_some() {
             compare_home(args, client, (account, day), &mut found, out).await?;
         }
+        // Once for each account, when its sums are as they will be.
+        if day.saturating_add(Span::new().days(1)) >= until {
+            found
+                .counters
+                .compare(client, (account, from, until), json, out)
+                .await?;
+        }
         Ok(())
     })
     .await?;
-    if !args.client.json {
+    if !json {
+        found.tell(accounts, home.as_deref(), out)?;
+    }
+    let faults = found.faults(home.as_deref());
+    if !faults.is_empty() {
+        return Err(AdminClientError::Refused(faults.join("; ")));
+    }
+    // Only all of it says that the log is whole.
+    if account.is_some() || found.open > 0 {
+        return Ok(());
+    }
+    let body = json!({ "from": from.to_string(), "until": until.to_string() });
+    client
+        .call(Method::POST, "/v1/log/verified", Some(&body))
+        .await
+        .map(drop)
+}
+
+impl Found {
+    /// Tells how much was compared.
+    fn tell(&self, accounts: u64, home: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(
             out,
             "{accounts} accounts, {} rows compared with their daily sums",
-            found.rows
+            self.rows
         )?;
-        if found.trimmed > 0 {
-            let left = home.as_deref().unwrap_or("another home");
-            writeln!(out, "{} rows have left the store for {left}", found.trimmed)?;
+        if self.trimmed > 0 {
+            let left = home.unwrap_or("another home");
+            writeln!(out, "{} rows have left the store for {left}", self.trimmed)?;
         }
-        if let Some(home) = &home {
-            writeln!(out, "{} rows in {home} compared with the same sums", found.home_rows)?;
+        if let Some(home) = home {
+            writeln!(out, "{} rows in {home} compared with the same sums", self.home_rows)?;
+            self.journal.tell(home, out)?;
         }
-        if found.open > 0 {
+        self.counters.tell(out)?;
+        if self.open > 0 {
             let what = "a day of an account each, were passed over: rows of them may still be on their way";
-            writeln!(out, "{} comparisons, {what}", found.open)?;
+            writeln!(out, "{} comparisons, {what}", self.open)?;
         }
+        Ok(())
     }
-    let left = found.wrong - found.mended;
-    if left > 0 {
-        return Err(AdminClientError::Refused(format!(
-            "the sums of {left} days differ from their rows; --mend puts the sums of the rows in their place"
-        )));
-    }
-    match home {
-        Some(home) if found.home_wrong > 0 => Err(AdminClientError::Refused(format!(
-            "on {} days {home} does not have what the sums say; --fill brings what the store has and it lacks, and docs/log.md says \
-             what to do about rows that are there twice",
-            found.home_wrong
-        ))),
-        // Only all of it says that the log is whole.
-        _ if account.is_some() || found.open > 0 => Ok(()),
-        _ => {
-            let body = json!({ "from": from.to_string(), "until": until.to_string() });
-            client
-                .call(Method::POST, "/v1/log/verified", Some(&body))
-                .await
-                .map(drop)
+
+    /// What is wrong and stays so, and what to do about it.
+    fn faults(&self, home: Option<&str>) -> Vec<String> {
+        let mut faults = Vec::new();
+        let left = self.wrong - self.mended;
+        if left > 0 {
+            faults.push(format!(
+                "the sums of {left} days differ from their rows; --mend puts the sums of the rows in their place"
+            ));
         }
+        if let Some(home) = home {
+            faults.extend(self.journal.fault(home));
+            if self.home_wrong > 0 {
+                faults.push(format!(
+                    "on {} days {home} does not have what the sums say; --fill brings what the store or this node's journal has and \
+                     it lacks, and docs/log.md says what to do about rows that are there twice",
+                    self.home_wrong
+                ));
+            }
+        }
+        faults.extend(self.counters.fault());
+        faults
     }
 }
 
@@ -154,7 +200,7 @@ async fn compare(
 ) -> Result<(), AdminClientError> {
     let name = utf8_percent_encode(account, NON_ALPHANUMERIC);
     let path = format!("/v1/log/verify?account={name}&day={day}");
-    let answer = client.call(Method::GET, &path, None).await?;
+    let answer = client.call_within(VERIFY_WAIT, Method::GET, &path, None).await?;
     found.rows += answer.get("rows").and_then(Value::as_u64).unwrap_or(0);
     found.trimmed += answer.get("trimmed").and_then(Value::as_u64).unwrap_or(0);
     let differences = answer

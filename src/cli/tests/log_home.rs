@@ -22,18 +22,50 @@ fn home(name: &str) -> (u16, Value) {
     )
 }
 
+/// Nothing of the journal is missing.
+fn journal() -> (u16, Value) {
+    let day = json!({
+        "account": "a", "day": "2026-11-01", "rows": 2, "missing": 0, "differing": 0, "brought": 0, "requests": [],
+    });
+    (200, json!({ "days": [day], "next": null }))
+}
+
+/// No counter differs.
+fn counters() -> (u16, Value) {
+    let periods = ["d20261101", "w2026W44", "m202611", "all"];
+    let answer =
+        json!({ "account": "a", "compared": periods, "moving": [], "older_than_sums": false, "differences": [] });
+    (200, answer)
+}
+
+/// All that is asked of a day, where the home answers so.
+fn all(at_home: (u16, Value)) -> Vec<(u16, Value)> {
+    vec![home("files"), journal(), verified(2), at_home, counters()]
+}
+
 const VERIFY: &str = "log verify --from 2026-11-01 --until 2026-11-02 --account a";
 
 #[tokio::test]
 async fn verify_compares_the_home_too_and_passes_over_a_day_that_is_not_complete() {
-    let (told, asked) = run(vec![home("files"), verified(2), at_home(true, 2, false)], VERIFY).await;
+    let (told, asked) = run(all(at_home(true, 2, false)), VERIFY).await;
     let told = told.unwrap();
     assert!(
-        told.ends_with("2 rows in files compared with the same sums\n"),
+        told.ends_with(
+            "2 rows in files compared with the same sums\n2 rows of this node's journal looked for in files\ncounters of 4 \
+             periods compared with the daily sums\n"
+        ),
         "{told}"
     );
-    assert_eq!(asked[2].1, "/v1/log/home/verify?account=a&day=2026-11-01");
-    let (told, _) = run(vec![home("files"), verified(2), at_home(false, 1, true)], VERIFY).await;
+    assert_eq!(
+        asked[1].1,
+        "/v1/log/journal?from=2026%2D11%2D01&until=2026%2D11%2D02&account=a"
+    );
+    assert_eq!(
+        asked[4].1,
+        "/v1/log/counters?account=a&from=2026-11-01&until=2026-11-02"
+    );
+    assert_eq!(asked[3].1, "/v1/log/home/verify?account=a&day=2026-11-01");
+    let (told, _) = run(all(at_home(false, 1, true)), VERIFY).await;
     let told = told.unwrap();
     assert!(
         told.contains("1 comparisons, a day of an account each, were passed over"),
@@ -43,7 +75,7 @@ async fn verify_compares_the_home_too_and_passes_over_a_day_that_is_not_complete
 
 #[tokio::test]
 async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
-    let (told, _) = run(vec![home("files"), verified(2), at_home(true, 1, true)], VERIFY).await;
+    let (told, _) = run(all(at_home(true, 1, true)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(
         error.contains("on 1 days files does not have what the sums say") && error.contains("--fill"),
@@ -51,10 +83,12 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
     );
     let answers = vec![
         home("files"),
+        journal(),
         verified(2),
         at_home(true, 1, true),
         (200, json!({ "rows": 1 })),
         at_home(true, 2, false),
+        counters(),
     ];
     let (told, asked) = run(answers, &format!("{VERIFY} --fill")).await;
     let told = told.unwrap();
@@ -63,7 +97,11 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
         "{told}"
     );
     assert!(told.contains("1 rows brought"), "{told}");
-    let (method, path, body) = &asked[3];
+    assert_eq!(
+        (asked[1].0.as_str(), asked[1].1.as_str()),
+        ("POST", "/v1/log/journal/fill")
+    );
+    let (method, path, body) = &asked[4];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/home/fill"));
     assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
 }
@@ -72,9 +110,40 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
 async fn verify_names_rows_that_are_there_twice_also_where_the_sums_are_right() {
     let (_, mut answer) = at_home(true, 2, false);
     answer["again"] = 1.into();
-    let (told, _) = run(vec![home("files"), verified(2), (200, answer)], VERIFY).await;
+    let (told, _) = run(all((200, answer)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(error.contains("on 1 days") && error.contains("docs/log.md"), "{error}");
+}
+
+#[tokio::test]
+async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() {
+    let (_, mut off) = counters();
+    off["differences"] = json!([{
+        "of": "key", "name": "key_1", "period": "d20261101", "counter_usd": "0.000000002", "expected_usd": "0.000000001",
+        "by": "daily sums",
+    }]);
+    let lost = json!({
+        "account": "a", "day": "2026-11-01", "rows": 9, "missing": 6, "differing": 1, "brought": 0, "requests": ["r1", "r2"],
+    });
+    let lost = (200, json!({ "days": [lost], "next": "node_1.5" }));
+    let answers = vec![
+        home("files"),
+        lost,
+        journal(),
+        verified(2),
+        at_home(true, 2, false),
+        (200, off),
+    ];
+    let (told, asked) = run(answers, VERIFY).await;
+    let error = told.unwrap_err().to_string();
+    for part in [
+        "files lacks 6 rows that this node's journal has",
+        "1 rows in files have another charge",
+        "1 counters differ from what they count",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(asked[2].1.ends_with("&after=node%5F1%2E5"), "{}", asked[2].1);
 }
 
 #[tokio::test]
@@ -82,16 +151,20 @@ async fn a_day_of_all_accounts_without_a_difference_is_told_to_weir() {
     let accounts = || (200, json!({ "accounts": [{ "id": "a" }], "next": null }));
     let line = "log verify --from 2026-11-01 --until 2026-11-02";
     let noted = (200, json!({ "counts": true }));
-    let answers = vec![home("files"), accounts(), verified(2), at_home(true, 2, false), noted];
-    let (told, asked) = run(answers, line).await;
+    let answers = |at_home| {
+        let mut answers = all(at_home);
+        answers.insert(2, accounts());
+        answers
+    };
+    let whole = [answers(at_home(true, 2, false)), vec![noted]].concat();
+    let (told, asked) = run(whole, line).await;
     assert!(told.is_ok(), "{told:?}");
-    let (method, path, body) = &asked[4];
+    let (method, path, body) = &asked[6];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/verified"));
     assert_eq!(*body, json!({ "from": "2026-11-01", "until": "2026-11-02" }));
     for (complete, lacks) in [(false, false), (true, true)] {
-        let answers = vec![home("files"), accounts(), verified(2), at_home(complete, 2, lacks)];
-        let (_, asked) = run(answers, line).await;
-        assert_eq!(asked.len(), 4, "it is not known to be whole");
+        let (_, asked) = run(answers(at_home(complete, 2, lacks)), line).await;
+        assert_eq!(asked.len(), 6, "it is not known to be whole");
     }
 }
 

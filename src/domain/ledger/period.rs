@@ -11,6 +11,8 @@ use crate::domain::keys::terms::Reset;
 
 /// The name of the period that never ends.
 pub(crate) const ALL: &str = "all";
+/// How long the counter of a period is kept after its end.
+pub(crate) const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The bytes of the longest name, that of a day.
 const NAME_BYTES: usize = 9;

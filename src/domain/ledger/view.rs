@@ -1,9 +1,17 @@
 //! What operators see of accounts and keys.
 
+use std::collections::BTreeMap;
+
 use crate::domain::{
-    keys::terms::{AccountTerms, Reset},
+    keys::{
+        key::KeyId,
+        terms::{AccountTerms, Reset},
+    },
     money::NanoUsd,
 };
+
+/// What keys have spent, by key; those that have spent nothing are left out.
+pub(crate) type Spent = BTreeMap<KeyId, NanoUsd>;
 
 /// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

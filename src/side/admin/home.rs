@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::sinks::{Home, Homes, SinkFigures};
+use crate::sinks::{Home, Homes, SinkFigures, own_journal::FedLanes};
 
 /// Where the log is besides the store.
 #[derive(Clone, Default)]
@@ -35,11 +35,23 @@ pub(crate) struct LogHome {
     pub(super) figures: Arc<SinkFigures>,
     /// Filled by one task at a time: two would bring the same rows.
     pub(super) filling: Arc<Mutex<()>>,
+    /// What it is fed from.
+    pub(super) lanes: Arc<FedLanes>,
 }
 
 impl LogHome {
-    /// This home, fed as its figures say, filled by whoever holds the lock.
-    pub(crate) fn new(home: Arc<dyn Home>, figures: Arc<SinkFigures>, filling: Arc<Mutex<()>>) -> Self {
-        Self { home, figures, filling }
+    /// This home, fed from these lanes as its figures say, filled by whoever holds the lock.
+    pub(crate) fn new(
+        home: Arc<dyn Home>,
+        figures: Arc<SinkFigures>,
+        filling: Arc<Mutex<()>>,
+        lanes: Arc<FedLanes>,
+    ) -> Self {
+        Self {
+            home,
+            figures,
+            filling,
+            lanes,
+        }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     accounts,
+    connection_extension::ConnectionExtension,
     fields::{self, Body},
     home::LogHome,
     peer::Peer,
@@ -40,7 +41,12 @@ pub(super) async fn about(State(state): State<AdminState>) -> JsonResult {
 }
 
 /// `GET /v1/log/home/verify`
-pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<VerifyQuery>) -> JsonResult {
+pub(super) async fn verify(
+    State(state): State<AdminState>,
+    Extension(extension): Extension<ConnectionExtension>,
+    Query(query): Query<VerifyQuery>,
+) -> JsonResult {
+    extension.extend();
     let (home, account, day) = asked(&state, &query.account, &query.day).await?;
     let complete = is_complete(&state, &home, day).await?;
     let kept: DailySums = verify::kept(&*state.ledger, &account, day).await?.into_iter().collect();
@@ -65,7 +71,13 @@ pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<
 }
 
 /// `POST /v1/log/home/fill`
-pub(super) async fn fill(State(state): State<AdminState>, Extension(peer): Extension<Peer>, body: Body) -> JsonResult {
+pub(super) async fn fill(
+    State(state): State<AdminState>,
+    Extension(peer): Extension<Peer>,
+    Extension(extension): Extension<ConnectionExtension>,
+    body: Body,
+) -> JsonResult {
+    extension.extend();
     let body = fields::object(body)?;
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (account, date) = (text("account"), text("day"));
@@ -87,10 +99,15 @@ pub(super) async fn fill(State(state): State<AdminState>, Extension(peer): Exten
     ))
 }
 
-async fn asked(state: &AdminState, account: &str, day: &str) -> Result<(LogHome, String, i64), ApiError> {
-    let home = state.homes.home.clone().ok_or_else(|| {
+/// The log's home, if it has another one than the store.
+pub(super) fn home(state: &AdminState) -> Result<LogHome, ApiError> {
+    state.homes.home.clone().ok_or_else(|| {
         ApiError::invalid("the log has no other home than the store; name one in `[log] home` and start weir anew")
-    })?;
+    })
+}
+
+async fn asked(state: &AdminState, account: &str, day: &str) -> Result<(LogHome, String, i64), ApiError> {
+    let home = home(state)?;
     let account = accounts::existing(state, account).await?.id;
     Ok((home, account, verify::day(day)?))
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     accounts,
+    connection_extension::ConnectionExtension,
     fields::{self, Body},
     peer::Peer,
     reply::{ApiError, JsonResult},
@@ -50,7 +51,12 @@ struct Compared {
     differences: Vec<Difference>,
 }
 
-pub(super) async fn verify(State(state): State<AdminState>, Query(query): Query<VerifyQuery>) -> JsonResult {
+pub(super) async fn verify(
+    State(state): State<AdminState>,
+    Extension(extension): Extension<ConnectionExtension>,
+    Query(query): Query<VerifyQuery>,
+) -> JsonResult {
+    extension.extend();
     let account = accounts::existing(&state, &query.account).await?.id;
     let compared = compare(&*state.ledger, &account, day(&query.day)?).await?;
     let differences: Vec<Value> = compared.differences.iter().map(difference_body).collect();

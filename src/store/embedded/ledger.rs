@@ -17,7 +17,7 @@ use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+        Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
         Transient,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
@@ -237,6 +237,11 @@ impl LedgerStore for EmbeddedLedger {
         Ok(slot.map_or_else(KeySpend::default, |slot| {
             slot.lock().account.key_spend(key, (self.now_ms)())
         }))
+    }
+
+    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+        let slot = self.books.slot(account);
+        Ok(slot.map_or_else(Spent::new, |slot| slot.lock().account.spent(period)))
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {

@@ -41,7 +41,7 @@ use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
 use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountView, Admission, Admit, Change, Denied, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+    AccountView, Admission, Admit, Change, Denied, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -289,6 +289,17 @@ impl LedgerStore for RedisLedger {
             Ok(KeySpend::default())
         } else {
             answer.key_spend()
+        }
+    }
+
+    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+        let mut call = self.prepare(&self.scripts().spent, account);
+        call.arg(period);
+        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" {
+            Ok(Spent::new())
+        } else {
+            answer.spent()
         }
     }
 

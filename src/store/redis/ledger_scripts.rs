@@ -18,6 +18,7 @@ pub(super) struct LedgerScripts {
     pub(super) release: Loaded,
     pub(super) account: Loaded,
     pub(super) key_spend: Loaded,
+    pub(super) spent: Loaded,
     pub(super) operation: Loaded,
     pub(super) take_notices: Loaded,
     pub(super) told: Loaded,
@@ -48,6 +49,7 @@ impl LedgerScripts {
             release: script!("holds.lua" "release.lua"),
             account: script!("period.lua" "holds.lua" "account.lua"),
             key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
+            spent: script!("spent.lua"),
             operation: script!("operations.lua" "operation.lua"),
             take_notices: script!("notices.lua" "take_notices.lua"),
             told: script!("told.lua"),
@@ -67,7 +69,7 @@ impl LedgerScripts {
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 25] {
+    pub(super) fn all(&self) -> [&Loaded; 26] {
         let Self {
             admit,
             top_up,
@@ -78,6 +80,7 @@ impl LedgerScripts {
             release,
             account,
             key_spend,
+            spent,
             operation,
             take_notices,
             told,
@@ -105,6 +108,7 @@ impl LedgerScripts {
             release,
             account,
             key_spend,
+            spent,
             operation,
             take_notices,
             told,

@@ -63,6 +63,16 @@ impl PostgresServer {
         Some(server)
     }
 
+    /// Has what is made from now on lie in this folder.
+    pub(crate) fn lies_in(&self, folder: &Path) {
+        if let Some((user, group)) = unprivileged() {
+            chown(folder, Some(user), Some(group)).unwrap();
+        }
+        self.psql(&format!("CREATE TABLESPACE small LOCATION '{}'", folder.display()));
+        self.psql("GRANT CREATE ON TABLESPACE small TO PUBLIC");
+        self.psql("ALTER DATABASE postgres SET default_tablespace = small");
+    }
+
     /// A connection string of the superuser.
     pub(crate) fn owner_url(&self) -> String {
         self.url(SUPERUSER)

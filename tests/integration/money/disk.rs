@@ -15,11 +15,11 @@ use crate::harness::tools::skipped;
 use crate::harness::{RecordingProvider, Steps, WeirBuilder, wait_until};
 
 /// A small file system of its own.
-pub(super) struct Disk(TempDir);
+pub(crate) struct Disk(TempDir);
 
 impl Disk {
     /// `None` where none can be mounted.
-    pub(super) fn mount(bytes: u64) -> Option<Disk> {
+    pub(crate) fn mount(bytes: u64) -> Option<Disk> {
         let disk = Disk(TempDir::new().unwrap());
         let size = format!("size={bytes}");
         let mount = Command::new("mount")
@@ -29,17 +29,17 @@ impl Disk {
         mount.is_ok_and(|mount| mount.status.success()).then_some(disk)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Fills it to its last byte.
-    pub(super) fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = File::create(self.path().join("other")).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
     }
 
-    pub(super) fn free(&self) {
+    pub(crate) fn free(&self) {
         std::fs::remove_file(self.path().join("other")).unwrap();
     }
 }

@@ -21,7 +21,7 @@ const ID: &str = "AKIAWEIRCANARY";
 const SECRET: &str = "canary-Wq7f-secret";
 
 /// A gateway whose log has a home in the bucket, in files of few rows that wait for a second.
-fn builder(provider: &SampleProvider, bucket: &BucketServer) -> WeirBuilder {
+pub(super) fn builder(provider: &SampleProvider, bucket: &BucketServer) -> WeirBuilder {
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
     builder
         .set("log.home", "files")

@@ -28,7 +28,7 @@ fn start(provider: &SampleProvider) -> Weir {
     builder(provider).start()
 }
 
-fn builder(provider: &SampleProvider) -> WeirBuilder {
+pub(super) fn builder(provider: &SampleProvider) -> WeirBuilder {
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
     builder
         .set("log.home", "files")

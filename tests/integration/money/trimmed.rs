@@ -11,11 +11,11 @@ use crate::harness::{Weir, WeirBuilder, wait_until};
 use crate::log_postgres::{URL, set_up};
 
 /// By how much a gateway's wall clock is off, in seconds.
-const OFFSET: &str = "WEIR_CLOCK_OFFSET_SECONDS";
+pub(super) const OFFSET: &str = "WEIR_CLOCK_OFFSET_SECONDS";
 const DAYS_AGO: i64 = 4;
-const ROWS: usize = 6;
+pub(super) const ROWS: usize = 6;
 
-fn builder(provider: &SampleProvider) -> WeirBuilder {
+pub(super) fn builder(provider: &SampleProvider) -> WeirBuilder {
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
     builder
         .set("log.files.seconds", 1)
@@ -23,7 +23,7 @@ fn builder(provider: &SampleProvider) -> WeirBuilder {
 }
 
 /// Some requests of that time; answers with what their key has used.
-fn charge(weir: &Weir) -> Json {
+pub(super) fn charge(weir: &Weir) -> Json {
     let key = weir.key();
     for _ in 0..ROWS / ALL_WIRES.len() {
         for wire in ALL_WIRES {
@@ -41,7 +41,7 @@ fn used(weir: &Weir) -> Json {
 }
 
 /// A day, by its distance from today.
-fn day(distance: i64) -> String {
+pub(super) fn day(distance: i64) -> String {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     (today + distance.days()).to_string()
 }
@@ -54,7 +54,7 @@ fn verified(weir: &Weir) -> String {
 }
 
 #[track_caller]
-fn until_trimmed(weir: &Weir, rows: usize) {
+pub(super) fn until_trimmed(weir: &Weir, rows: usize) {
     wait_until("the rows to have left the store", || {
         weir.metrics()
             .contains(&format!("\nweir_log_trimmed_rows_total {rows}\n"))

@@ -15,14 +15,11 @@ use crate::domain::{
             bucket::Buckets,
         },
         admission::Denied,
-        period::{ALL, Periods},
+        period::{ALL, COUNTERS_KEPT_MS, Periods},
         step::Settlement,
     },
     money::NanoUsd,
 };
-
-/// How long the counter of a period is kept after its end.
-const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 
 /// One key of an account. Its rate buckets are not stored: they start full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         period::{self, Periods},
-        view::{AccountView, KeySpend},
+        view::{AccountView, KeySpend, Spent},
     },
     money::NanoUsd,
 };
@@ -28,6 +28,12 @@ impl Account {
             paid_this_month,
             created_at: summary.created_at,
         })
+    }
+
+    /// What each key has spent in a period, by its name; those that have spent nothing are left out.
+    pub(crate) fn spent(&self, period: &str) -> Spent {
+        let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
+        of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
     }
 
     /// What a key has spent, in the periods of now; zeroes for one that is not known.

@@ -14,7 +14,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -151,6 +151,10 @@ impl LedgerStore for Ledger {
             Way::Away => Err(away()),
             Way::There | Way::AnswerLost | Way::Busy | Way::AwayFor(_) => self.inner.key_spend(account, key).await,
         }
+    }
+
+    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+        self.inner.spent(account, period).await
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {

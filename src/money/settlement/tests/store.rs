@@ -18,7 +18,7 @@ use crate::{
             secret::KeyDigest,
         },
         ledger::{
-            AccountView, Admission, Admit, Change, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, Change, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -172,6 +172,9 @@ impl LedgerStore for Store {
         unasked()
     }
     async fn key_spend(&self, _: &str, _: &KeyId) -> Result<KeySpend, StoreError> {
+        unasked()
+    }
+    async fn spent(&self, _: &str, _: &str) -> Result<Spent, StoreError> {
         unasked()
     }
     async fn rows(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<Row>, StoreError> {

@@ -10,7 +10,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountTerms, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountTerms, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
             daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf},
             lease::{AskLease, LeaseAnswer},
             log_place::LogPlace,
@@ -172,6 +173,10 @@ impl LedgerStore for StoreShelf {
     }
 
     async fn key_spend(&self, _: &str, _: &KeyId) -> Result<KeySpend, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn spent(&self, _: &str, _: &str) -> Result<Spent, StoreError> {
         unreachable!("the log is only read")
     }
 

@@ -11,7 +11,7 @@ use crate::domain::{
     faults::stability::{Bucket, Hour, Share},
     keys::key::KeyId,
     ledger::{
-        AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+        AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
@@ -114,6 +114,10 @@ impl LedgerStore for HandoverStore {
 
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         self.files().await?.ledger.key_spend(account, key).await
+    }
+
+    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+        self.files().await?.ledger.spent(account, period).await
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {

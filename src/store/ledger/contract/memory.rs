@@ -13,7 +13,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -77,6 +77,10 @@ impl LedgerStore for MemoryLedger {
 
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         Ok(self.state.lock().key_spend(account, key, self.clock.now_ms()))
+    }
+
+    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+        Ok(self.state.lock().spent(account, period))
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {

@@ -7,7 +7,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Step, TopUp, ToppedUp,
+            Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
             consumption::Row,
             daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -96,6 +97,11 @@ impl Model {
     pub(crate) fn key_spend(&self, account: &str, key: &KeyId, now_ms: i64) -> KeySpend {
         let account = self.accounts.get(account);
         account.map_or_else(KeySpend::default, |account| account.key_spend(key, now_ms))
+    }
+
+    pub(crate) fn spent(&self, account: &str, period: &str) -> Spent {
+        let account = self.accounts.get(account);
+        account.map_or_else(Spent::new, |account| account.spent(period))
     }
 
     pub(crate) fn sums(&self, account: &str, days: &RangeInclusive<i64>, of: &SumsOf) -> Vec<DailySum> {

@@ -3,13 +3,14 @@
 use std::str::FromStr;
 use std::vec::IntoIter;
 
+use crate::domain::keys::key::KeyId;
 use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::Leased;
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
     AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
-    ToppedUp,
+    Spent, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -199,6 +200,18 @@ impl LedgerReply {
             paid_today: self.money()?,
             paid_this_month: self.money()?,
         })
+    }
+
+    /// What `spent.lua` answers behind its status.
+    pub(super) fn spent(mut self) -> Result<Spent, StoreError> {
+        let mut spent = Spent::new();
+        while let Some(key) = self.words.next() {
+            let (key, nanos) = (KeyId::parse(&key).map_err(|_| unknown())?, self.money()?);
+            if nanos != NanoUsd::ZERO {
+                spent.insert(key, nanos);
+            }
+        }
+        Ok(spent)
     }
 
     /// What `key_spend.lua` answers.

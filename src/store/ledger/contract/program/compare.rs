@@ -8,6 +8,7 @@ use crate::domain::{
         Admit,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySums, Subject, SumsOf, differences},
+        period::{ALL, Periods},
     },
     money::NanoUsd,
 };
@@ -103,6 +104,11 @@ impl Program<'_> {
         let key = key_id(self.one_of(KEYS));
         let expected = self.model.key_spend(account, &key, now);
         assert_eq!(store.key_spend(account, &key).await, Ok(expected), "{what}: {key}");
+        let periods = Periods::at(now);
+        for period in [ALL, &periods.day, &periods.week, &periods.month] {
+            let expected = self.model.spent(account, period);
+            assert_eq!(store.spent(account, period).await, Ok(expected), "{what}: {period}");
+        }
         let operation = operation_id("credit", self.rng.random_range(0..IDS));
         let expected = self.model.operation(account, &operation);
         assert_eq!(

@@ -1,0 +1,293 @@
+//! Whether a home has the rows that this process's journals still have, each with the same charge, and what brings those that it
+//! lacks although it has said that it has them. What a home is yet to get, its feeder brings: that is not looked at.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, RandomState},
+    ops::Range,
+    str::FromStr,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use crate::{
+    domain::{
+        ledger::{NodeId, consumption::Row, daily_sums},
+        money::NanoUsd,
+    },
+    journal::{Journal, JournalError},
+    sinks::{
+        comparison,
+        fill::{self, BATCH_ROWS},
+        home::{Home, HomeError},
+        sink::SinkError,
+    },
+};
+
+/// Rows that are compared at once: their hashes are in memory meanwhile, some 40 MB.
+pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
+/// Rows that are read from the disk at once.
+const PIECE_ROWS: usize = 4096;
+/// The most rows of a day that are named.
+const NAMED_MAX: usize = 5;
+
+/// The lanes of the journal that a sink is fed from, as long as they are open.
+#[derive(Debug, Default)]
+pub(crate) struct FedLanes(Mutex<BTreeMap<NodeId, Weak<Journal>>>);
+
+/// A place in the journals: all before it was compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalPlace {
+    node: NodeId,
+    number: u64,
+}
+
+/// Which rows are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The days that they ended on, counted from the Unix epoch.
+    pub(crate) days: Range<i64>,
+    /// `None`: those of all accounts.
+    pub(crate) account: Option<String>,
+}
+
+/// What was found of an account and day, in a portion of a journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalDay {
+    /// Rows of the journal that were looked for.
+    pub(crate) rows: u64,
+    /// How many of them the home lacked.
+    pub(crate) missing: u64,
+    /// How many have another charge there.
+    pub(crate) differing: u64,
+    /// How many of the missing ones were brought.
+    pub(crate) brought: u64,
+    /// The request ids of the first that were missing.
+    pub(crate) named: Vec<String>,
+}
+
+/// What was found in a portion: by account and day, and where it goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Portion {
+    pub(crate) days: BTreeMap<(String, i64), JournalDay>,
+    pub(crate) next: Option<JournalPlace>,
+}
+
+/// Why a portion could not be compared, or not filled. What was brought stays.
+#[derive(Debug, Error)]
+pub(crate) enum OwnJournalError {
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The process that was to take this one's place has it.
+    #[error("a lane of the journal was closed meanwhile: ask again")]
+    Closed,
+}
+
+impl FedLanes {
+    /// The sink is fed from this one too.
+    pub(crate) fn add(&self, journal: &Arc<Journal>) {
+        let mut lanes = self.0.lock();
+        lanes.retain(|_, lane| lane.strong_count() > 0);
+        lanes.insert(journal.node().clone(), Arc::downgrade(journal));
+    }
+
+    /// The first open lane from a place on, and where in it that is.
+    fn from(&self, place: Option<&JournalPlace>) -> Option<(JournalPlace, Weak<Journal>)> {
+        let lanes = self.0.lock();
+        let mut open = lanes.iter().filter(|(_, lane)| lane.strong_count() > 0);
+        let (node, lane) = open.find(|(node, _)| place.is_none_or(|place| **node >= place.node))?;
+        let here = place.filter(|place| place.node == *node);
+        let number = here.map_or(0, |place| place.number);
+        let node = node.clone();
+        Some((JournalPlace { node, number }, Weak::clone(lane)))
+    }
+
+    /// The first place behind a lane.
+    fn behind(&self, node: &NodeId) -> Option<JournalPlace> {
+        let lanes = self.0.lock();
+        let next = lanes.keys().find(|other| *other > node)?.clone();
+        Some(JournalPlace { node: next, number: 0 })
+    }
+}
+
+impl std::fmt::Display for JournalPlace {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}.{}", self.node.as_str(), self.number)
+    }
+}
+
+impl FromStr for JournalPlace {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (node, number) = text.split_once('.').ok_or(())?;
+        let (node, number) = (NodeId::parse(node).ok_or(())?, number.parse().map_err(|_| ())?);
+        Ok(Self { node, number })
+    }
+}
+
+impl Wanted {
+    fn takes(&self, row: &Row) -> bool {
+        self.days.contains(&daily_sums::day_of(row)) && self.account.as_ref().is_none_or(|name| *name == row.account)
+    }
+}
+
+/// Rows of a lane, as they are read.
+struct Rows<'w> {
+    lane: Weak<Journal>,
+    wanted: &'w Wanted,
+    at: u64,
+    /// The home has the rows before it.
+    watermark: u64,
+}
+
+impl Rows<'_> {
+    /// The wanted ones of the next rows; `None` at the end. The lane is held no longer than that takes.
+    async fn next(&mut self) -> Result<Option<Vec<Row>>, OwnJournalError> {
+        if self.at >= self.watermark {
+            return Ok(None);
+        }
+        let journal = self.lane.upgrade().ok_or(OwnJournalError::Closed)?;
+        let (at, watermark) = (self.at, self.watermark);
+        let read = tokio::task::spawn_blocking(move || {
+            let (mut rows, mut piece) = (journal.rows(at), Vec::new());
+            while piece.len() < PIECE_ROWS {
+                match rows.read()? {
+                    Some(row) if row.number < watermark => piece.push(row.row),
+                    Some(_) | None => return Ok((piece, u64::MAX)),
+                }
+            }
+            Ok::<_, JournalError>((piece, rows.at()))
+        });
+        let (mut piece, at) = read.await.map_err(|_| OwnJournalError::Closed)??;
+        self.at = at;
+        piece.retain(|row| self.wanted.takes(row));
+        Ok(Some(piece))
+    }
+}
+
+/// What is looked for of an account and day: the charge of each row, by the hash of its request.
+type LookedFor = BTreeMap<(String, i64), HashMap<u64, NanoUsd>>;
+
+/// Compares the wanted ones of the next rows with the home, at most `at_once` ([`ROWS_AT_ONCE`]), and brings what it lacks if it is to
+/// be filled. Whoever fills a home is the only one who does.
+pub(crate) async fn compare(
+    home: &dyn Home,
+    lanes: &FedLanes,
+    wanted: &Wanted,
+    from: Option<&JournalPlace>,
+    (fills, at_once): (bool, usize),
+) -> Result<Portion, OwnJournalError> {
+    let Some((place, lane)) = lanes.from(from) else {
+        return Ok(Portion::default());
+    };
+    let watermark = home.watermark(&place.node).await?;
+    let rows = |at| Rows {
+        lane: Weak::clone(&lane),
+        wanted,
+        at,
+        watermark,
+    };
+    let hashes = RandomState::new();
+    let (mut reading, mut looked_for, mut count) = (rows(place.number), LookedFor::new(), 0);
+    let mut ends = true;
+    while let Some(piece) = reading.next().await? {
+        count += piece.len();
+        for row in piece {
+            let of_day = looked_for
+                .entry((row.account.clone(), daily_sums::day_of(&row)))
+                .or_default();
+            of_day.insert(hashes.hash_one(&row.request_id), row.cost_nano_usd);
+        }
+        if count >= at_once {
+            ends = false;
+            break;
+        }
+    }
+    let mut portion = found(home, &hashes, &mut looked_for).await?;
+    portion.next = if ends || reading.at >= watermark {
+        lanes.behind(&place.node)
+    } else {
+        Some(JournalPlace {
+            number: reading.at,
+            ..place.clone()
+        })
+    };
+    if !looked_for.is_empty() {
+        let again = Rows {
+            watermark: watermark.min(reading.at),
+            ..rows(place.number)
+        };
+        name_and_bring(home, again, (&hashes, looked_for), fills, &mut portion).await?;
+    }
+    Ok(portion)
+}
+
+/// What the home has of what is looked for. What it lacks is left.
+async fn found(home: &dyn Home, hashes: &RandomState, looked_for: &mut LookedFor) -> Result<Portion, OwnJournalError> {
+    let mut portion = Portion::default();
+    for ((account, day), of_day) in looked_for.iter_mut() {
+        let (rows, mut differing) = (of_day.len() as u64, 0);
+        comparison::each_row(home, account, *day, |row| {
+            let charged = of_day.remove(&hashes.hash_one(&row.request_id));
+            differing += u64::from(charged.is_some_and(|charged| charged != row.cost_nano_usd));
+        })
+        .await?;
+        let missing = of_day.len() as u64;
+        let found = JournalDay {
+            rows,
+            missing,
+            differing,
+            ..JournalDay::default()
+        };
+        portion.days.insert((account.clone(), *day), found);
+    }
+    looked_for.retain(|_, of_day| !of_day.is_empty());
+    Ok(portion)
+}
+
+/// Reads the rows again of which some are missing: names these, and brings them.
+async fn name_and_bring(
+    home: &dyn Home,
+    mut again: Rows<'_>,
+    (hashes, mut missing): (&RandomState, LookedFor),
+    fills: bool,
+    portion: &mut Portion,
+) -> Result<(), OwnJournalError> {
+    let mut lacking = Vec::new();
+    loop {
+        let piece = again.next().await?;
+        let ends = piece.is_none();
+        for row in piece.into_iter().flatten() {
+            let place = (row.account.clone(), daily_sums::day_of(&row));
+            let of_day = missing.get_mut(&place);
+            let is_missing = of_day.is_some_and(|of_day| of_day.remove(&hashes.hash_one(&row.request_id)).is_some());
+            let Some(found) = portion.days.get_mut(&place).filter(|_| is_missing) else {
+                continue;
+            };
+            if found.named.len() < NAMED_MAX {
+                found.named.push(row.request_id.clone());
+            }
+            found.brought += u64::from(fills);
+            lacking.push(row);
+        }
+        if !fills {
+            lacking.clear();
+        }
+        if !lacking.is_empty() && (ends || lacking.len() >= BATCH_ROWS) {
+            fill::append(home, std::mem::take(&mut lacking)).await?;
+        }
+        if ends {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+-- ARGV: now, generation, the period's name. -> key, what it has spent in it; again and again
+local _, fault = fields()
+if fault then
+  return {fault}
+end
+local reply = {'ok'}
+for _, word in ipairs(redis.call('HGETALL', BASE .. 'spent:' .. ARGV[3])) do
+  reply[#reply + 1] = word
+end
+return reply

@@ -1,0 +1,108 @@
+//! `weir log verify` finds a counter that is off by a nano-dollar, and a row that only the journal still has.
+
+use super::trimmed::{OFFSET, ROWS, builder, charge, day, until_trimmed};
+use crate::harness::postgres::PostgresServer;
+use crate::harness::redis::RedisServer;
+use crate::harness::request::ALL_WIRES;
+use crate::harness::sample::SampleProvider;
+use crate::harness::tools::skip;
+use crate::harness::{Weir, WeirBuilder, wait_until};
+use crate::log_postgres::{URL, set_up};
+
+/// How it ended, what it printed, and what it says is wrong.
+fn verify(weir: &Weir, flags: &[&str]) -> (bool, String, String) {
+    verify_from(weir, -6, flags)
+}
+
+fn verify_from(weir: &Weir, first: i64, flags: &[&str]) -> (bool, String, String) {
+    let (from, until) = (day(first), day(1));
+    let range = ["--from", &from, "--until", &until];
+    let told = weir.cli(&["log", "verify"], &[&range, flags].concat());
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (told.status.success(), text(told.stdout), text(told.stderr))
+}
+
+#[test]
+fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = SampleProvider::start();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .redis(&redis)
+        .start();
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
+    }
+    weir.books(ALL_WIRES.len());
+    let (fine, said, _) = verify_from(&weir, 0, &[]);
+    assert!(fine && said.contains("counters of 4 periods compared"), "{said}");
+    let listed = redis.command(&["KEYS", "*:spent:*"]);
+    let counters: Vec<&str> = listed.lines().filter(|line| line.contains(":spent:")).collect();
+    assert_eq!(counters.len(), 4, "{listed}");
+    for counter in counters {
+        let (_, period) = counter.rsplit_once(':').unwrap();
+        redis.command(&["HINCRBY", counter, &key.id, "1"]);
+        let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+        let named = format!("tests  key {}  {period}: the counter says ", key.id);
+        assert!(!fine && said.contains(&named), "{said}");
+        assert!(wrong.contains("1 counters differ from what they count"), "{wrong}");
+        redis.command(&["HINCRBY", counter, &key.id, "-1"]);
+    }
+    let account = redis.command(&["KEYS", "*:a:tests}:state"]);
+    let account = account.lines().find(|line| line.contains(":state")).unwrap();
+    redis.command(&["HINCRBY", account, "spent", "-1"]);
+    let (fine, said, _) = verify_from(&weir, 0, &[]);
+    assert!(
+        !fine && said.contains("tests  account  all: the counter says "),
+        "{said}"
+    );
+    redis.command(&["HINCRBY", account, "spent", "1"]);
+    assert!(verify_from(&weir, 0, &[]).0);
+}
+
+#[test]
+fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider)
+        .set("log.home", "postgres")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start();
+    set_up(&weir, &server);
+    charge(&weir);
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    until_trimmed(&weir, ROWS);
+    let (fine, said, _) = verify(&weir, &[]);
+    assert!(
+        fine && said.contains(&format!("{ROWS} rows of this node's journal looked for in postgres")),
+        "{said}"
+    );
+    let lost = "number = (SELECT min(number) FROM weir.log)";
+    let request = server.psql(&format!("SELECT request_id FROM weir.log WHERE {lost}"));
+    server.psql(&format!("DELETE FROM weir.log WHERE {lost}"));
+    let (fine, said, wrong) = verify(&weir, &[]);
+    assert!(!fine && said.contains("journal: 1 rows are missing"), "{said}");
+    assert!(said.contains(&request), "{said}");
+    assert!(
+        wrong.contains("postgres lacks 1 rows that this node's journal has"),
+        "{wrong}"
+    );
+    let (fine, said, wrong) = verify(&weir, &["--fill"]);
+    assert!(fine && said.contains("1 rows brought"), "{said}{wrong}");
+    let (fine, said, _) = verify(&weir, &[]);
+    assert!(fine, "{said}");
+    let there = format!("SELECT count(*) FROM weir.log WHERE request_id = '{request}'");
+    assert_eq!(server.psql(&there), "1");
+    let dearer = format!("UPDATE weir.log SET cost_nano_usd = cost_nano_usd + 1 WHERE request_id = '{request}'");
+    server.psql(&dearer);
+    wait_until("the other charge to be found", || {
+        verify(&weir, &[]).2.contains("1 rows in postgres have another charge")
+    });
+}
