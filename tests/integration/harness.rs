@@ -11,6 +11,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod crowd;
+pub(crate) mod faulty_way;
 pub(crate) mod h2_frames;
 pub(crate) mod h2c;
 pub(crate) mod halting;

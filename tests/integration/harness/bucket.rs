@@ -42,6 +42,11 @@ impl BucketServer {
         })
     }
 
+    /// Its port on this machine.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Where it is reached.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)

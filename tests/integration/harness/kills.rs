@@ -15,6 +15,7 @@ use serde_json::Value as Json;
 use super::books::Books;
 use super::bucket::BucketServer;
 use super::client::Client;
+use super::faulty_way::{Fault, FaultyWay};
 use super::postgres::PostgresServer;
 use super::redis::RedisServer;
 use super::request::{ALL_WIRES, Upload};
@@ -37,6 +38,8 @@ pub(crate) enum Victim {
     Redis,
     /// It stands still instead: what is on its way to it arrives later.
     Bucket,
+    /// What happens on the way to the bucket.
+    Way(Fault),
 }
 
 /// Gateways with one account, what they stand on, and clients that ask them.
@@ -46,6 +49,7 @@ pub(crate) struct Kills {
     pub(crate) postgres: Option<PostgresServer>,
     pub(crate) redis: Option<RedisServer>,
     pub(crate) bucket: Option<BucketServer>,
+    pub(crate) way: Option<FaultyWay>,
     crowd: Arc<Crowd>,
     clients: Vec<JoinHandle<()>>,
     random: SmallRng,
@@ -95,6 +99,7 @@ impl Kills {
             postgres,
             redis,
             bucket: None,
+            way: None,
             crowd,
             random: SmallRng::seed_from_u64(seed),
             rounds: 0,
@@ -140,6 +145,7 @@ impl Kills {
             Victim::Postgres => self.postgres.as_mut().unwrap().down(),
             Victim::Redis => self.redis.as_mut().unwrap().down(),
             Victim::Bucket => self.bucket.as_ref().unwrap().process.signal("STOP"),
+            Victim::Way(fault) => self.way.as_ref().unwrap().set(fault),
         }
     }
 
@@ -165,6 +171,9 @@ impl Kills {
         }
         if victims.contains(&Victim::Bucket) {
             self.bucket.as_ref().unwrap().process.signal("CONT");
+        }
+        if let Some(way) = &self.way {
+            way.set(Fault::None);
         }
     }
 

@@ -5,6 +5,7 @@ use super::log_files::rows_in_files;
 use super::{log_bucket, log_files};
 use crate::harness::books::Books;
 use crate::harness::bucket::BucketServer;
+use crate::harness::faulty_way::{Fault, FaultyWay};
 use crate::harness::kills::{Kills, Victim};
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;
@@ -83,6 +84,25 @@ fn killed_under_load_while_the_bucket_stands_still_it_has_each_billed_request_on
     let choices: [&[Victim]; 3] = [&[bucket, weir], &[weir], &[weir, bucket]];
     for round in 0..rounds(SHORT, LONG) {
         let books = kills.round(choices[round % choices.len()]);
+        assert_in_files(&kills.nodes[0], &books);
+    }
+}
+
+#[test]
+fn killed_under_load_while_the_bucket_fails_it_has_each_billed_request_once_after_every_round() {
+    let Some(bucket) = BucketServer::start() else {
+        skip!("no .venv-s3, which tests/run makes");
+    };
+    let (provider, way) = (SampleProvider::start(), FaultyWay::to(bucket.port()));
+    let builder = log_bucket::builder(&provider, &bucket);
+    let weir = builder.set("log.files.bucket.endpoint", way.endpoint()).start();
+    let mut kills = Kills::new(provider, vec![weir], None, None);
+    (kills.bucket, kills.way) = (Some(bucket), Some(way));
+    let faults = [Fault::AnswerLost, Fault::Refused, Fault::Slow].map(Victim::Way);
+    for round in 0..rounds(SHORT, LONG) {
+        // In every other round of the long form weir is not killed, and does what it failed to do again by itself.
+        let victims = [faults[round % 3], Victim::Node(0)];
+        let books = kills.round(&victims[..2 - round / 3 % 2]);
         assert_in_files(&kills.nodes[0], &books);
     }
 }
