@@ -133,10 +133,12 @@ impl Growth {
         }
     }
 
-    /// The cost at which the next decision is due; `None` if only time matters.
+    /// The cost at which the next decision is due, at the latest; `None` if only time matters. Asking for more may take half of
+    /// the reserve: an answer whose end comes near is then looked at a few times, and not at every event.
     pub(super) fn next_look(&self) -> Option<NanoUsd> {
+        let late = NanoUsd::from_nanos(self.reserve().nanos() / 2);
         match (self.answer, self.bound) {
-            (None | Some(TopUpAnswer::Granted(_)), _) if !self.is_asking => Some(self.enough()),
+            (None | Some(TopUpAnswer::Granted(_)), _) if !self.is_asking => Some(self.enough().saturating_add(late)),
             (Some(TopUpAnswer::Uncounted(_) | TopUpAnswer::Unknown), Bound::Hold) | (_, Bound::None) => None,
             (_, Bound::Hold) => Some(self.hold),
             (_, Bound::Amount(bound)) => Some(bound),
@@ -145,7 +147,11 @@ impl Growth {
 
     /// The cost up to which the hold suffices.
     fn enough(&self) -> NanoUsd {
-        let reserve = NanoUsd::from_nanos(self.increment.nanos() / RESERVE_PART);
-        self.hold.saturating_sub(reserve)
+        self.hold.saturating_sub(self.reserve())
+    }
+
+    /// What is left of the hold when more is asked for.
+    fn reserve(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.increment.nanos() / RESERVE_PART)
     }
 }

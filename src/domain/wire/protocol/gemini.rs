@@ -1,6 +1,6 @@
 //! The Gemini-style protocol: reads its answers, and writes weir's own errors in its shapes.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -67,6 +67,8 @@ const PICKS: &[Path] = &[
     part!("toolResponse"),
 ];
 
+/// What tells of the output: its text, and its thoughts.
+const OUTPUT: [&str; 2] = ["candidatesTokenCount", "thoughtsTokenCount"];
 const USAGE_KEY: &[u8] = b"\"usageMetadata\"";
 /// What grows from chunk to chunk.
 const COUNTS: &[Varying] = &[
@@ -85,9 +87,50 @@ const fn count(key: &'static [u8]) -> Varying {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GeminiState {
     usage_json: Vec<u8>,
+    /// What that says, once somebody has asked: it changes with every chunk, and is asked for seldom.
+    said: OnceLock<Option<Said>>,
     /// The usage came with the reason to finish, or behind it.
     usage_is_last: bool,
     searches: u64,
+}
+
+/// What a usage says.
+#[derive(Clone, Debug)]
+struct Said {
+    usage: Usage,
+    has_prompt: bool,
+    /// What tells of the output can be read, as far as it is there.
+    readable: bool,
+    /// Something tells of the output.
+    counted: bool,
+    service_tier: Option<String>,
+}
+
+impl Said {
+    /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt.
+    /// `serviceTier` says the tier plainly; `trafficType` is how the other of the two services says it.
+    fn read(json: &[u8]) -> Option<Self> {
+        let fields = Fields::parse(json)?;
+        let count = |key| fields.count(key);
+        let (prompt, output) = (count("promptTokenCount"), OUTPUT.map(count));
+        let [text, reasoning] = output.map(Option::unwrap_or_default);
+        let cache_read = count("cachedContentTokenCount").unwrap_or(0).min(prompt.unwrap_or(0));
+        let is_readable = |(key, count): (&&str, &Option<u64>)| count.is_some() || fields.is_absent(key);
+        Some(Self {
+            usage: Usage {
+                input_uncached: prompt.unwrap_or(0) - cache_read,
+                cache_read,
+                output_text: text,
+                output_reasoning: reasoning,
+                tool_input: count("toolUsePromptTokenCount").unwrap_or(0),
+                ..Usage::default()
+            },
+            has_prompt: prompt.is_some(),
+            readable: OUTPUT.iter().zip(&output).all(is_readable),
+            counted: output.iter().any(Option::is_some),
+            service_tier: fields.name("serviceTier").or_else(|| fields.name("trafficType")),
+        })
+    }
 }
 
 impl GeminiState {
@@ -112,8 +155,9 @@ impl GeminiState {
 
     /// The usage of a chunk, if it carries one; `facts` are those behind it.
     pub(super) fn used(&mut self, usage: Option<&[u8]>, facts: &Facts) {
-        keep(&mut self.usage_json, usage);
         if usage.is_some() {
+            keep(&mut self.usage_json, usage);
+            self.said = OnceLock::new();
             self.usage_is_last = facts.finish_reason.is_some();
         }
     }
@@ -142,43 +186,29 @@ impl GeminiState {
         self.usage_json.capacity()
     }
 
-    /// `serviceTier` says it plainly; `trafficType` is how the other of the two services says it.
+    fn said(&self) -> Option<&Said> {
+        self.said.get_or_init(|| Said::read(&self.usage_json)).as_ref()
+    }
+
     pub(super) fn modifiers(&self) -> Modifiers {
-        let usage = Fields::parse(&self.usage_json).unwrap_or_default();
         Modifiers {
-            service_tier: usage.name("serviceTier").or_else(|| usage.name("trafficType")),
+            service_tier: self.said().and_then(|said| said.service_tier.clone()),
             ..Modifiers::default()
         }
     }
 
     /// A count that is zero is left out: no output is an output of zero, unless some was seen that no count tells of.
     pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
-        let usage = Fields::parse(&self.usage_json)?;
-        let parts = ["candidatesTokenCount", "thoughtsTokenCount"];
-        let readable = parts
-            .iter()
-            .all(|key| usage.is_absent(key) || usage.count(key).is_some());
-        let counted = parts.iter().any(|key| usage.count(key).is_some());
-        let output_known = readable && (counted || !facts.content_seen);
+        let said = self.said()?;
+        let output_known = said.readable && (said.counted || !facts.content_seen);
         let last = self.usage_is_last || body_whole;
-        Some(source(
-            last && output_known && usage.count("promptTokenCount").is_some(),
-        ))
+        Some(source(last && output_known && said.has_prompt))
     }
 
-    /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt.
     pub(super) fn usage(&self) -> Option<Usage> {
-        let usage = Fields::parse(&self.usage_json)?;
-        let prompt = usage.count("promptTokenCount").unwrap_or(0);
-        let cache_read = usage.count("cachedContentTokenCount").unwrap_or(0).min(prompt);
         Some(Usage {
-            input_uncached: prompt - cache_read,
-            cache_read,
-            output_text: usage.count("candidatesTokenCount").unwrap_or(0),
-            output_reasoning: usage.count("thoughtsTokenCount").unwrap_or(0),
-            tool_input: usage.count("toolUsePromptTokenCount").unwrap_or(0),
             web_searches: self.searches,
-            ..Usage::default()
+            ..self.said()?.usage
         })
     }
 }
