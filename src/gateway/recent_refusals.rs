@@ -41,6 +41,7 @@ impl RecentRefusals {
             Denied::RateLimited {
                 counted: Counted::Requests,
                 retry_after_ms,
+                lent: false,
                 ..
             } => Duration::from_millis(retry_after_ms).min(REMEMBERED),
             Denied::BalanceHeld
@@ -98,6 +99,7 @@ mod tests {
             counted,
             limit: 3,
             retry_after_ms,
+            lent: false,
         }
     }
 
@@ -129,6 +131,7 @@ mod tests {
         let concurrency = Denied::Concurrency {
             scope: Scope::Key,
             limit: 1,
+            lent: false,
         };
         for denied in [limited(Counted::Tokens, 1500), concurrency, Denied::KeyRevoked] {
             recent.remember(&key(1), denied, now);

@@ -21,7 +21,8 @@
 //! quota as it is now; it looks at neither state, suspension nor rates, and nothing or less is never granted.
 //!
 //! **Running** are the live holds, also those of zero. From those of the asking node its `ended_key` or `ended_account` is
-//! taken, not below zero; the holds of other nodes count in full. As many as the limit, or more: refused.
+//! taken, not below zero; the holds of other nodes count in full, and so do places of leases in which nothing runs. As many as
+//! the limit, or more: refused.
 //!
 //! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A lease becomes [`super::node::LEASE_MS`] from now when a hold is
 //! granted, when a top-up is granted, and by [`Account::renew`] where the node has holds. No other call touches it.
@@ -33,7 +34,7 @@
 //! **Notices.** A settlement that brings a key's spending to a part of its quota, or the balance to what counts as low, is
 //! noted: see [`notices`].
 //!
-//! **Leases** are holds too: see [`leasing`].
+//! **Leases** are holds too: see [`leasing`]. What they have of rates and places: see [`pace`].
 //!
 //! **Operations.** An amount that comes with an id counts once for it: see [`operations`].
 //!
@@ -56,7 +57,7 @@ use self::{
     recall::Recall,
 };
 use super::{
-    admission::{Admission, Admit, Denied, Grant, QuotaUse, Scope},
+    admission::{Admission, Admit, Denied, Grant, QuotaUse},
     node::NodeId,
     period::{self, Periods},
     step::{Change, Settlement, Step},
@@ -80,6 +81,7 @@ mod leasing;
 pub(crate) mod notices;
 mod noticing;
 pub(crate) mod operations;
+mod pace;
 pub(crate) mod paid_in;
 mod recall;
 #[cfg(test)]
@@ -172,6 +174,7 @@ impl Account {
             return Admission::StaleKey;
         };
         let checked = self.check(ask, &mirror, now_ms);
+        let pace_comes_near = self.pace_comes_near(&ask.key.id, &mirror, now_ms);
         if self.summary.is_some() {
             self.recall_for_revision(&ask.key.id, &mirror);
             self.keys.entry(ask.key.id.clone()).or_default().take_over(mirror);
@@ -193,7 +196,8 @@ impl Account {
                 Admission::Granted(self.grant(&ask.node, &ask.key.id, checked.hold, now_ms))
             }
         };
-        self.recall_if_near(&ask.key.id, &mirror.terms, now_ms, now_ms);
+        let money_comes_near = self.money_comes_near(&ask.key.id, &mirror.terms, now_ms, now_ms);
+        self.recall.mark += u64::from(pace_comes_near || money_comes_near);
         answer
     }
 
@@ -220,15 +224,7 @@ impl Account {
             }
             left = left.min(of_quota);
         }
-        let (of_key, of_account) = (mirror.terms.rates, account.terms.rates);
-        let running = self.holds.running_key(&ask.node, &ask.key.id, ask.ended_key);
-        concurrency(Scope::Key, of_key.concurrency, running)?;
-        let running = self.holds.running(&ask.node, ask.ended_account);
-        concurrency(Scope::Account, of_account.concurrency, running)?;
-        let full = Buckets::default();
-        let key = self.keys.get(&ask.key.id).map_or(&full, AccountKey::buckets);
-        let key = key.take(Scope::Key, &of_key, ask.tokens, now_ms)?;
-        let account = self.buckets.take(Scope::Account, &of_account, ask.tokens, now_ms)?;
+        let (key, account) = self.check_pace(ask, &mirror.terms.rates, now_ms)?;
         let hold = bounded(ask.estimate).max(NanoUsd::ZERO).min(left);
         Ok(Checked { hold, key, account })
     }
@@ -295,7 +291,7 @@ impl Account {
         }
         let more = asked.min(left);
         self.holds.enlarge(&ask.node, &ask.request, more, now_ms);
-        self.recall_if_near(&key, &terms, at_ms, now_ms);
+        self.recall.mark += u64::from(self.money_comes_near(&key, &terms, at_ms, now_ms));
         ToppedUp::Granted(more)
     }
 
@@ -383,12 +379,5 @@ impl AccountSummary {
         let cost = charge(settlement);
         self.balance = sum(self.balance, NanoUsd::from_nanos(-cost.nanos()));
         self.spent = sum(self.spent, cost);
-    }
-}
-
-fn concurrency(scope: Scope, limit: Option<u64>, running: u64) -> Result<(), Denied> {
-    match limit {
-        Some(limit) if running >= limit => Err(Denied::Concurrency { scope, limit }),
-        _ => Ok(()),
     }
 }

@@ -102,6 +102,8 @@ pub enum Denied {
         scope: Scope,
         /// The most concurrent requests.
         limit: u64,
+        /// Leases have places that are free: they are taken back.
+        lent: bool,
     },
     /// A limit per minute is reached.
     RateLimited {
@@ -113,13 +115,19 @@ pub enum Denied {
         limit: u64,
         /// In how many milliseconds the same request would be admitted, if no other came in between.
         retry_after_ms: u64,
+        /// Leases have some of it that is not used: that is taken back.
+        lent: bool,
     },
 }
 
 impl Denied {
-    /// Whether the limit is only held by running requests, and not spent.
+    /// Whether what is missing comes back soon: running requests hold it, or leases have it.
     pub const fn is_held(self) -> bool {
-        matches!(self, Self::BalanceHeld | Self::QuotaHeld(_))
+        match self {
+            Self::BalanceHeld | Self::QuotaHeld(_) => true,
+            Self::Concurrency { lent, .. } | Self::RateLimited { lent, .. } => lent,
+            _ => false,
+        }
     }
 }
 

@@ -53,6 +53,41 @@ impl fmt::Display for LeaseId {
     }
 }
 
+/// Requests and tokens, as rates per minute count them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rated {
+    /// Requests.
+    pub requests: u64,
+    /// Input and output tokens, as estimated.
+    pub tokens: u64,
+}
+
+impl Rated {
+    /// What is more than another, of each.
+    pub(crate) const fn beyond(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(other.requests),
+            tokens: self.tokens.saturating_sub(other.tokens),
+        }
+    }
+
+    /// The sum of each.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_add(other.requests),
+            tokens: self.tokens.saturating_add(other.tokens),
+        }
+    }
+
+    /// The more of each.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.max(other.requests),
+            tokens: self.tokens.max(other.tokens),
+        }
+    }
+}
+
 /// What a node tells of a lease, and wants of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskLease {
@@ -68,6 +103,17 @@ pub struct AskLease {
     pub revision: u64,
     /// How many requests run in it. The account counts them as running.
     pub running: u64,
+    /// What was admitted out of it since it began, all told.
+    #[serde(default)]
+    pub used: Rated,
+    /// What should be free of it for further requests, where rates are limited: what it has beyond that is given back, and
+    /// [`LeaseChange::Grow`] adds what is missing.
+    #[serde(default)]
+    pub free: Rated,
+    /// How many should be able to run in it at one time, where that is limited: fewer at once, more with
+    /// [`LeaseChange::Grow`].
+    #[serde(default)]
+    pub places: u64,
     /// Counts the questions about this lease from 1. One that comes behind a later one changes nothing.
     pub turn: u64,
     /// What is to become of it.
@@ -77,7 +123,7 @@ pub struct AskLease {
 /// What is to become of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseChange {
-    /// It grows by up to this amount, and begins if it is not there.
+    /// It grows by up to this amount, and by what it wants of rates and places; and begins if it is not there.
     Grow(NanoUsd),
     /// This amount of it is given back; zero leaves it as it is.
     Return(NanoUsd),
@@ -103,7 +149,21 @@ pub struct Leased {
     pub since_ms: i64,
     /// Moves whenever all leases of the account are to come back.
     pub recall: u64,
+    /// What its holder may admit out of it at the fastest.
+    #[serde(default)]
+    pub given: Given,
     /// `hold` is the lease's amount: what was granted, less what was given back and what was charged to it. `at_ms` is now.
     /// The rest is as for a request of the key.
     pub grant: Grant,
+}
+
+/// How much may be admitted out of a lease, besides its amount. `None`: neither key nor account limits it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// As many requests since it began, all told.
+    pub requests: Option<u64>,
+    /// As many tokens since it began, all told.
+    pub tokens: Option<u64>,
+    /// So many requests at one time.
+    pub places: Option<u64>,
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyRecord,
-        ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaUse},
+        ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaUse, Scope},
         money::NanoUsd,
     },
     edges::clock,
@@ -159,6 +159,12 @@ impl BillingEngine {
         match denied {
             Denied::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
             Denied::QuotaHeld(_) => self.leases.recall(|key| key.id == asking.id),
+            Denied::Concurrency { scope, lent: true, .. } | Denied::RateLimited { scope, lent: true, .. } => {
+                match scope {
+                    Scope::Key => self.leases.recall(|key| key.id == asking.id),
+                    Scope::Account => self.leases.recall(|key| key.account == asking.account),
+                }
+            }
             _ => {}
         }
     }

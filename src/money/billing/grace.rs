@@ -44,8 +44,8 @@ impl Grace {
     }
 
     /// Records that a request was admitted out of a lease.
-    pub(super) fn leased(&self, key: &KeyRecord, hold: NanoUsd) -> Seat {
-        self.seen.lock().leased(key, hold, clock::unix_millis())
+    pub(super) fn leased(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> Seat {
+        self.seen.lock().leased(key, hold, tokens, clock::unix_millis())
     }
 
     /// Records that the store has refused a request.

@@ -117,7 +117,10 @@ impl LastSeen {
                 }
             }
             Denied::RateLimited {
-                scope, retry_after_ms, ..
+                scope,
+                retry_after_ms,
+                lent: false,
+                ..
             } => {
                 let tally = match scope {
                     Scope::Key => self.key(&key.id, now_ms).map(|known| &mut known.tally),
@@ -127,8 +130,8 @@ impl LastSeen {
                     tally.too_fast(denied, retry_after_ms, now_ms);
                 }
             }
-            // Other requests may end at any moment, so these refusals are not remembered.
-            Denied::BalanceHeld | Denied::Concurrency { .. } => {}
+            // Other requests may end and leases come back at any moment, so these refusals are not remembered.
+            Denied::BalanceHeld | Denied::Concurrency { .. } | Denied::RateLimited { .. } => {}
         }
     }
 

@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use crate::domain::{
     keys::key::{KeyId, KeyRecord},
     ledger::{
-        NodeId, Rates,
+        NodeId,
         lease::{
             AskLease, LeaseAnswer, LeaseId,
             demand::Demand,
-            node::{Cut, NodeLease},
+            node::{Cut, NodeLease, Target},
         },
     },
     money::NanoUsd,
@@ -100,13 +100,15 @@ impl Leases {
         self.limits.is_some()
     }
 
-    /// Admits a request out of its key's lease, if that has all of its estimate. Otherwise the store decides.
-    pub(super) fn cut(&self, key: &KeyRecord, estimate: NanoUsd, now: Instant) -> Option<(LeasePart, Cut)> {
+    /// Admits a request out of its key's lease, if that has all of what it needs. Otherwise the store decides.
+    pub(super) fn cut(
+        &self,
+        key: &KeyRecord,
+        estimate: NanoUsd,
+        tokens: u64,
+        now: Instant,
+    ) -> Option<(LeasePart, Cut)> {
         let limits = self.limits?;
-        // What runs and how fast is counted by the store alone.
-        if key.terms.rates != Rates::default() {
-            return None;
-        }
         let mut state = self.state.lock();
         let State { keys, leases, next, .. } = &mut *state;
         if !keys.contains_key(&key.id) {
@@ -116,14 +118,14 @@ impl Leases {
             keys.insert(key.id.clone(), OfKey::default());
         }
         let known = keys.get_mut(&key.id)?;
-        known.demand.note(estimate, now);
+        known.demand.note(estimate, tokens, now);
         if let Some(number) = known.lease
             && let Some(entry) = leases.get_mut(&number)
         {
             if entry.key.revision != key.revision || entry.key.account != key.account {
                 entry.lease.end();
             }
-            let cut = entry.lease.cut(estimate, key.expires_at, now);
+            let cut = entry.lease.cut(estimate, tokens, key.expires_at, now);
             if cut.is_none() || entry.lease.is_low(known.demand.target(now)) {
                 self.wake.notify_one();
             }
@@ -205,7 +207,7 @@ impl Leases {
         let mut questions = Vec::new();
         for (number, entry) in leases.iter_mut() {
             let of_key = keys.get_mut(&entry.key.id).filter(|known| known.lease == Some(*number));
-            let mut target = NanoUsd::ZERO;
+            let mut target = Target::default();
             if let Some(known) = of_key {
                 // Half as many, so that it does not come and go.
                 if known.demand.requests(now) < limits.requests_per_second.div_ceil(2) {
@@ -216,7 +218,7 @@ impl Leases {
                 }
                 target = known.demand.target(now);
             }
-            let Some((turn, change)) = entry.lease.wants(target, now) else {
+            let Some(question) = entry.lease.wants(target, now) else {
                 continue;
             };
             questions.push(AskLease {
@@ -229,8 +231,11 @@ impl Leases {
                 key: entry.key.id.clone(),
                 revision: entry.key.revision,
                 running: entry.lease.running(),
-                turn,
-                change,
+                used: question.used,
+                free: question.free,
+                places: question.places,
+                turn: question.turn,
+                change: question.change,
             });
         }
         leases.retain(|_, entry| !entry.lease.is_done());

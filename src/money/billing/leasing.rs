@@ -27,15 +27,15 @@ const GIVEN_BACK_WITHIN: Duration = Duration::from_millis(500);
 
 impl BillingEngine {
     /// Admits a request out of its key's lease. `None`: the store is to be asked.
-    pub(super) fn cut(&self, key: &KeyRecord, estimate: NanoUsd) -> Option<GrantedHold> {
+    pub(super) fn cut(&self, key: &KeyRecord, estimate: NanoUsd, tokens: u64) -> Option<GrantedHold> {
         if !self.leases.are_used() {
             return None;
         }
         let now = clock::instant();
-        let (part, cut) = self.leases.cut(key, estimate, now)?;
+        let (part, cut) = self.leases.cut(key, estimate, tokens, now)?;
         self.counters.leased.fetch_add(1, Ordering::Relaxed);
         Some(GrantedHold {
-            seat: self.grace.leased(key, estimate),
+            seat: self.grace.leased(key, estimate, tokens),
             at_ms: cut.at_ms,
             at: now,
             watermark: cut.told.watermark,

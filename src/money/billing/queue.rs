@@ -1,4 +1,5 @@
-//! Queues of requests for which running requests hold all that is left: of a key's quota, or of an account's balance.
+//! Queues of requests for which running requests hold all that is left: of a key's quota, or of an account's balance. So it is
+//! with a rate or with places of which leases have what is left.
 //!
 //! Requests that wait for the same limit stand in one queue, in order of arrival. Only the first one asks the store,
 //! because what is refused to it is refused to all. It asks again when the store has applied settlements of the account
@@ -16,7 +17,10 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::{
     config::money::WaitingMax,
-    domain::{keys::key::KeyId, ledger::Denied},
+    domain::{
+        keys::key::KeyId,
+        ledger::{Denied, Scope},
+    },
 };
 
 /// The minimum time between two questions of one queue.
@@ -42,7 +46,7 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct OfAccount {
-    /// By key for a key's quota; `None` is the account's balance.
+    /// By key for a key's limits; `None` is the account's.
     queues: HashMap<Option<KeyId>, Queue>,
     count: usize,
 }
@@ -116,7 +120,12 @@ impl Queues {
 }
 
 fn queue_for(key: &KeyId, denied: Denied) -> Option<KeyId> {
-    matches!(denied, Denied::QuotaHeld(_)).then(|| key.clone())
+    let is_of_key = match denied {
+        Denied::QuotaHeld(_) => true,
+        Denied::Concurrency { scope, .. } | Denied::RateLimited { scope, .. } => scope == Scope::Key,
+        _ => false,
+    };
+    is_of_key.then(|| key.clone())
 }
 
 impl Waiting {

@@ -57,7 +57,7 @@ impl Billing {
                 };
                 (now == Some(limit)).then_some(denied)
             }
-            Denied::Concurrency { scope, limit } => {
+            Denied::Concurrency { scope, limit, .. } => {
                 (self.rates(key, scope).await?.concurrency == Some(limit)).then_some(denied)
             }
             Denied::BalanceHeld | Denied::QuotaHeld(_) | Denied::KeyRevoked | Denied::KeyExpired => None,

@@ -66,7 +66,7 @@ impl Billing {
         };
         let key = wanted.key;
         let cost = wanted.estimated_cost();
-        let granted = match engine.cut(key, cost.whole) {
+        let granted = match engine.cut(key, cost.whole, wanted.estimate.tokens()) {
             Some(granted) => granted,
             None => engine.hold(&self.ask(&wanted, cost.whole)).await?,
         };

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::domain::{
-    ledger::{Counted, Denied, Rates, Scope, account::bucket::Buckets},
+    ledger::{Counted, Denied, Rates, Scope, account::bucket::Buckets, lease::Rated},
     money::NanoUsd,
 };
 
@@ -113,7 +113,11 @@ impl Tally {
     /// Checks the concurrency limit.
     pub(super) fn check_running(&self, scope: Scope, rates: &Rates) -> Result<(), Denied> {
         match rates.concurrency {
-            Some(limit) if self.running >= limit => Err(Denied::Concurrency { scope, limit }),
+            Some(limit) if self.running >= limit => Err(Denied::Concurrency {
+                scope,
+                limit,
+                lent: false,
+            }),
             _ => Ok(()),
         }
     }
@@ -137,7 +141,7 @@ impl Tally {
                 return Err(denied);
             }
         }
-        self.buckets.take(scope, rates, tokens, now_ms)
+        self.buckets.take(scope, rates, tokens, Rated::default(), now_ms)
     }
 
     /// The limit that any request exceeds now, however small it is. A wait that ends in a moment is left to the store,
@@ -157,7 +161,7 @@ impl Tally {
             ))
         );
         let taken = match waits_for_tokens {
-            true => self.buckets.take(scope, rates, 0, now_ms),
+            true => self.buckets.take(scope, rates, 0, Rated::default(), now_ms),
             false => self.take(scope, rates, 0, now_ms),
         };
         taken.err().filter(|denied| match denied {
@@ -168,7 +172,7 @@ impl Tally {
 
     /// A request was refused: it takes one of the rate, if one is there.
     pub(super) fn count_refused(&mut self, rates: &Rates, now_ms: i64) {
-        if let Ok(buckets) = self.buckets.take(Scope::Key, rates, 0, now_ms) {
+        if let Ok(buckets) = self.buckets.take(Scope::Key, rates, 0, Rated::default(), now_ms) {
             self.buckets = buckets;
         }
     }
@@ -235,6 +239,7 @@ mod tests {
             counted: Counted::Requests,
             limit: 3,
             retry_after_ms,
+            lent: false,
         };
         tally.too_fast(denied(700), 700, 1_000);
         let rates = |rpm| Rates {

@@ -31,8 +31,9 @@ mod trimming;
 
 pub(crate) use cases::*;
 pub(crate) use leases::{
+    a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
     a_lease_is_held_charged_and_given_back, a_used_up_quota_is_not_put_off_by_leases_of_other_keys,
-    leases_stay_far_from_limits_and_come_back_near_one,
+    leases_stay_far_from_limits_and_come_back_near_one, what_a_lease_has_of_a_rate_is_not_filled_up,
 };
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use notices::{
@@ -112,6 +113,9 @@ macro_rules! ledger_suite {
             notices_that_find_no_room_are_counted
             a_lease_is_held_charged_and_given_back
             leases_stay_far_from_limits_and_come_back_near_one
+            a_lease_has_its_part_of_the_rates_and_gives_it_back
+            what_a_lease_has_of_a_rate_is_not_filled_up
+            a_lease_has_places_that_others_do_not_get
             a_used_up_quota_is_not_put_off_by_leases_of_other_keys
             rows_are_paged_by_account_and_day
             what_was_used_is_summed_by_day_model_key_and_tag

@@ -5,7 +5,7 @@
 //! run only where all that they touch is:
 //! - `:state` the account: `balance`, `spent`, `suspended`, `created`, its terms, `gen` (see below), `wm:<node>` the watermark
 //!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up, `recall`,
-//!   `near` and `near:<key>` when leases are to come back (`recalls.lua`);
+//!   `near`, `near:<key>`, `near_pace` and `near_pace:<key>` when leases are to come back (`recalls.lua`);
 //!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,

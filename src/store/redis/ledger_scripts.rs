@@ -40,9 +40,9 @@ pub(super) struct LedgerScripts {
 impl LedgerScripts {
     pub(super) fn new() -> Self {
         Self {
-            admit: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "recalls.lua" "buckets.lua" "admit.lua"),
-            top_up: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "recalls.lua" "top_up.lua"),
-            lease: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "hash.lua" "leases.lua" "lease.lua"),
+            admit: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "admit.lua"),
+            top_up: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "top_up.lua"),
+            lease: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "hash.lua" "leases.lua" "lease.lua"),
             apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "leases.lua" "daily_sums.lua" "notices.lua" "apply.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),

@@ -73,6 +73,15 @@ fn calls(redis: &RedisServer) -> (u64, u64) {
 
 #[test]
 fn a_key_far_from_its_limit_costs_redis_few_calls() {
+    costs_redis_few_calls(&[]);
+}
+
+#[test]
+fn so_does_a_key_far_from_its_rates_and_places() {
+    costs_redis_few_calls(&["--rpm", "4000000", "--tpm", "900000000", "--concurrency", "2000"]);
+}
+
+fn costs_redis_few_calls(limits: &[&str]) {
     /// What a node calls each second whoever asks: for its leases, their settlements, keys, hours and clock.
     const CALLS_A_SECOND: f64 = 16.0;
     let Some(redis) = RedisServer::start() else {
@@ -80,7 +89,7 @@ fn a_key_far_from_its_limit_costs_redis_few_calls() {
     };
     let provider = SampleProvider::start();
     let weir = gateway(&redis, &provider);
-    let key = weir.key();
+    let key = weir.key_with(limits);
     until_leased(&[&weir], &key);
     let requests = rounds(1_000, 10_000);
     let leased = weir.figure("weir_admitted_leased_total");
@@ -157,6 +166,47 @@ fn two_nodes_with_leases_use_a_quota_up_and_refuse_nobody_before() {
         .iter()
         .map(|node| node.figure("weir_admitted_leased_total"))
         .sum();
+    assert!(leased > 0);
+}
+
+#[test]
+fn two_nodes_with_leases_use_a_rate_up_and_refuse_nobody_before() {
+    let Some(redis) = RedisServer::start() else {
+        return skipped("redis-server");
+    };
+    let provider = SampleProvider::start();
+    let [one, two] = [(); 2].map(|()| gateway(&redis, &provider));
+    let a_minute = rounds(3_000, 20_000);
+    let began = Instant::now();
+    let key = one.key_with(&["--rpm", &a_minute.to_string()]);
+    let served = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (served, key, node) = (&served, &key, [&one, &two][number % 2]);
+            scope.spawn(move || {
+                loop {
+                    let answer = node.exchange(&Wire::Messages.request(&key.text, "hi"));
+                    if answer.status != 200 {
+                        assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+                        return;
+                    }
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let took = began.elapsed();
+    let leased: i64 = [&one, &two]
+        .iter()
+        .map(|node| node.figure("weir_admitted_leased_total"))
+        .sum();
+    let served = served.into_inner();
+    note(&format!(
+        "{a_minute} a minute: {served} served in {took:?}, {leased} of them out of leases"
+    ));
+    assert!(served >= a_minute, "refused while some of the rate was left: {served}");
+    let most = a_minute as f64 * (1.0 + took.as_secs_f64() / 60.0) + 1.0;
+    assert!(served as f64 <= most, "{served} were served, {most} may be");
     assert!(leased > 0);
 }
 

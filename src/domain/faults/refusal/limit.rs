@@ -78,12 +78,13 @@ impl Limit {
                     .map(|at| u64::try_from(at.saturating_sub(now)).unwrap_or(0).max(1)),
             },
             Denied::QuotaHeld(_) => Self::Held { scope: Scope::Key },
-            Denied::Concurrency { scope, limit } => Self::Concurrency { scope, limit },
+            Denied::Concurrency { scope, limit, .. } => Self::Concurrency { scope, limit },
             Denied::RateLimited {
                 scope,
                 counted,
                 limit,
                 retry_after_ms,
+                ..
             } => {
                 let seconds = retry_after_ms.div_ceil(1000).max(1);
                 Self::Rate {

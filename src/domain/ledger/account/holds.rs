@@ -8,7 +8,8 @@
 //! - by key: how many requests run, and the sums of the amounts by the name of each of the four periods of their admission.
 //!
 //! A lease ([`crate::domain::ledger::lease`]) is a hold like one of a request, but for this: as running it counts what its holder says; a
-//! charge may be taken from it; and what leases have is summed once more, of all and of each key.
+//! charge may be taken from it; and what leases have is summed once more, of all and of each key. So is what they have of rates and
+//! places and have not used.
 //!
 //! `drop_lapsed` comes first wherever the time is known and something may change (admit, top-up, renew). A node
 //! whose last hold ends is forgotten, with its lease, unless it was asked about leases of budget: then it is remembered as
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
+        lease::Rated,
         node::{LEASE_MS, NodeId},
         period::{ALL, Periods},
     },
@@ -40,17 +42,63 @@ pub(super) struct Hold {
 }
 
 /// What a lease has more than a request's hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseHold {
     /// How many requests run in it.
     pub(super) running: u64,
     /// The number of the last question about it.
     pub(super) turn: u64,
+    /// What was admitted out of it since it began.
+    #[serde(default)]
+    pub(super) used: Rated,
+    /// What may be admitted out of it since it began: at least what was.
+    #[serde(default)]
+    pub(super) given: Rated,
+    /// How many may run in it at one time.
+    #[serde(default)]
+    pub(super) places: u64,
+}
+
+/// What leases have of rates and places, and do not use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lent {
+    pub(super) rated: Rated,
+    pub(super) places: u64,
+}
+
+impl LeaseHold {
+    /// What it does not use.
+    pub(super) const fn lent(self) -> Lent {
+        Lent {
+            rated: self.given.beyond(self.used),
+            places: self.places.saturating_sub(self.running),
+        }
+    }
+}
+
+impl Lent {
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            rated: self.rated.plus(other.rated),
+            places: self.places.saturating_add(other.places),
+        }
+    }
+
+    const fn less(self, other: Self) -> Self {
+        Self {
+            rated: self.rated.beyond(other.rated),
+            places: self.places.saturating_sub(other.places),
+        }
+    }
 }
 
 impl Hold {
     fn running(&self) -> u64 {
         self.lease.map_or(1, |lease| lease.running)
+    }
+
+    fn lent(&self) -> Lent {
+        self.lease.map(LeaseHold::lent).unwrap_or_default()
     }
 
     fn leased(&self) -> NanoUsd {
@@ -73,6 +121,7 @@ struct NodeHolds {
     by_request: QuickMap<String, Hold>,
     held: NanoUsd,
     leased: NanoUsd,
+    lent: Lent,
     running: u64,
     keys: QuickMap<KeyId, KeyHolds>,
     /// The highest number of a lease that was asked about, of each key that had one.
@@ -85,6 +134,7 @@ struct KeyHolds {
     holds: u64,
     running: u64,
     leased: NanoUsd,
+    lent: Lent,
     /// By the period's name. Those without anything held are not there.
     held: BTreeMap<String, NanoUsd>,
 }
@@ -184,6 +234,20 @@ impl Holds {
         total(of_key.map(|of_key| of_key.leased))
     }
 
+    /// What all leases have of the account's rates and places.
+    pub(super) fn lent(&self) -> Lent {
+        self.nodes
+            .values()
+            .map(|node| node.lent)
+            .fold(Lent::default(), Lent::plus)
+    }
+
+    /// What a key's leases have of its rates and places.
+    pub(super) fn lent_key(&self, key: &KeyId) -> Lent {
+        let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
+        of_key.map(|of_key| of_key.lent).fold(Lent::default(), Lent::plus)
+    }
+
     /// What is held for a key by requests admitted in a period.
     pub(super) fn held_in(&self, key: &KeyId, period: &str) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
@@ -241,10 +305,12 @@ impl NodeHolds {
     fn count(&mut self, hold: &Hold) {
         self.held = self.held.saturating_add(hold.amount);
         self.leased = self.leased.saturating_add(hold.leased());
+        self.lent = self.lent.plus(hold.lent());
         self.running += hold.running();
         let of_key = self.keys.entry(hold.key.clone()).or_default();
         of_key.holds += 1;
         of_key.running += hold.running();
+        of_key.lent = of_key.lent.plus(hold.lent());
         of_key.leased = of_key.leased.saturating_add(hold.leased());
         of_key.add(hold.at_ms, hold.amount);
     }
@@ -252,12 +318,14 @@ impl NodeHolds {
     fn uncount(&mut self, hold: &Hold) {
         self.held = self.held.saturating_sub(hold.amount);
         self.leased = self.leased.saturating_sub(hold.leased());
+        self.lent = self.lent.less(hold.lent());
         self.running -= hold.running();
         let Some(of_key) = self.keys.get_mut(&hold.key) else {
             return;
         };
         of_key.holds -= 1;
         of_key.running -= hold.running();
+        of_key.lent = of_key.lent.less(hold.lent());
         of_key.leased = of_key.leased.saturating_sub(hold.leased());
         of_key.add(hold.at_ms, NanoUsd::from_nanos(-hold.amount.nanos()));
         if of_key.holds == 0 {

@@ -1,7 +1,8 @@
 //! The account's side of leases: what is granted, and when all of it is to come back.
 //!
 //! **Growth.** A lease grows only if the account is there and not suspended, the key is known here with the revision that is
-//! told, neither revoked nor expired, and neither of them has a rate or a limit of concurrency; and if it began today (UTC).
+//! told, neither revoked nor expired; and if it began today (UTC). Of rates and places it gets what [`super::pace`] says. It begins
+//! only if it gets some of each that it wants.
 //! It gets the least of what is wanted, of a [`PART_OF_LEFT`] of what is left, and of what an [`ALL_PART_OF_LEFT`] of that
 //! exceeds all leases by; the same for the key's quota, with the leases of the key. If that is less than a [`PART_OF_WANTED`] of what
 //! is wanted, it gets nothing. Each division is rounded down. A growth ends the nearness (below) of the balance and of its key's
@@ -14,21 +15,16 @@
 //! **Charges.** A settlement that names a lease takes its cost from it, as far as that goes. So what is left stays as it is.
 //!
 //! **Recall.** The mark moves by one with a suspension, new terms of the account, an amount below zero, and a later revision of a
-//! key that has leases. It also moves when less is left of the balance than leases have, or of the quota than leases of
+//! key that has leases. It also moves when rates or places come near, and when less is left of the balance than leases have, or of the quota than leases of
 //! the key have: looked at when a hold was granted or refused and when a top-up was granted, in that order behind it, and once
 //! for each of the two until a lease grows. That is the nearness of the balance, or of the key's quota, with its time.
 //!
 //! **Top-ups** for which nothing is left are [`ToppedUp::Recalling`] instead of refused while there are leases that the limit
 //! counts, from the beginning of its nearness (which they may be) until [`RECALL_MS`] later.
 
-use super::{
-    Account,
-    amounts::bounded,
-    holds::{Hold, LeaseHold},
-    key::Mirror,
-};
+use super::{Account, amounts::bounded, holds::Hold, key::Mirror};
 use crate::domain::{
-    keys::{key::KeyId, terms::KeyTerms, terms::Rates},
+    keys::{key::KeyId, terms::KeyTerms},
     ledger::{
         lease::{
             ALL_PART_OF_LEFT, AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, PART_OF_LEFT, PART_OF_WANTED,
@@ -49,37 +45,41 @@ impl Account {
         let known = known
             .filter(|hold| hold.lease.is_some() && hold.key == ask.key)
             .cloned();
-        let last = known.as_ref().and_then(|hold| hold.lease).map_or(0, |lease| lease.turn);
-        if known.is_some() && ask.turn <= last {
+        let before = known.as_ref().and_then(|hold| hold.lease).unwrap_or_default();
+        if known.is_some() && ask.turn <= before.turn {
             return self.leased(ask, now_ms);
         }
-        let told = LeaseHold {
-            running: ask.running,
-            turn: ask.turn,
-        };
+        let since_ms = known.as_ref().map_or(now_ms, |hold| hold.at_ms);
+        let grows = matches!(ask.change, LeaseChange::Grow(_)) && self.may_grow(ask, since_ms, now_ms);
+        let paced = self.paced(ask, before, grows, now_ms);
         let may_be = known.is_some() || self.may_begin(ask, now_ms);
         match (ask.change, &known) {
             _ if !may_be => return LeaseAnswer::Gone,
             (LeaseChange::End, Some(_)) => {
+                self.keep_pace(&ask.key, &paced);
                 self.holds.end(holder, &name);
                 return LeaseAnswer::Gone;
             }
             (LeaseChange::End | LeaseChange::Return(_), None) => return LeaseAnswer::Gone,
             (LeaseChange::Return(amount), Some(_)) => self.holds.draw(holder, &name, amount),
             (LeaseChange::Grow(wanted), _) => {
-                let since_ms = known.as_ref().map_or(now_ms, |hold| hold.at_ms);
-                let more = self.growth(ask, bounded(wanted), since_ms, now_ms);
+                let more = if grows {
+                    self.growth(ask, bounded(wanted), now_ms)
+                } else {
+                    None
+                };
                 match (&known, more) {
-                    (None, None) => return LeaseAnswer::Refused,
-                    (None, Some(amount)) => {
+                    (None, Some(amount)) if paced.is_whole => {
                         let lease = Hold {
                             key: ask.key.clone(),
                             amount,
                             at_ms: now_ms,
-                            lease: Some(told),
+                            lease: Some(paced.lease),
                         };
                         self.holds.put(holder, &name, lease, now_ms);
+                        self.recall.began(&ask.key);
                     }
+                    (None, _) => return LeaseAnswer::Refused,
                     (Some(_), Some(more)) => self.holds.enlarge(holder, &name, more, now_ms),
                     (Some(_), None) => {}
                 }
@@ -88,7 +88,8 @@ impl Account {
                 }
             }
         }
-        self.holds.told(holder, &name, told);
+        self.keep_pace(&ask.key, &paced);
+        self.holds.told(holder, &name, paced.lease);
         self.holds.renew(holder, now_ms);
         self.leased(ask, now_ms)
     }
@@ -104,22 +105,24 @@ impl Account {
             LeaseAnswer::Held(Leased {
                 since_ms: hold.at_ms,
                 recall: self.recall.mark,
+                given: self.given(&ask.key, &hold.lease.unwrap_or_default()),
                 grant: self.grant(&ask.node, &ask.key, hold.amount, now_ms),
             })
         })
     }
 
-    /// By how much a lease that began then grows; `None`: it does not.
-    fn growth(&self, ask: &AskLease, wanted: NanoUsd, since_ms: i64, now_ms: i64) -> Option<NanoUsd> {
-        let account = self.summary.as_ref().filter(|account| !account.suspended)?;
+    /// Whether a lease that began then may grow.
+    fn may_grow(&self, ask: &AskLease, since_ms: i64, now_ms: i64) -> bool {
+        let is_open = self.summary.as_ref().is_some_and(|account| !account.suspended);
+        let mirror = self.keys.get(&ask.key).and_then(|key| key.mirror);
+        let is_served = mirror
+            .is_some_and(|mirror| mirror.revision == ask.revision && mirror.check(now_ms.div_euclid(1000)).is_ok());
+        is_open && is_served && day_of(since_ms) == day_of(now_ms)
+    }
+
+    /// By how much a lease that may grow does so; `None`: it does not.
+    fn growth(&self, ask: &AskLease, wanted: NanoUsd, now_ms: i64) -> Option<NanoUsd> {
         let mirror = self.keys.get(&ask.key)?.mirror?;
-        let is_served = mirror.revision == ask.revision && mirror.check(now_ms.div_euclid(1000)).is_ok();
-        let is_limited = [mirror.terms.rates, account.terms.rates]
-            .iter()
-            .any(|rates| *rates != Rates::default());
-        if !is_served || is_limited || day_of(since_ms) != day_of(now_ms) {
-            return None;
-        }
         let mut more = wanted.min(part(self.left_of_balance(), self.holds.leased()));
         if let Some(left) = self.left_of_quota_now(&mirror, &ask.key, now_ms) {
             more = more.min(part(left, self.holds.leased_key(&ask.key)));
@@ -153,11 +156,11 @@ impl Account {
         self.recall.mark += u64::from(is_less);
     }
 
-    /// Has all leases come back if a limit is near. `at_ms` tells the quota's period.
-    pub(super) fn recall_if_near(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) {
+    /// Notes which of balance and quota are near. Whether one was not before. `at_ms` tells the quota's period.
+    pub(super) fn money_comes_near(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) -> bool {
         let (leased, of_key) = (self.holds.leased(), self.holds.leased_key(key));
         if self.summary.is_none() || leased <= NanoUsd::ZERO {
-            return;
+            return false;
         }
         let quota_is_near = || {
             let used = self.quota_use(terms, key, at_ms);
@@ -171,7 +174,7 @@ impl Account {
         for (limit, _) in come_near.into_iter().filter(|(_, comes_near)| *comes_near) {
             self.recall.comes_near(limit, now_ms);
         }
-        self.recall.mark += u64::from(come_near.iter().any(|(_, comes_near)| *comes_near));
+        come_near.iter().any(|(_, comes_near)| *comes_near)
     }
 
     /// What a top-up gets of which nothing is left: of the balance, or else of the key's quota.

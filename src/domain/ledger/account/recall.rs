@@ -10,6 +10,10 @@ pub(super) struct Recall {
     balance_near_ms: Option<i64>,
     /// Since when the quotas of keys are near; those of which a lease has grown are not.
     quotas_near_ms: QuickMap<KeyId, i64>,
+    /// Whether a rate or the places of the account are near; not any more once a lease has begun.
+    pace_is_near: bool,
+    /// The same for keys.
+    paces_near: QuickMap<KeyId, ()>,
 }
 
 impl Recall {
@@ -27,6 +31,25 @@ impl Recall {
             Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
             None => self.balance_near_ms = Some(now_ms),
         }
+    }
+
+    /// Whether a rate or the places are near: of a key, or of the account.
+    pub(super) fn pace_is_near(&self, of: Option<&KeyId>) -> bool {
+        of.map_or(self.pace_is_near, |key| self.paces_near.contains_key(key))
+    }
+
+    /// A rate or the places come near.
+    pub(super) fn pace_comes_near(&mut self, of: Option<&KeyId>) {
+        match of {
+            Some(key) => drop(self.paces_near.insert(key.clone(), ())),
+            None => self.pace_is_near = true,
+        }
+    }
+
+    /// A lease of a key has begun: no rate and no places of it or of the account are near.
+    pub(super) fn began(&mut self, key: &KeyId) {
+        self.pace_is_near = false;
+        self.paces_near.remove(key);
     }
 
     /// A lease of a key has grown: neither the key's quota is near, nor the balance.

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::domain::money::NanoUsd;
+use crate::domain::{
+    ledger::lease::{Rated, node::Target},
+    money::NanoUsd,
+};
 
 /// What is counted together.
 const WINDOW: Duration = Duration::from_secs(1);
 /// For how many windows a lease should last.
-const WINDOWS_AHEAD: i64 = 2;
+const WINDOWS_AHEAD: u32 = 2;
 
 /// What a key has asked for in this window and in the one before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,29 +22,36 @@ pub(crate) struct Demand {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
-    requests: u64,
+    rated: Rated,
     estimates: NanoUsd,
 }
 
 impl Demand {
     /// A request comes.
-    pub(crate) fn note(&mut self, estimate: NanoUsd, now: Instant) {
+    pub(crate) fn note(&mut self, estimate: NanoUsd, tokens: u64, now: Instant) {
         self.turn(now);
-        self.now.requests += 1;
+        self.now.rated = self.now.rated.plus(Rated { requests: 1, tokens });
         self.now.estimates = self.now.estimates.saturating_add(estimate.max(NanoUsd::ZERO));
     }
 
     /// How many requests came in a window: in this one or the last, whichever had more.
     pub(crate) fn requests(&mut self, now: Instant) -> u64 {
         self.turn(now);
-        self.now.requests.max(self.before.requests)
+        self.now.rated.max(self.before.rated).requests
     }
 
     /// What a lease should have free.
-    pub(crate) fn target(&mut self, now: Instant) -> NanoUsd {
+    pub(crate) fn target(&mut self, now: Instant) -> Target {
         self.turn(now);
-        let most = self.now.estimates.max(self.before.estimates);
-        NanoUsd::from_nanos(most.nanos().saturating_mul(WINDOWS_AHEAD))
+        let estimates = self.now.estimates.max(self.before.estimates);
+        let rated = self.now.rated.max(self.before.rated);
+        Target {
+            amount: NanoUsd::from_nanos(estimates.nanos().saturating_mul(i64::from(WINDOWS_AHEAD))),
+            rated: Rated {
+                requests: rated.requests.saturating_mul(u64::from(WINDOWS_AHEAD)),
+                tokens: rated.tokens.saturating_mul(u64::from(WINDOWS_AHEAD)),
+            },
+        }
     }
 
     fn turn(&mut self, now: Instant) {
@@ -68,22 +78,22 @@ mod tests {
     fn demand_is_what_came_in_this_second_or_the_last() {
         let (mut demand, began) = (Demand::default(), clock::instant());
         let after = |ms| began + Duration::from_millis(ms);
+        let wants = |demand: &mut Demand, ms| {
+            let target = demand.target(after(ms));
+            (
+                demand.requests(after(ms)),
+                target.amount.nanos(),
+                target.rated.requests,
+                target.rated.tokens,
+            )
+        };
         for at in [0, 100, 900] {
-            demand.note(NanoUsd::from_nanos(10), after(at));
+            demand.note(NanoUsd::from_nanos(10), 5, after(at));
         }
-        assert_eq!(
-            (demand.requests(after(999)), demand.target(after(999)).nanos()),
-            (3, 60)
-        );
-        demand.note(NanoUsd::from_nanos(70), after(1_000));
-        assert_eq!(
-            (demand.requests(after(1_999)), demand.target(after(1_999)).nanos()),
-            (3, 140)
-        );
+        assert_eq!(wants(&mut demand, 999), (3, 60, 6, 30));
+        demand.note(NanoUsd::from_nanos(70), 1, after(1_000));
+        assert_eq!(wants(&mut demand, 1_999), (3, 140, 6, 30));
         assert_eq!(demand.requests(after(2_500)), 1);
-        assert_eq!(
-            (demand.requests(after(9_000)), demand.target(after(9_000)).nanos()),
-            (0, 0)
-        );
+        assert_eq!(wants(&mut demand, 9_000), (0, 0, 0, 0));
     }
 }

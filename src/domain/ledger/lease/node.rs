@@ -8,7 +8,10 @@
 //! Only a lease that the store has confirmed within the last second is used. So nothing is admitted by what an operator has
 //! changed more than a second ago, and nothing out of a lease that the store may have given to others: for that the holder must
 //! not be heard of for [`super::super::node::LEASE_MS`].
+//!
+//! Of rates and places it has a [`share`].
 
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +23,7 @@ use std::{
 use crate::domain::{
     ledger::{
         admission::Grant,
-        lease::{LeaseAnswer, LeaseChange, Leased, day_of},
+        lease::{LeaseAnswer, LeaseChange, Leased, Rated, day_of, node::share::Share},
     },
     money::NanoUsd,
     quick_map::QuickMap,
@@ -39,6 +42,25 @@ pub(crate) const IDLE_FOR: Duration = Duration::from_secs(2);
 /// The most costs remembered one by one until the store has applied them. Further ones are added to the last.
 const OWED_MAX: usize = 1_024;
 
+/// What should be free of a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// For estimates.
+    pub(crate) amount: NanoUsd,
+    /// Where rates are limited.
+    pub(crate) rated: Rated,
+}
+
+/// What the store is to be asked about a lease, as [`super::AskLease`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) turn: u64,
+    pub(crate) change: LeaseChange,
+    pub(crate) used: Rated,
+    pub(crate) free: Rated,
+    pub(crate) places: u64,
+}
+
 /// A request's part of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
@@ -56,6 +78,7 @@ pub(crate) struct NodeLease {
     /// What the store said that it has.
     amount: NanoUsd,
     told: Option<Told>,
+    share: Share,
     cuts: QuickMap<u64, NanoUsd>,
     cut: NanoUsd,
     next: u64,
@@ -75,9 +98,9 @@ pub(crate) struct NodeLease {
     is_unsure: bool,
     /// When it was not answered.
     in_vain: Option<Instant>,
-    /// What it had when it was asked to grow.
-    before_growth: Option<NanoUsd>,
-    /// It did not grow when it was asked to.
+    /// What it had when it was asked to grow, and what for.
+    before_growth: Option<(NanoUsd, Target)>,
+    /// It did not grow when it was asked to, or not enough of rates and places.
     is_near: bool,
     /// Nothing is admitted out of it any more.
     is_over: bool,
@@ -95,9 +118,9 @@ struct Told {
 }
 
 impl NodeLease {
-    /// Admits a request at a time, if the lease is confirmed and has all of its estimate. `expires_at` is when its key expires, in
-    /// seconds since the Unix epoch.
-    pub(crate) fn cut(&mut self, estimate: NanoUsd, expires_at: Option<i64>, now: Instant) -> Option<Cut> {
+    /// Admits a request at a time, if the lease is confirmed and has all of its estimate, and of rates and places. `expires_at` is
+    /// when its key expires, in seconds since the Unix epoch.
+    pub(crate) fn cut(&mut self, estimate: NanoUsd, tokens: u64, expires_at: Option<i64>, now: Instant) -> Option<Cut> {
         let estimate = estimate.max(NanoUsd::ZERO);
         let told = self.confirmed(now)?;
         let (at_ms, latest_ms) = (told.at(told.answered, now), told.at(told.asked, now));
@@ -107,7 +130,11 @@ impl NodeLease {
         if !is_today || is_expired || self.free() < estimate || self.free() <= NanoUsd::ZERO {
             return None;
         }
+        if !self.share.has(tokens, self.running()) {
+            return None;
+        }
         let told = told.leased.grant;
+        self.share.take(tokens);
         self.next += 1;
         self.cuts.insert(self.next, estimate);
         self.cut = self.cut.saturating_add(estimate);
@@ -170,8 +197,8 @@ impl NodeLease {
         self.is_over = true;
     }
 
-    /// What to ask the store for now, and the question's number; [`NodeLease::answered`] follows. `target` is what should be free.
-    pub(crate) fn wants(&mut self, target: NanoUsd, now: Instant) -> Option<(u64, LeaseChange)> {
+    /// What to ask the store now; [`NodeLease::answered`] follows. `target` is what should be free.
+    pub(crate) fn wants(&mut self, target: Target, now: Instant) -> Option<Question> {
         // While the store is away, all leases of a node ask four times a second each, and no more.
         let was_in_vain = self.in_vain.is_some_and(|at| now < at + ASK_EVERY);
         if self.is_asking || self.is_gone || was_in_vain {
@@ -187,14 +214,14 @@ impl NodeLease {
             let is_settled = self.cuts.is_empty() && self.owed.is_empty() && waits == [NanoUsd::ZERO; 2];
             match since {
                 _ if is_settled => LeaseChange::End,
-                _ if free > NanoUsd::ZERO => LeaseChange::Return(free),
+                _ if free > NanoUsd::ZERO || self.share.is_there() => LeaseChange::Return(free.max(NanoUsd::ZERO)),
                 Some(since) if since < self.ends_every() => return None,
                 _ => LeaseChange::Return(NanoUsd::ZERO),
             }
         } else if self.is_low(target) && since.is_none_or(|since| since >= self.grows_every()) {
-            LeaseChange::Grow(target.saturating_sub(free))
-        } else if free.saturating_sub(target) > target {
-            LeaseChange::Return(free.saturating_sub(target))
+            LeaseChange::Grow(target.amount.saturating_sub(free).max(NanoUsd::ZERO))
+        } else if free.saturating_sub(target.amount) > target.amount {
+            LeaseChange::Return(free.saturating_sub(target.amount))
         } else if since.is_none_or(|since| since >= ASK_EVERY) {
             LeaseChange::Return(NanoUsd::ZERO)
         } else {
@@ -203,11 +230,18 @@ impl NodeLease {
         if let LeaseChange::Return(amount) = change {
             self.returning = self.returning.saturating_add(amount);
         }
-        self.before_growth = matches!(change, LeaseChange::Grow(_)).then_some(self.amount);
+        self.before_growth = matches!(change, LeaseChange::Grow(_)).then_some((self.amount, target));
         self.is_asking = true;
         self.turn += 1;
         self.running_then = self.running();
-        Some((self.turn, change))
+        let free = if self.is_over { Rated::default() } else { target.rated };
+        Some(Question {
+            turn: self.turn,
+            change,
+            used: self.share.used(),
+            free,
+            places: self.share.asks(free, self.running_then),
+        })
     }
 
     /// How often to ask for more: seldom, where that was of no use.
@@ -248,8 +282,10 @@ impl NodeLease {
             self.is_over |= before.leased.recall != leased.recall || before.leased.grant.watermark > watermark;
         }
         self.amount = leased.grant.hold;
-        if let Some(before) = self.before_growth.take() {
-            self.is_near = self.amount <= before;
+        self.share.told(leased.given);
+        if let Some((before, target)) = self.before_growth.take() {
+            let lacks_money = self.is_short(target.amount) && self.amount <= before;
+            self.is_near = lacks_money || self.share.is_low(target.rated, self.running());
         }
         (self.returning, self.is_unsure) = (NanoUsd::ZERO, false);
         while let Some((_, cost)) = self.owed.front().copied().filter(|(step, _)| *step <= watermark) {
@@ -271,8 +307,12 @@ impl NodeLease {
     }
 
     /// Whether it should grow.
-    pub(crate) fn is_low(&self, target: NanoUsd) -> bool {
-        half(target) > self.free()
+    pub(crate) fn is_low(&self, target: Target) -> bool {
+        self.is_short(target.amount) || self.share.is_low(target.rated, self.running())
+    }
+
+    fn is_short(&self, amount: NanoUsd) -> bool {
+        half(amount) > self.free()
     }
 
     /// What the store holds for it.

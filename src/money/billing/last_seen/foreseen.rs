@@ -109,6 +109,7 @@ mod tests {
             counted: Counted::Requests,
             limit: 3,
             retry_after_ms,
+            lent: false,
         };
         assert_eq!(seen.foresees(&key, NOW), Some(limited(20_000)));
         // What exceeds the rate takes nothing more: who waits as told is served.
@@ -135,7 +136,13 @@ mod tests {
             concurrency: Some(1),
             ..Rates::default()
         };
-        let of = |scope| Some(Denied::Concurrency { scope, limit: 1 });
+        let of = |scope| {
+            Some(Denied::Concurrency {
+                scope,
+                limit: 1,
+                lent: false,
+            })
+        };
         let (mut seen, key) = (LastSeen::default(), with_rates(one));
         let seat = seen.granted(&key, &grant(100), 0, NOW);
         assert_eq!(seen.foresees(&key, NOW), of(Scope::Key));
@@ -176,6 +183,7 @@ mod tests {
             counted: Counted::Tokens,
             limit: 100,
             retry_after_ms: 5_000,
+            lent: false,
         };
         let mut seen = LastSeen::default();
         seen.granted(&key, &grant(100), 50, NOW);

@@ -1,7 +1,11 @@
 //! What leases tell this node of accounts and keys, and what is admitted out of them.
 
 use crate::{
-    domain::{keys::key::KeyRecord, ledger::Grant, money::NanoUsd},
+    domain::{
+        keys::key::KeyRecord,
+        ledger::{Grant, Scope},
+        money::NanoUsd,
+    },
     money::billing::{last_seen::LastSeen, tally::Seat},
 };
 
@@ -27,13 +31,21 @@ impl LastSeen {
     }
 
     /// A request was admitted out of a lease.
-    pub(in crate::money::billing) fn leased(&mut self, key: &KeyRecord, hold: NanoUsd, now_ms: i64) -> Seat {
+    pub(in crate::money::billing) fn leased(
+        &mut self,
+        key: &KeyRecord,
+        hold: NanoUsd,
+        tokens: u64,
+        now_ms: i64,
+    ) -> Seat {
         let seat = Seat { hold, on_grace: false };
         if let Some(account) = self.account(&key.account, now_ms) {
-            account.tally.begin(seat, None);
+            let taken = account.tally.take(Scope::Account, &account.rates, tokens, now_ms);
+            account.tally.begin(seat, taken.ok());
         }
         if let Some(known) = self.key(&key.id, now_ms) {
-            known.tally.begin(seat, None);
+            let taken = known.tally.take(Scope::Key, &known.rates, tokens, now_ms);
+            known.tally.begin(seat, taken.ok());
         }
         seat
     }

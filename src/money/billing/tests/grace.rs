@@ -218,6 +218,7 @@ async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
             counted: Counted::Requests,
             limit: 3,
             retry_after_ms: 1..=20_000,
+            lent: false,
         })) if scope == of)
     };
     assert!(limited(hold(&fixture, &of_key, "r4").await, Scope::Key));
@@ -249,6 +250,7 @@ async fn as_many_run_at_one_time_as_may() {
     let denied = Denied::Concurrency {
         scope: Scope::Key,
         limit: 2,
+        lent: false,
     };
     assert_eq!(hold(&fixture, &key, "r3").await, Err(NotAdmitted::DeniedAlone(denied)));
     drop(first);

@@ -160,21 +160,49 @@ async fn no_more_leases_than_their_limit() {
     assert_eq!(fixture.billing.leases().0, 2);
 }
 
-#[tokio::test]
-async fn keys_with_rates_are_asked_for_each_time() {
-    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+/// A key that may ask very fast.
+fn with_rates() -> KeyRecord {
     let mut key = record(1);
-    key.terms.rates.rpm = Some(1_000_000);
-    for number in 0..20 {
-        drop(
-            fixture
-                .billing
-                .admit(wanted(&key, &format!("r{number}")))
-                .await
-                .unwrap(),
-        );
+    key.terms.rates.rpm = Some(100_000);
+    key.terms.rates.tpm = Some(1_000_000_000);
+    key.terms.rates.concurrency = Some(1_000);
+    key
+}
+
+#[tokio::test]
+async fn a_key_with_rates_far_from_its_limits_is_admitted_out_of_its_lease() {
+    let (fixture, stop, keeping) = leasing(BALANCE).await;
+    let (bill, _) = until_leased(&fixture, &with_rates()).await;
+    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    fixture.send().await;
+    stop.send_replace(true);
+    keeping.await.unwrap();
+    let view = fixture.view().await;
+    assert_eq!((view.held, view.running), (nanos(0), 0));
+}
+
+#[tokio::test]
+async fn a_key_near_one_of_its_limits_is_asked_for_each_time() {
+    for of in 0..3 {
+        let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+        let mut key = with_rates();
+        let rates = &mut key.terms.rates;
+        // Far less than half of it is left, or a sixteenth of it is nothing.
+        *[&mut rates.rpm, &mut rates.tpm, &mut rates.concurrency][of] = Some([30, 40_000, 12][of]);
+        for number in 0..20 {
+            drop(
+                fixture
+                    .billing
+                    .admit(wanted(&key, &format!("r{number}")))
+                    .await
+                    .unwrap(),
+            );
+        }
+        let asked = || fixture.ledger.of_leases.load(Ordering::Relaxed);
+        until("it was asked for a lease", async || asked() > 0).await;
+        until("there is none", async || fixture.billing.leases().0 == 0).await;
+        assert_eq!(fixture.billing.leased(), 0, "{of}");
     }
-    assert_eq!((fixture.billing.leases().0, fixture.billing.leased()), (0, 0));
 }
 
 #[tokio::test]
@@ -221,11 +249,11 @@ fn the_keys_whose_demand_is_counted_are_bounded_and_idle_ones_make_room() {
     };
     let ask_twice = |number, now| {
         for _ in 0..2 {
-            assert!(leases.cut(&key(number), nanos(1), now).is_none());
+            assert!(leases.cut(&key(number), nanos(1), 0, now).is_none());
         }
     };
     for number in 0..KEYS_MAX {
-        leases.cut(&key(number), nanos(1), now);
+        leases.cut(&key(number), nanos(1), 0, now);
     }
     ask_twice(KEYS_MAX, now);
     assert!(!leases.are_there(), "it is not counted");

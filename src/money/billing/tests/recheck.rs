@@ -15,6 +15,7 @@ fn rate(scope: Scope, limit: u64) -> Denied {
         counted: Counted::Requests,
         limit,
         retry_after_ms: 700,
+        lent: false,
     }
 }
 

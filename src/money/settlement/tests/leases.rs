@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     domain::ledger::{
         Admission, Admit, Settlement, Step,
-        lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId},
+        lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Rated},
     },
     journal::tests::scratch,
     store::ledger::contract::{memory, node, record},
@@ -55,6 +55,9 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
         key: first.key.id.clone(),
         revision: first.key.revision,
         running: 1,
+        used: Rated::default(),
+        free: Rated::default(),
+        places: 0,
         turn: 1,
         change: LeaseChange::Grow(nanos(500)),
     };

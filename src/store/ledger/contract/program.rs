@@ -250,14 +250,16 @@ impl<'a> Program<'a> {
     }
 
     fn rates(&mut self) -> Rates {
+        // So many, now and then, that leases get some.
+        let places = if self.chance(50) { 12 } else { 120 };
         let some = |this: &mut Self, percent: u8, most: u64| {
             let limit = this.rng.random_range(0..most);
             this.chance(percent).then_some(limit)
         };
         Rates {
-            rpm: some(self, if self.with_rates { 30 } else { 0 }, 60),
-            tpm: some(self, if self.with_rates { 30 } else { 0 }, 600),
-            concurrency: some(self, 30, 12),
+            rpm: some(self, if self.with_rates { 30 } else { 0 }, 2 * places),
+            tpm: some(self, if self.with_rates { 30 } else { 0 }, 20 * places),
+            concurrency: some(self, 30, places),
         }
     }
 

@@ -9,7 +9,7 @@ local ended_key, ended_account = tonumber(ARGV[16]), tonumber(ARGV[17])
 local values, fault = fields(
   'suspended', 'rpm', 'tpm', 'concurrency', 'wm:' .. node, 'k:' .. key,
   'b:requests', 'b:tokens', 'b:requests:' .. key, 'b:tokens:' .. key, 'low_balance', 'provider_state', 'recall', 'near',
-  'near:' .. key
+  'near:' .. key, 'near_pace:' .. key, 'near_pace'
 )
 local balance, watermark, low_balance = values[1], values[7] or '0', values[13] or ''
 local function refusal()
@@ -49,6 +49,9 @@ if values[8] then
 end
 local period = periods(now)
 local sums = sums_of(alive, key, period[mirror.reset])
+local paces = paces_of(
+  key, mirror, {values[4], values[5], values[6]}, {values[9], values[10], values[11], values[12]}, sums
+)
 
 -- Everything that is checked: the fields to write and the hold, or a refusal.
 local function check()
@@ -74,32 +77,28 @@ local function check()
     end
     left = math.min(left, of_quota)
   end
-  local limit = tonumber(mirror.concurrency)
-  if limit and total(sums.key_running, node, ended_key) >= limit then
-    return {'refused', 'concurrency', 'key', mirror.concurrency}
-  end
-  limit = tonumber(values[6])
-  if limit and total(sums.running, node, ended_account) >= limit then
-    return {'refused', 'concurrency', 'account', values[6]}
+  for i, ended in ipairs({ended_key, ended_account}) do
+    local pace = paces[i]
+    local limit = tonumber(pace.concurrency or '')
+    if limit and total(pace.running, node, ended) + pace.places >= limit then
+      return {'refused', 'concurrency', pace.scope, pace.concurrency, pace.places > 0 and '1' or ''}
+    end
   end
   local written, removed = {}, {}
-  local rates = {
-    {'key', 'requests', mirror.rpm, 1, values[11], 'b:requests:' .. key},
-    {'key', 'tokens', mirror.tpm, tokens, values[12], 'b:tokens:' .. key},
-    {'account', 'requests', values[4], 1, values[9], 'b:requests'},
-    {'account', 'tokens', values[5], tokens, values[10], 'b:tokens'},
-  }
-  for _, rate in ipairs(rates) do
-    local scope, counted, rate_limit, cost, bucket, name = unpack(rate, 1, 6)
-    if rate_limit and rate_limit ~= '' then
-      local after, retry = take(bucket, rate_limit, cost)
-      if not after then
-        return {'refused', 'rate', scope, counted, rate_limit, text(retry)}
+  for _, pace in ipairs(paces) do
+    for _, rate in ipairs(pace.rates) do
+      if rate.limit then
+        local cost = rate.counted == 'requests' and 1 or tokens
+        local after, retry = take(rate.bucket, rate.limit, cost, rate.lent)
+        if not after then
+          local lent = rate.lent > 0 and '1' or ''
+          return {'refused', 'rate', pace.scope, rate.counted, rate.limit, text(retry), lent}
+        end
+        written[#written + 1] = rate.name
+        written[#written + 1] = after
+      elseif rate.bucket then
+        removed[#removed + 1] = rate.name
       end
-      written[#written + 1] = name
-      written[#written + 1] = after
-    elseif bucket then
-      removed[#removed + 1] = name
     end
   end
   return nil, written, removed, math.min(math.max(0, estimate), left), quota
@@ -113,7 +112,10 @@ if is_news and values[8] and sums.key_leased > 0 then
 end
 sums.held = sums.held + (amount or 0)
 sums.key_held = sums.key_held + (amount or 0)
-if note_near(changes, {balance = values[16], quota = values[17]}, sums, tonumber(balance), mirror, key, now) then
+local pace_is_near = note_near_paces(changes, {values[18], values[19]}, paces, key)
+local money_is_near =
+  note_near(changes, {balance = values[16], quota = values[17]}, sums, tonumber(balance), mirror, key, now)
+if pace_is_near or money_is_near then
   moved = moved + 1
 end
 if moved > 0 then

@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 use crate::domain::keys::key::KeyId;
 use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::lease::Leased;
+use crate::domain::ledger::lease::{Given, Leased};
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
     AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
@@ -58,6 +58,11 @@ impl LedgerReply {
         Ok(Leased {
             since_ms: self.number()?,
             recall: self.number()?,
+            given: Given {
+                requests: self.optional()?,
+                tokens: self.optional()?,
+                places: self.optional()?,
+            },
             grant: self.grant()?,
         })
     }
@@ -93,12 +98,14 @@ impl LedgerReply {
             "concurrency" => Denied::Concurrency {
                 scope: self.scope()?,
                 limit: self.number()?,
+                lent: self.text()? == "1",
             },
             "rate" => Denied::RateLimited {
                 scope: self.scope()?,
                 counted: self.counted()?,
                 limit: self.number()?,
                 retry_after_ms: self.number()?,
+                lent: self.text()? == "1",
             },
             _ => return Err(unknown()),
         };

@@ -58,6 +58,16 @@ pub(super) fn lease(call: &mut ScriptInvocation<'_>, ask: &AskLease) {
         LeaseChange::Return(amount) => call.arg("return").arg(bounded(amount)),
         LeaseChange::End => call.arg("end").arg(0),
     };
+    let most = NanoUsd::MAX.nanos().unsigned_abs();
+    for figure in [
+        ask.used.requests,
+        ask.used.tokens,
+        ask.free.requests,
+        ask.free.tokens,
+        ask.places,
+    ] {
+        call.arg(figure.min(most));
+    }
 }
 
 /// What `apply.lua` takes for each step: its number, what it is, and what that needs.

@@ -10,29 +10,38 @@ local function read_bucket(bucket)
   local level, at = string.match(bucket, '^(%-?%d+)|(%-?%d+)$')
   return tonumber(level), tonumber(at)
 end
--- The bucket without that much, or nil and in how many milliseconds it has that much.
-local function take(bucket, limit, amount)
+-- Its level as it is now while leases have so much, and its time.
+local function bucket_now(bucket, limit, lent)
   local most = math.min(tonumber(limit), RATE_MAX)
-  if most == 0 then
-    return nil, UNIT
-  end
   local capacity = most * UNIT
   local level, at = capacity, now
   if bucket then
     level, at = read_bucket(bucket)
   end
   local passed = math.max(0, math.min(REFILL_MAX_MS, now - at))
-  level = within(level + most * passed, capacity)
+  local fills_to = math.max(0, capacity - lent * UNIT)
+  return math.max(-capacity, math.min(fills_to, level + most * passed)), math.max(at, now)
+end
+local function bucket_text(level, at)
+  return text(level) .. '|' .. text(at)
+end
+-- The bucket without that much, or nil and in how many milliseconds it has that much.
+local function take(bucket, limit, amount, lent)
+  local most = math.min(tonumber(limit), RATE_MAX)
+  if most == 0 then
+    return nil, UNIT
+  end
+  local level, at = bucket_now(bucket, limit, lent)
   local cost = math.min(amount, most) * UNIT
   if level < cost then
     return nil, math.ceil((cost - level) / most)
   end
-  return text(level - cost) .. '|' .. text(math.max(at, now))
+  return bucket_text(level - cost, at)
 end
 -- The bucket after the tokens that were taken are corrected by what was used.
 local function correct(bucket, limit, estimated, used)
   local most = math.min(tonumber(limit), RATE_MAX)
   local level, at = read_bucket(bucket)
   local more = (math.min(used, 3 * most) - math.min(estimated, most)) * UNIT
-  return text(within(level - more, most * UNIT)) .. '|' .. text(at)
+  return bucket_text(within(level - more, most * UNIT), at)
 end

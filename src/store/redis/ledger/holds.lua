@@ -2,8 +2,9 @@
 -- many run, and `h:<key>:<period>`, what is held by requests admitted in that period; and for each request
 -- `r:<request>` = amount|time of admission|key. It is gone when the last hold ends. A node whose lease has passed holds
 -- nothing; what is left of it is dropped by the next script that finds it so, or by its expiry.
--- A lease of budget is a hold too, with `t:<its name>` = how many run in it|the number of the last question about it. `leased`
--- and `l:<key>` are what they have, in all and for each key. `i:<key>` is the highest number of one that was asked about; with such,
+-- A lease of budget is a hold too, with `t:<its name>` = how many run in it|the number of the last question about it|requests and
+-- tokens used|requests and tokens given|places. `leased` and `l:<key>` are what they have, in all and for each key; so are
+-- `lent_requests`, `lent_tokens` and `lent_places`, and with `:<key>` behind, of what they have of rates and places and do not use. `i:<key>` is the highest number of one that was asked about; with such,
 -- `leases` is 1, and the hash stays as long as its node is heard of.
 local LEASE_MS = 30000
 -- Much longer than a lease: it is `until` that decides.
@@ -27,9 +28,15 @@ local function living(may_drop)
 end
 -- What nodes hold, in all and for a key in a period; and for each node how many run.
 local function sums_of(alive, key, period)
-  local sums = {held = 0, running = {}, key_held = 0, key_running = {}, leased = 0, key_leased = 0}
+  local sums = {
+    held = 0, running = {}, key_held = 0, key_running = {}, leased = 0, key_leased = 0,
+    lent = {requests = 0, tokens = 0, places = 0}, key_lent = {requests = 0, tokens = 0, places = 0},
+  }
   for node in pairs(alive) do
-    local wanted = {'held', 'running', 'h:' .. key .. ':' .. period, 'n:' .. key, 'leased', 'l:' .. key}
+    local wanted = {
+      'held', 'running', 'h:' .. key .. ':' .. period, 'n:' .. key, 'leased', 'l:' .. key, 'lent_requests', 'lent_tokens',
+      'lent_places', 'lent_requests:' .. key, 'lent_tokens:' .. key, 'lent_places:' .. key,
+    }
     local values = redis.call('HMGET', held_by(node), unpack(wanted))
     sums.held = sums.held + number(values[1])
     sums.running[node] = number(values[2])
@@ -37,6 +44,10 @@ local function sums_of(alive, key, period)
     sums.key_running[node] = number(values[4])
     sums.leased = sums.leased + number(values[5])
     sums.key_leased = sums.key_leased + number(values[6])
+    for i, of in ipairs({'requests', 'tokens', 'places'}) do
+      sums.lent[of] = sums.lent[of] + number(values[6 + i])
+      sums.key_lent[of] = sums.key_lent[of] + number(values[9 + i])
+    end
   end
   return sums
 end

@@ -6,12 +6,17 @@ local function add_to(held, field, more)
 end
 local function lease_of(held, name)
   local amount, at, key = string.match(held.get('r:' .. name), '^(%d+)|(%-?%d+)|(.*)$')
-  local running, turn = string.match(held.get('t:' .. name), '^(%d+)|(%d+)$')
+  local running, turn, rest = string.match(held.get('t:' .. name), '^(%d+)|(%d+)(.*)$')
   if not amount or not turn then
     return nil
   end
+  -- One from before there was more has none of it.
+  local used_requests, used_tokens, requests, tokens, places = string.match(rest, '^|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)$')
   return {
     amount = tonumber(amount), at = tonumber(at), key = key, running = tonumber(running), turn = tonumber(turn),
+    used = {requests = number(used_requests), tokens = number(used_tokens)},
+    given = {requests = number(requests), tokens = number(tokens)},
+    places = number(places),
   }
 end
 -- Adds to a lease. The names are those of its four periods.
@@ -25,12 +30,32 @@ local function add_to_lease(held, name, lease, more, names)
     add_to(held, 'h:' .. lease.key .. ':' .. period, more)
   end
 end
--- So many run in a lease.
-local function runs(held, name, lease, running, turn)
-  add_to(held, 'running', running - lease.running)
-  add_to(held, 'n:' .. lease.key, running - lease.running)
-  lease.running, lease.turn = running, turn
-  held.set('t:' .. name, text(running) .. '|' .. text(turn))
+-- What a lease has of rates and places and does not use.
+local function lent_by(lease)
+  return {
+    requests = lease.given.requests - lease.used.requests,
+    tokens = lease.given.tokens - lease.used.tokens,
+    places = math.max(0, lease.places - lease.running),
+  }
+end
+-- A lease is as a question makes it: how many run in it, the question's number, what it has of rates and places.
+local function runs(held, name, lease, after)
+  add_to(held, 'running', after.running - lease.running)
+  add_to(held, 'n:' .. lease.key, after.running - lease.running)
+  local before, lent = lent_by(lease), lent_by(after)
+  for of, amount in pairs(lent) do
+    add_to(held, 'lent_' .. of, amount - before[of])
+    add_to(held, 'lent_' .. of .. ':' .. lease.key, amount - before[of])
+  end
+  lease.running, lease.turn = after.running, after.turn
+  lease.used, lease.given, lease.places = after.used, after.given, after.places
+  local told = {
+    after.running, after.turn, after.used.requests, after.used.tokens, after.given.requests, after.given.tokens, after.places,
+  }
+  for i, figure in ipairs(told) do
+    told[i] = text(figure)
+  end
+  held.set('t:' .. name, table.concat(told, '|'))
 end
 local function holds_nothing(held)
   return (tonumber(held.get('running')) or 0) == 0 and held.get('leases') == ''

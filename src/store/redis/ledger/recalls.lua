@@ -1,5 +1,5 @@
 -- When leases are to come back, as src/domain/ledger/account/leasing.rs has it: `recall` of the account is the mark, `near` when its
--- balance came near with leases out, `near:<key>` when the quota of a key did.
+-- balance came near with leases out, `near:<key>` when the quota of a key did. `near_pace` and `near_pace:<key>`: a rate or the places did.
 local RECALL_MS = 2000
 -- Adds to `changes` of the account's fields what has come near: less is left than leases have, of the balance, or of the quota of a
 -- mirror, if there is one, in the period of a time. `known` says when they came near before. Whether something has been added.
@@ -18,6 +18,24 @@ local function note_near(changes, known, sums, balance, mirror, key, at)
   local spent = not known.quota and sums.key_leased > 0 and standing(mirror, key, at)
   if spent and mirror.quota - spent - sums.key_held < sums.key_leased then
     note('near:' .. key)
+  end
+  return #changes > before
+end
+-- The same for the rates and places of a key and its account. `known` says which of the two came near before.
+local function note_near_paces(changes, known, paces, key)
+  local before = #changes
+  for i, pace in ipairs(paces) do
+    local left = places_left(pace)
+    local is_near = left and left < pace.places
+    for _, rate in ipairs(pace.rates) do
+      if rate.limit and rate.lent > 0 and bucket_now(rate.bucket, rate.limit, rate.lent) < rate.lent * UNIT then
+        is_near = true
+      end
+    end
+    if is_near and not known[i] then
+      changes[#changes + 1] = pace.scope == 'key' and 'near_pace:' .. key or 'near_pace'
+      changes[#changes + 1] = '1'
+    end
   end
   return #changes > before
 end

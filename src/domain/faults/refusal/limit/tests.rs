@@ -151,6 +151,7 @@ fn a_rate_limit_says_when_to_come_back() {
         counted: Counted::Tokens,
         limit: 1000,
         retry_after_ms: 6001,
+        lent: false,
     };
     let limit = Limit::of(denied, Reset::None, 100).unwrap();
     let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");

@@ -1,7 +1,7 @@
 //! Limits on how much at a time.
 
 use super::*;
-use crate::domain::ledger::Counted;
+use crate::domain::ledger::{Counted, Scope};
 
 #[test]
 fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
@@ -17,6 +17,7 @@ fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
     let full = Denied::Concurrency {
         scope: Scope::Key,
         limit: 2,
+        lent: false,
     };
     assert_eq!(denied(account.admit(&by(1, "c", 0), NOON)), full);
     // A third node's ended requests are not those of the first two.
@@ -39,6 +40,7 @@ fn requests_per_minute_fill_up_by_the_millisecond() {
         counted: Counted::Requests,
         limit: 2,
         retry_after_ms,
+        lent: false,
     };
     account.admit(&ask("a", 0, two), NOON);
     account.admit(&ask("b", 0, two), NOON);

@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    domain::ledger::{Change, Step},
+    domain::ledger::{Admission, Change, Rates, Step, lease::Given},
     edges::clock,
 };
 use world::{BALANCE, NODES, TARGET, World, named, nanos};
@@ -95,6 +95,78 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn no_more_is_admitted_than_rates_and_places_allow_and_nothing_of_them_is_stranded(
+        rpm in prop_oneof![Just(None), (60..4_000_u64).prop_map(Some)],
+        tpm in prop_oneof![Just(None), (4_000..90_000_u64).prop_map(Some)],
+        concurrency in prop_oneof![Just(None), (20..300_u64).prop_map(Some)],
+        deeds in vec(deed(), 0..300),
+    ) {
+        let mut world = World::paced(Rates { rpm, tpm, concurrency });
+        world.admit(0, 1);
+        for deed in deeds {
+            match deed {
+                Deed::Admit(by, estimate) => for _ in 0..4 { world.admit(by, estimate); },
+                Deed::End(by, which, _) => for _ in 0..4 { world.end(by, which, 100) },
+                Deed::Enlarge(..) | Deed::Adjust(_) => {}
+                Deed::Send(by, many) => world.send(by, many),
+                Deed::Question(by) => world.question(by),
+                Deed::Deliver(by, which, fate) => world.deliver(by, which, fate),
+                Deed::Wait(ms) => world.ms += ms,
+            }
+            world.check();
+        }
+        world.check_pace();
+        for by in 0..NODES {
+            while !world.nodes[by].running.is_empty() {
+                world.end(by, 0, 100);
+            }
+            if let Some((_, lease)) = world.nodes[by].leases.last_mut() { lease.end() }
+        }
+        for _ in 0..60 { world.round(); for node in &mut world.nodes { node.leases.iter_mut().for_each(|(_, lease)| lease.end()) } }
+        world.ms += 125_000;
+        // All is there again for one who asks the store.
+        let all = rpm.unwrap_or(u64::MAX).min(concurrency.unwrap_or(u64::MAX)).min(400);
+        for request in 0..all {
+            let answer = world.ask(0, &format!("last {request}"), 0);
+            prop_assert!(matches!(answer, Admission::Granted(_)), "{} of {}: {:?}", request, all, answer);
+        }
+    }
+}
+
+#[test]
+fn a_key_with_rates_is_admitted_in_its_lease_as_far_as_that_has_some_of_them() {
+    let mut world = World::paced(Rates {
+        rpm: Some(320),
+        ..Rates::default()
+    });
+    world.admit(0, 1);
+    world.question(0);
+    world.deliver(0, 0, 9);
+    for _ in 0..20 {
+        assert!(world.admit(0, 10));
+    }
+    assert_eq!(world.leased, 12, "as many as were wanted");
+    world.ms += 20;
+    world.question(0);
+    world.deliver(0, 0, 9);
+    for _ in 0..20 {
+        assert!(world.admit(0, 10));
+    }
+    assert_eq!(world.leased, 24);
+    // Another node asks for all that is left: what the lease still has is not among it, and comes back.
+    let mut refused = 0;
+    while refused == 0 {
+        refused += usize::from(!world.admit(1, 0));
+    }
+    assert_eq!(world.admitted.len(), 320);
+    world.ms += 250;
+    world.question(0);
+    world.deliver(0, 0, 9);
+    assert!(world.nodes[0].leases[0].1.is_over(), "all of it is to come back");
 }
 
 #[test]
@@ -246,15 +318,16 @@ fn where_a_limit_is_near_more_is_asked_for_seldom() {
         low_balance: None,
         quota: None,
         provider_state: crate::domain::ledger::ProviderState::Own,
-        account_rates: crate::domain::ledger::Rates::default(),
+        account_rates: Rates::default(),
         watermark: 1,
     };
     let mut asks = |ms: u64, hold: i64| {
         let now = began + Duration::from_millis(ms);
-        let asked = lease.wants(TARGET, now).map(|(_, change)| change);
+        let asked = lease.wants(TARGET, now).map(|question| question.change);
         let held = LeaseAnswer::Held(Leased {
             since_ms: account.now_ms(),
             recall: 0,
+            given: Given::default(),
             grant: grant(hold),
         });
         if asked.is_some() {

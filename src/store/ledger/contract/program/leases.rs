@@ -4,7 +4,7 @@ use rand::RngExt;
 
 use super::{ACCOUNTS, KEYS, NODES, Program, Running, account_of};
 use crate::{
-    domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId},
+    domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Rated},
     store::ledger::contract::{key_id, node},
 };
 
@@ -69,6 +69,11 @@ impl Program<'_> {
             Some(known) => leased_key(known),
             None => self.one_of(KEYS),
         };
+        let used = known.as_ref().map(|known| known.used).unwrap_or_default();
+        let used = used.plus(Rated {
+            requests: self.rng.random_range(0..3),
+            tokens: self.rng.random_range(0..40),
+        });
         let revision = self.keys[usize::from(key)].revision;
         let lease = known.map(|known| known.lease).unwrap_or_else(|| {
             self.requests += 1;
@@ -85,6 +90,12 @@ impl Program<'_> {
             key: key_id(key),
             revision: revision.saturating_sub(u64::from(self.chance(10))),
             running: self.rng.random_range(0..4),
+            used,
+            free: Rated {
+                requests: self.rng.random_range(0..4),
+                tokens: self.rng.random_range(0..50),
+            },
+            places: self.rng.random_range(0..8),
             turn,
             change,
         }

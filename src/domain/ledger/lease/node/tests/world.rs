@@ -6,11 +6,14 @@ use crate::{
     domain::{
         keys::{
             key::{KeyId, KeyRecord, KeyState},
-            terms::{KeyTerms, Reset},
+            terms::{KeyTerms, Rates, Reset},
         },
         ledger::{
             Account, Admission, Admit, Change, LEASE_MS, NodeId, Settlement, Step,
-            lease::{AskLease, LeaseId, node::NodeLease},
+            lease::{
+                AskLease, LeaseId, Rated,
+                node::{NodeLease, Target},
+            },
         },
         money::NanoUsd,
     },
@@ -23,7 +26,13 @@ pub(super) const NODES: usize = 3;
 pub(super) const BALANCE: i64 = 20_000;
 /// A question that is later than its holder's lease may begin one that has ended.
 const LATEST: Duration = Duration::from_millis(LEASE_MS.unsigned_abs());
-pub(super) const TARGET: NanoUsd = NanoUsd::from_nanos(300);
+pub(super) const TARGET: Target = Target {
+    amount: NanoUsd::from_nanos(300),
+    rated: Rated {
+        requests: 12,
+        tokens: 120,
+    },
+};
 
 pub(super) fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
@@ -33,7 +42,7 @@ pub(super) fn named(number: usize) -> NodeId {
     NodeId::parse(&format!("node_{number:016}")).unwrap()
 }
 
-pub(super) fn key(quota: Option<i64>) -> KeyRecord {
+pub(super) fn key(quota: Option<i64>, rates: Rates) -> KeyRecord {
     KeyRecord {
         id: KeyId::parse("key_0123456789abcdef").unwrap(),
         name: "desk".to_owned(),
@@ -48,6 +57,7 @@ pub(super) fn key(quota: Option<i64>) -> KeyRecord {
         terms: KeyTerms {
             quota: quota.map(nanos),
             reset: Reset::Daily,
+            rates,
             ..KeyTerms::default()
         },
     }
@@ -89,13 +99,24 @@ pub(super) struct World {
     pub(super) costs: i64,
     pub(super) credits: i64,
     pub(super) leased: u64,
+    /// When each request was admitted, and its tokens.
+    pub(super) admitted: Vec<(i64, u64)>,
 }
 
 impl World {
     pub(super) fn new(quota: Option<i64>) -> Self {
+        Self::of(key(quota, Rates::default()), BALANCE)
+    }
+
+    /// With a key that has rates, and more money than it needs.
+    pub(super) fn paced(rates: Rates) -> Self {
+        Self::of(key(None, rates), 100 * BALANCE)
+    }
+
+    fn of(key: KeyRecord, balance: i64) -> Self {
         let mut account = Account::default();
         let open = Change::Open {
-            balance: nanos(BALANCE),
+            balance: nanos(balance),
             at: 1,
             operation: None,
         };
@@ -110,14 +131,15 @@ impl World {
         };
         Self {
             account,
-            key: key(quota),
+            key,
             nodes: (0..NODES).map(node).collect(),
             began: clock::instant(),
             ms: 0,
             requests: 0,
             costs: 0,
-            credits: BALANCE,
+            credits: balance,
             leased: 0,
+            admitted: Vec::new(),
         }
     }
 
@@ -129,13 +151,22 @@ impl World {
         NOON + self.ms
     }
 
+    /// A request comes. It is expected to take as many tokens as it costs.
     pub(super) fn admit(&mut self, by: usize, estimate: i64) -> bool {
+        let is_admitted = self.is_admitted(by, estimate);
+        if is_admitted {
+            self.admitted.push((self.ms, estimate.unsigned_abs()));
+        }
+        is_admitted
+    }
+
+    fn is_admitted(&mut self, by: usize, estimate: i64) -> bool {
         let (now, request) = (self.now(), format!("r{}", self.requests));
         self.requests += 1;
         let node = &mut self.nodes[by];
         let index = node.leases.len();
         if let Some((_, lease)) = node.leases.last_mut()
-            && let Some(cut) = lease.cut(nanos(estimate), None, now)
+            && let Some(cut) = lease.cut(nanos(estimate), estimate.unsigned_abs(), None, now)
         {
             self.leased += 1;
             node.running.push(Running {
@@ -164,7 +195,7 @@ impl World {
             request: request.to_owned(),
             key: self.key.clone(),
             estimate: nanos(estimate),
-            tokens: 0,
+            tokens: estimate.unsigned_abs(),
             ended_key: 0,
             ended_account: 0,
         };
@@ -234,7 +265,7 @@ impl World {
             node.leases.push((lease, NodeLease::default()));
         }
         for (id, lease) in &mut node.leases {
-            let Some((turn, change)) = lease.wants(TARGET, now) else {
+            let Some(question) = lease.wants(TARGET, now) else {
                 continue;
             };
             let ask = AskLease {
@@ -244,8 +275,11 @@ impl World {
                 key: key.clone(),
                 revision: 1,
                 running: lease.running(),
-                turn,
-                change,
+                used: question.used,
+                free: question.free,
+                places: question.places,
+                turn: question.turn,
+                change: question.change,
             };
             node.questions.push(Question { ask, asked: now });
         }
@@ -340,5 +374,27 @@ impl World {
             .flat_map(|node| &node.running)
             .map(|one| one.hold)
             .sum()
+    }
+
+    /// No minute has more than its limit and what a full bucket has, and no more run at one time than may.
+    pub(super) fn check_pace(&self) {
+        let rates = self.key.terms.rates;
+        let running: usize = self.nodes.iter().map(|node| node.running.len()).sum();
+        assert!(
+            rates.concurrency.is_none_or(|limit| running as u64 <= limit),
+            "{running}"
+        );
+        for (first, (from, _)) in self.admitted.iter().enumerate() {
+            let since = &self.admitted[first..];
+            let passed = (self.ms - from).unsigned_abs();
+            let most = |limit: u64| limit + (limit * passed).div_ceil(60_000);
+            let tokens: u64 = since.iter().map(|(_, tokens)| tokens).sum();
+            assert!(
+                rates.rpm.is_none_or(|rpm| since.len() as u64 <= most(rpm)),
+                "{}",
+                since.len()
+            );
+            assert!(rates.tpm.is_none_or(|tpm| tokens <= most(tpm)), "{tokens}");
+        }
     }
 }

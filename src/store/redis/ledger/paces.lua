@@ -1,0 +1,30 @@
+-- Rates and places, as src/domain/ledger/account/pace.rs has them.
+-- A rate that limits, or nil.
+local function rate(counted, limit, bucket, name, lent)
+  return {counted = counted, limit = limit and limit ~= '' and limit or nil, bucket = bucket, name = name, lent = lent}
+end
+-- The limits of a key and of its account, and how they stand. `limits` of the account: requests, tokens, concurrency. `buckets`: of
+-- the account's requests and tokens, and of the key's.
+local function paces_of(key, mirror, limits, buckets, sums)
+  return {
+    {
+      scope = 'key', concurrency = mirror.concurrency, running = sums.key_running, places = sums.key_lent.places,
+      rates = {
+        rate('requests', mirror.rpm, buckets[3], 'b:requests:' .. key, sums.key_lent.requests),
+        rate('tokens', mirror.tpm, buckets[4], 'b:tokens:' .. key, sums.key_lent.tokens),
+      },
+    },
+    {
+      scope = 'account', concurrency = limits[3], running = sums.running, places = sums.lent.places,
+      rates = {
+        rate('requests', limits[1], buckets[1], 'b:requests', sums.lent.requests),
+        rate('tokens', limits[2], buckets[2], 'b:tokens', sums.lent.tokens),
+      },
+    },
+  }
+end
+-- How many places nobody has, and the limit; nil without one.
+local function places_left(pace)
+  local limit = tonumber(pace.concurrency or '')
+  return limit and math.max(0, limit - total(pace.running, '', 0) - pace.places), limit
+end
