@@ -19,6 +19,17 @@ const NODES_MAX: usize = 4;
 /// Connections of each node.
 const AT_ONCE: usize = 16;
 
+/// Whether nodes have leases, and whether the key has limits.
+#[derive(Clone, Copy)]
+enum Leases {
+    None,
+    OfBudget,
+    OfLimits,
+}
+
+/// Far from what is asked for.
+const LIMITS: [&str; 6] = ["--rpm", "60000000", "--tpm", "1000000000", "--concurrency", "4000"];
+
 /// Nodes at one Redis, with one key of one account.
 struct Cluster {
     nodes: Vec<Proxy>,
@@ -30,7 +41,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn start(nodes: usize, leases: bool) -> Result<Self, String> {
+    async fn start(nodes: usize, leases: Leases) -> Result<Self, String> {
         let folder = TempDir::with_prefix("weir-growth-").expect("a temporary folder");
         let script = Script {
             deltas: 8,
@@ -41,13 +52,18 @@ impl Cluster {
         let provider_address = provider.announced_address();
         let (redis, address) = redis_server(folder.path());
         let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
-        let more = format!("[leases]\nenabled = {leases}");
+        let more = format!("[leases]\nenabled = {}", !matches!(leases, Leases::None));
         let mut started: Vec<Proxy> = Vec::new();
         for number in 0..nodes {
             let name = format!("weir-{number}");
             let weir = Weir {
                 name: &name,
                 more: &more,
+                limits: if matches!(leases, Leases::OfLimits) {
+                    &LIMITS
+                } else {
+                    &[]
+                },
                 key: started.first().map(|first| first.key.as_str()),
                 ..Weir::of(Subject::Redis, &store)
             };
@@ -90,7 +106,7 @@ pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
          CPU per request (us) | requests a second that keep one core of Redis busy |"
     );
     println!("|---:|---|---:|---:|---:|---:|---:|");
-    for leases in [false, true] {
+    for leases in [Leases::None, Leases::OfBudget, Leases::OfLimits] {
         for nodes in 1..=NODES_MAX {
             saturated(scale, nodes, leases).await?;
         }
@@ -100,7 +116,7 @@ pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
 }
 
 async fn paced(scale: &Scale, per_second: u32) -> Result<(), String> {
-    let cluster = Cluster::start(1, true).await?;
+    let cluster = Cluster::start(1, Leases::OfBudget).await?;
     let mut askers = cluster.askers(AT_ONCE);
     let every = Some(Duration::from_secs(AT_ONCE as u64) / per_second);
     timed::ask(&mut askers, &cluster.reference, scale.warm, every).await?;
@@ -116,7 +132,7 @@ async fn paced(scale: &Scale, per_second: u32) -> Result<(), String> {
     Ok(())
 }
 
-async fn saturated(scale: &Scale, nodes: usize, leases: bool) -> Result<(), String> {
+async fn saturated(scale: &Scale, nodes: usize, leases: Leases) -> Result<(), String> {
     let cluster = Cluster::start(nodes, leases).await?;
     let mut askers = cluster.askers(AT_ONCE);
     timed::ask(&mut askers, &cluster.reference, scale.warm, None).await?;
@@ -130,7 +146,11 @@ async fn saturated(scale: &Scale, nodes: usize, leases: bool) -> Result<(), Stri
     let per_thousand = |count: u64| count as f64 * 1_000.0 / counted as f64;
     println!(
         "| {nodes} | {} | {:.0} | {:.1} | {:.0} | {cpu:.1} | {:.0} |",
-        if leases { "yes" } else { "no" },
+        match leases {
+            Leases::None => "no",
+            Leases::OfBudget => "yes",
+            Leases::OfLimits => "yes, of rates and places too",
+        },
         answers as f64 / scale.length.as_secs_f64(),
         per_thousand(sent),
         per_thousand(of_scripts),

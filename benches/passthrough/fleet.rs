@@ -231,6 +231,8 @@ pub(crate) struct Weir<'a> {
     pub(crate) more: &'a str,
     /// The key, where the store has one. Else the store is set up, and an account and a key are made.
     pub(crate) key: Option<&'a str>,
+    /// Further options of the key that is made.
+    pub(crate) limits: &'a [&'a str],
 }
 
 impl<'a> Weir<'a> {
@@ -242,6 +244,7 @@ impl<'a> Weir<'a> {
             store,
             more: "",
             key: None,
+            limits: &[],
         }
     }
 
@@ -282,7 +285,7 @@ impl<'a> Weir<'a> {
             Some(key) => key.to_owned(),
             None => {
                 create_account(&admin);
-                created_key(&admin)
+                created_key(&admin, self.limits)
             }
         };
         Proxy {
@@ -354,18 +357,11 @@ fn create_account(admin: &Path) {
     assert!(created.status.success(), "weir account create: {said}");
 }
 
-fn created_key(admin: &Path) -> String {
+fn created_key(admin: &Path, limits: &[&str]) -> String {
     let created = Command::new(WEIR)
-        .args([
-            "key",
-            "create",
-            "--account",
-            "bench",
-            "--name",
-            "bench",
-            "--json",
-            "--admin",
-        ])
+        .args(["key", "create", "--account", "bench", "--name", "bench", "--json"])
+        .args(limits)
+        .arg("--admin")
         .arg(format!("unix:{}", admin.display()))
         .output()
         .expect("weir key can be started");

@@ -103,6 +103,7 @@ pub enum Denied {
         /// The most concurrent requests.
         limit: u64,
         /// Leases have places that are free: they are taken back.
+        #[serde(default)]
         lent: bool,
     },
     /// A limit per minute is reached.
@@ -116,6 +117,7 @@ pub enum Denied {
         /// In how many milliseconds the same request would be admitted, if no other came in between.
         retry_after_ms: u64,
         /// Leases have some of it that is not used: that is taken back.
+        #[serde(default)]
         lent: bool,
     },
 }

@@ -49,6 +49,7 @@ use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, Led
 
 use self::answer::LedgerReply;
 use self::entered::Entered;
+use self::together::Piece;
 
 mod answer;
 mod archive;
@@ -60,6 +61,7 @@ mod stored_account;
 mod summing;
 #[cfg(test)]
 mod tests;
+mod together;
 mod trimmed_sums;
 mod trimming;
 
@@ -150,17 +152,20 @@ impl RedisLedger {
         Ok((status, answer))
     }
 
-    async fn apply_steps(
+    async fn apply_pieces(
         &self,
         node: &NodeId,
         account: &str,
-        steps: &[Step],
+        pieces: &[Piece<'_>],
         may_create: bool,
     ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create));
-        for step in steps {
-            arguments::step(&mut call, step)?;
+        for piece in pieces {
+            match piece {
+                Piece::One(step) => arguments::step(&mut call, step)?,
+                Piece::Together(together) => together.tell(&mut call)?,
+            }
         }
         // Steps that are sent twice have one effect.
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await
@@ -216,11 +221,16 @@ impl LedgerStore for RedisLedger {
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         let steps = steps.get(..APPLY_STEPS_MAX).unwrap_or(steps);
-        let (mut status, mut answer) = self.apply_steps(node, account, steps, false).await?;
+        let mut pieces = together::pieces(steps);
+        let (mut status, mut answer) = self.apply_pieces(node, account, &pieces, false).await?;
         let is_new = status == "missing";
         if is_new {
             // It may be made: the Redis is the one this node knows.
-            (status, answer) = self.apply_steps(node, account, steps, true).await?;
+            (status, answer) = self.apply_pieces(node, account, &pieces, true).await?;
+        }
+        if status == "each" {
+            pieces = steps.iter().map(Piece::One).collect();
+            (status, answer) = self.apply_pieces(node, account, &pieces, is_new).await?;
         }
         if status != "ok" {
             return Err(answer::unknown());

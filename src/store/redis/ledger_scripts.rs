@@ -43,7 +43,7 @@ impl LedgerScripts {
             admit: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "admit.lua"),
             top_up: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "top_up.lua"),
             lease: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "hash.lua" "leases.lua" "lease.lua"),
-            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "leases.lua" "daily_sums.lua" "notices.lua" "apply.lua"),
+            apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "leases.lua" "daily_sums.lua" "notices.lua" "settling.lua" "together.lua" "apply.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),

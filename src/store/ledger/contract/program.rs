@@ -127,7 +127,8 @@ impl<'a> Program<'a> {
             0..25 => self.admit(what).await,
             25..33 => self.top_up(what).await,
             33..45 => self.lease(what).await,
-            45..60 => self.settle(),
+            45..56 => self.settle(),
+            56..60 => self.settle_leased(),
             60..66 => self.administer(),
             66..82 => self.send(what).await,
             82..85 => self.change_key(),
@@ -217,6 +218,10 @@ impl<'a> Program<'a> {
                 lease: self.some_lease().map(|ask| ask.lease),
             }
         };
+        self.settle_one(&running);
+    }
+
+    fn settle_one(&mut self, running: &Running) {
         let billed = self.chance(85);
         let cost = if billed { self.amount(70) } else { NanoUsd::ZERO };
         let account = account_of(running.key);
@@ -228,7 +233,7 @@ impl<'a> Program<'a> {
             tokens_estimated: running.tokens,
             tokens_used: self.rng.random_range(0..80),
             cost,
-            row: billed.then(|| self.row(account, &running, cost)),
+            row: billed.then(|| self.row(account, running, cost)),
         };
         self.record(running.node, account, Change::Settle(Box::new(settlement)));
     }

@@ -1,187 +1,10 @@
 -- ARGV: now, generation, node, whether the account may be made, then for each step: its number, what it is, what that needs.
--- -> watermark
-local RETENTION_DAYS = 180
-local COUNTERS_KEPT_DAYS = 7
-local DAY_S = 86400
--- What is dated far ahead is kept for as long as this, some 30 years: Redis takes no time of any length.
-local KEPT_MAX_S = 1000000000
-local node, may_create = ARGV[3], ARGV[4] == '1'
-local MARK = 'wm:' .. node
+-- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, each
+-- group, each row. -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
+local may_create = ARGV[4] == '1'
 local _, fault = fields()
 if fault == 'lost' or (fault and not may_create) then
   return {fault}
-end
-
--- Steps of one time are mostly of one day and of few keys.
-local periods_by_day, mirrors = {}, {}
-local function periods_at(ms)
-  local day = day_of(ms)
-  periods_by_day[day] = periods_by_day[day] or periods(ms)
-  return periods_by_day[day]
-end
-
-local now_s = math.floor(now / 1000)
-local state, held = opened(STATE), opened(held_by(node))
-local holders = {[node] = held}
-state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- Counters and daily sums by the names of their keys, the logs of days, and for how many seconds each is kept.
-local counters, logs, days, kept = {}, {}, {}, {}
-local function kept_until(second)
-  return math.min(KEPT_MAX_S, second - now_s)
-end
-
--- The counters of a time's periods, but for those that would be gone at once: each with the name of its period.
-local function counters_at(period)
-  if period.counters then
-    return period.counters
-  end
-  period.counters = {}
-  local ends = {false, period.daily_end, period.weekly_end, period.monthly_end}
-  for i, name in ipairs(names_of(period)) do
-    local counter = BASE .. 'spent:' .. name
-    kept[counter] = ends[i] and kept_until(ends[i] + COUNTERS_KEPT_DAYS * DAY_S)
-    if not kept[counter] or kept[counter] > 0 then
-      counters[counter] = counters[counter] or opened(counter)
-      period.counters[#period.counters + 1] = {name = name, spent = counters[counter]}
-    end
-  end
-  return period.counters
-end
-
--- The log of a day and its sums; nil when they would be gone at once.
-local function log_of(day)
-  if logs[day] == nil then
-    local log, sums = BASE .. 'log:' .. day, BASE .. 'sums:' .. day
-    kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
-    kept[sums] = kept[log]
-    logs[day] = false
-    if kept[log] > 0 then
-      here(log)
-      days[sums] = opened_day(sums)
-      logs[day] = {name = log, rows = {}, sums = days[sums]}
-    end
-  end
-  return logs[day] or nil
-end
-
-local function end_hold(request)
-  local field = 'r:' .. request
-  local amount, at, key = string.match(held.get(field), '^(%d+)|(%-?%d+)|(.*)$')
-  if not amount then
-    return
-  end
-  held.set(field, '')
-  held.add('held', -amount)
-  held.add('running', -1)
-  local function less(sum, by)
-    if held.add(sum, -by) == 0 then
-      held.set(sum, '')
-    end
-  end
-  less('n:' .. key, 1)
-  if tonumber(amount) > 0 then
-    for _, name in ipairs(names_of(periods_at(tonumber(at)))) do
-      less('h:' .. key .. ':' .. name, amount)
-    end
-  end
-end
-
--- What is to be taken from leases, by holder and lease: each is changed once, however many rows there are.
-local drawn = {}
-local function draw(holder, name, cost)
-  drawn[holder] = drawn[holder] or {}
-  drawn[holder][name] = (drawn[holder][name] or 0) + cost
-end
-
--- Takes up to that much from each lease, if there is one.
-local function draw_all()
-  for holder, leases in pairs(drawn) do
-    holders[holder] = holders[holder] or opened(held_by(holder))
-    for name, cost in pairs(leases) do
-      local lease = lease_of(holders[holder], name)
-      local taken = lease and math.min(cost, lease.amount) or 0
-      if taken > 0 then
-        add_to_lease(holders[holder], name, lease, -taken, names_of(periods_at(lease.at)))
-      end
-    end
-  end
-end
-
-local function correct_tokens(name, limit, estimated, used)
-  local bucket = state.get(name)
-  if limit ~= '' and bucket ~= '' then
-    state.set(name, correct(bucket, limit, estimated, used))
-  end
-end
-
--- What waits to be told, read when the first notice comes; `waiting` is how many.
-local notices, waiting
-local function note(name, reached, limit, at)
-  if not notices then
-    notices = opened(NOTICES)
-    waiting = redis.call('HLEN', NOTICES) - (notices.get(LOST) ~= '' and 1 or 0)
-  end
-  if notices.get(name) ~= '' then
-    return
-  end
-  if waiting >= NOTICES_MAX then
-    notices.add(LOST, 1)
-    return
-  end
-  waiting = waiting + 1
-  notices.set(name, written_notice({reached = text(reached), limit = text(limit), at = text(at), tries = 0, due = 0}))
-end
-
--- Notes the parts of a key's quota that its spending in a period has come to, `after` with this cost.
-local function note_quota(key, quota, period, after, cost, at)
-  for _, percent in ipairs(PERCENTS) do
-    local part = part_of(quota, percent)
-    if after - cost < part and part <= after then
-      note('q:' .. text(percent) .. ':' .. period .. ':' .. text(quota) .. ':' .. key, after, quota, at)
-    end
-  end
-end
-
--- The number of the step that is being applied.
-local applying
-local function note_balance(before, at)
-  local low, balance = tonumber(state.get('low_balance')), tonumber(state.get('balance'))
-  if low and before > bounded(low) and balance <= bounded(low) then
-    note('b:' .. text(applying) .. ':' .. node, balance, bounded(low), at)
-  end
-end
-
-local function settle(request, key, at, estimated, used, cost, holder, lease, day, row, model, counts, tags)
-  local before = tonumber(state.get('balance')) or 0
-  state.add('balance', -cost)
-  state.add('spent', cost)
-  if holder == '' then
-    end_hold(request)
-  else
-    draw(holder, lease, cost)
-  end
-  correct_tokens('b:tokens', state.get('tpm'), estimated, used)
-  local mirror = state.get('k:' .. key)
-  if mirror ~= '' then
-    mirrors[mirror] = mirrors[mirror] or read_mirror(mirror)
-    correct_tokens('b:tokens:' .. key, mirrors[mirror].tpm, estimated, used)
-  end
-  if cost > 0 then
-    local terms = mirror ~= '' and mirrors[mirror] or {}
-    local period = periods_at(at)
-    for _, counter in ipairs(counters_at(period)) do
-      local after = counter.spent.add(key, cost)
-      if terms.quota and counter.name == period[terms.reset] then
-        note_quota(key, terms.quota, counter.name, after, cost, at)
-      end
-    end
-    note_balance(before, at)
-  end
-  local log = row ~= '' and log_of(day)
-  if log then
-    log.rows[#log.rows + 1] = row
-    sum_row(log.sums, key, model, counts, tags)
-  end
 end
 
 -- The operations, read when the first step that has an id comes; `first` is the oldest that is remembered still.
@@ -286,12 +109,27 @@ while i <= #ARGV do
   if seq > watermark + 1 then
     break
   end
-  if seq == watermark + 1 then
-    applying = seq
-    changes[what](i + 2)
-    watermark = seq
+  if what == 'together' then
+    local many = tonumber(ARGV[i + 2])
+    local last = seq + many - 1
+    if seq == watermark + 1 then
+      i, watermark = settle_together(i + 3, many), last
+    elseif last <= watermark then
+      i = i + 5 + tonumber(ARGV[i + 4]) * GROUP + many
+    else
+      i = nil
+    end
+    if not i then
+      return {'each'}
+    end
+  else
+    if seq == watermark + 1 then
+      applying = seq
+      changes[what](i + 2)
+      watermark = seq
+    end
+    i = i + 2 + widths[what]
   end
-  i = i + 2 + widths[what]
 end
 if watermark == before then
   return {'ok', text(before)}

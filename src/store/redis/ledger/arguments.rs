@@ -34,7 +34,7 @@ pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
         .arg(key.terms.reset.as_str());
     rates(call, &key.terms.rates);
     call.arg(bounded(ask.estimate))
-        .arg(ask.tokens.min(TOKENS_MAX))
+        .arg(tokens(ask.tokens))
         .arg(ask.ended_key)
         .arg(ask.ended_account);
 }
@@ -103,10 +103,10 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
     call.arg("settle")
         .arg(&settlement.request)
         .arg(settlement.key.as_str())
-        .arg(settlement.at_ms.clamp(DATED_MS.0, DATED_MS.1))
-        .arg(settlement.tokens_estimated.min(TOKENS_MAX))
-        .arg(settlement.tokens_used.min(TOKENS_MAX))
-        .arg(bounded(settlement.cost).max(0));
+        .arg(dated(settlement.at_ms))
+        .arg(tokens(settlement.tokens_estimated))
+        .arg(tokens(settlement.tokens_used))
+        .arg(charge(settlement.cost).nanos());
     match &settlement.lease {
         None => call.arg("").arg(""),
         Some(lease) => call.arg(lease.holder.as_str()).arg(lease.hold()),
@@ -120,6 +120,21 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
         }
     };
     Ok(())
+}
+
+/// A moment, in milliseconds since the Unix epoch, or the nearest that has a date.
+pub(super) fn dated(ms: i64) -> i64 {
+    ms.clamp(DATED_MS.0, DATED_MS.1)
+}
+
+/// As many tokens as make a difference.
+pub(super) fn tokens(tokens: u64) -> u64 {
+    tokens.min(TOKENS_MAX)
+}
+
+/// What a settlement charges.
+pub(super) fn charge(cost: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(bounded(cost).max(0))
 }
 
 /// The day of a row, and the row.

@@ -24,7 +24,8 @@ pub(super) fn summed_words(model: &str, sums: &Sums) -> [String; 2] {
     [encoded(model), numbers(sums)]
 }
 
-fn tags(row: &Row) -> String {
+/// The tags of a row that are summed, with a space between them.
+pub(super) fn tags(row: &Row) -> String {
     let summed = row.tags.iter().filter(|tag| tag.is_summed());
     summed.map(|tag| tag.as_str()).collect::<Vec<_>>().join(" ")
 }

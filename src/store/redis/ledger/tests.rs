@@ -351,7 +351,7 @@ fn the_scripts_have_the_same_limits_as_the_rest() {
         include_str!("recalls.lua"),
         include_str!("lease.lua"),
     ];
-    let scripts = scripts.concat() + include_str!("operations.lua") + include_str!("apply.lua");
+    let scripts = scripts.concat() + include_str!("operations.lua") + include_str!("settling.lua");
     for (name, value) in [
         ("MAX", NanoUsd::MAX.nanos()),
         ("LEASE_MS", LEASE_MS),

@@ -45,6 +45,30 @@ impl Program<'_> {
         }
     }
 
+    /// Several requests of one node end behind each other that were admitted out of leases of one account, or say so.
+    pub(super) fn settle_leased(&mut self) {
+        let (node, first) = (self.one_of(NODES), self.one_of(KEYS));
+        for _ in 0..self.one_of(9) {
+            let is_one =
+                |one: &Running| one.node == node && account_of(one.key) == account_of(first) && one.lease.is_some();
+            let running = match self.running.iter().position(is_one) {
+                Some(index) => self.running.swap_remove(index),
+                None => {
+                    self.requests += 1;
+                    Running {
+                        node,
+                        key: first,
+                        request: format!("r{}", self.requests),
+                        at_ms: self.now() - self.rng.random_range(0..3_600_000),
+                        tokens: self.rng.random_range(0..40),
+                        lease: self.some_lease().map(|ask| ask.lease).or_else(|| Some(a_lease())),
+                    }
+                }
+            };
+            self.settle_one(&running);
+        }
+    }
+
     pub(super) fn some_lease(&mut self) -> Option<AskLease> {
         if self.leases.is_empty() || self.chance(40) {
             return None;
@@ -99,6 +123,13 @@ impl Program<'_> {
             turn,
             change,
         }
+    }
+}
+
+fn a_lease() -> LeaseId {
+    LeaseId {
+        holder: node(0),
+        number: 1,
     }
 }
 

@@ -1,0 +1,270 @@
+//! Settlements that a script takes together. Those of requests that were admitted out of leases come in great numbers, and are
+//! mostly of few keys and models: what they add up to is told instead of each, beside their rows.
+//!
+//! Nothing depends on their order but notices and the bounds of token buckets. Where it might, the script says so and changes
+//! nothing; then each is told by itself.
+
+use ::redis::ScriptInvocation;
+
+use super::{arguments, daily_sums};
+use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::daily_sums::{Sums, day_of};
+use crate::domain::ledger::lease::day_of as day_of_ms;
+use crate::domain::ledger::{Change, Settlement, Step};
+use crate::domain::money::NanoUsd;
+use crate::store::StoreError;
+
+/// What goes to a script as one.
+pub(super) enum Piece<'a> {
+    /// A step by itself.
+    One(&'a Step),
+    /// Some behind each other.
+    Together(Together<'a>),
+}
+
+/// Settlements with numbers behind each other, whose requests ended on one day.
+pub(super) struct Together<'a> {
+    /// The number of the first.
+    first: u64,
+    /// The number that would be the next.
+    next: u64,
+    day: i64,
+    groups: Vec<Group<'a>>,
+    rows: Vec<&'a Row>,
+}
+
+/// Those of one key, lease, day of admission, model and tags.
+struct Group<'a> {
+    /// One of them.
+    of: &'a Settlement,
+    row: &'a Row,
+    cost: NanoUsd,
+    sums: Sums,
+    tokens: Tokens,
+}
+
+/// What corrects token buckets.
+#[derive(Default)]
+struct Tokens {
+    /// How many fewer were used than estimated, of those that used fewer.
+    fewer: u64,
+    /// How many more, of the others.
+    more: u64,
+    estimated_max: u64,
+    used_max: u64,
+}
+
+/// The pieces of some steps, in order.
+pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    for step in steps {
+        let Some((settlement, row)) = leased(step) else {
+            pieces.push(Piece::One(step));
+            continue;
+        };
+        match pieces.last_mut() {
+            Some(Piece::Together(together)) if together.is_next(step, row) => together.add(settlement, row),
+            _ => {
+                let mut together = Together {
+                    first: step.seq,
+                    next: step.seq,
+                    day: day_of(row),
+                    groups: Vec::new(),
+                    rows: Vec::new(),
+                };
+                together.add(settlement, row);
+                pieces.push(Piece::Together(together));
+            }
+        }
+    }
+    pieces
+}
+
+fn leased(step: &Step) -> Option<(&Settlement, &Row)> {
+    match &step.change {
+        Change::Settle(settlement) if settlement.lease.is_some() => Some((settlement, settlement.row.as_ref()?)),
+        _ => None,
+    }
+}
+
+impl<'a> Together<'a> {
+    fn is_next(&self, step: &Step, row: &Row) -> bool {
+        step.seq == self.next && day_of(row) == self.day
+    }
+
+    fn add(&mut self, settlement: &'a Settlement, row: &'a Row) {
+        self.next = self.next.saturating_add(1);
+        self.rows.push(row);
+        let known = self.groups.iter_mut().find(|group| group.has(settlement, row));
+        let sums = Sums::of(row);
+        let cost = arguments::charge(settlement.cost);
+        match known {
+            Some(group) => {
+                group.cost = group.cost.saturating_add(cost).min(NanoUsd::MAX);
+                group.sums = group.sums.plus(&sums);
+                group.tokens.add(settlement);
+            }
+            None => {
+                let mut tokens = Tokens::default();
+                tokens.add(settlement);
+                self.groups.push(Group {
+                    of: settlement,
+                    row,
+                    cost,
+                    sums,
+                    tokens,
+                });
+            }
+        }
+    }
+
+    /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups, each group, each row.
+    pub(super) fn tell(&self, call: &mut ScriptInvocation<'_>) -> Result<(), StoreError> {
+        call.arg(self.first).arg("together").arg(self.rows.len());
+        call.arg(self.day).arg(self.groups.len());
+        for group in &self.groups {
+            group.tell(call);
+        }
+        for row in &self.rows {
+            call.arg(arguments::row(row)?.1);
+        }
+        Ok(())
+    }
+}
+
+impl Group<'_> {
+    fn has(&self, settlement: &Settlement, row: &Row) -> bool {
+        self.of.key == settlement.key
+            && self.of.lease == settlement.lease
+            && day_of_ms(self.of.at_ms) == day_of_ms(settlement.at_ms)
+            && self.row.model == row.model
+            && self.row.tags == row.tags
+    }
+
+    fn tell(&self, call: &mut ScriptInvocation<'_>) {
+        call.arg(self.of.key.as_str())
+            .arg(arguments::dated(self.of.at_ms))
+            .arg(self.cost.nanos());
+        if let Some(lease) = &self.of.lease {
+            call.arg(lease.holder.as_str()).arg(lease.hold());
+        }
+        let tokens = &self.tokens;
+        for figure in [tokens.fewer, tokens.more, tokens.estimated_max, tokens.used_max] {
+            call.arg(figure);
+        }
+        let [model, counts] = daily_sums::summed_words(&self.row.model, &self.sums);
+        call.arg(model).arg(counts).arg(daily_sums::tags(self.row));
+    }
+}
+
+impl Tokens {
+    fn add(&mut self, settlement: &Settlement) {
+        let estimated = arguments::tokens(settlement.tokens_estimated);
+        let used = arguments::tokens(settlement.tokens_used);
+        self.fewer = self.fewer.saturating_add(estimated.saturating_sub(used));
+        self.more = self.more.saturating_add(used.saturating_sub(estimated));
+        self.estimated_max = self.estimated_max.max(estimated);
+        self.used_max = self.used_max.max(used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ledger::lease::LeaseId;
+    use crate::store::ledger::contract::{START_MS, node, row};
+
+    fn settled(seq: u64, key: u8, model: &str, cost: i64) -> Step {
+        let mut row = row("acme", key, &format!("r{seq}"), START_MS, NanoUsd::from_nanos(cost));
+        row.model = model.to_owned();
+        let lease = LeaseId {
+            holder: node(7),
+            number: 1,
+        };
+        let settlement = Settlement::of(row, 10).in_lease(Some(lease));
+        Step {
+            seq,
+            change: Change::Settle(Box::new(settlement)),
+        }
+    }
+
+    /// A piece: its steps' numbers, and of its groups how many rows they have and what they cost.
+    type Shape = (std::ops::Range<u64>, Vec<(u64, i64)>);
+
+    fn shapes(steps: &[Step]) -> Vec<Shape> {
+        let shape = |piece: &Piece<'_>| match piece {
+            Piece::One(step) => (step.seq..step.seq + 1, Vec::new()),
+            Piece::Together(together) => {
+                let groups = together.groups.iter();
+                let groups = groups.map(|group| (group.sums.requests, group.cost.nanos()));
+                (together.first..together.next, groups.collect())
+            }
+        };
+        pieces(steps).iter().map(shape).collect()
+    }
+
+    #[test]
+    fn settlements_in_leases_behind_each_other_are_taken_together_by_key_and_model() {
+        let steps = [
+            settled(4, 1, "m", 10),
+            settled(5, 2, "m", 20),
+            settled(6, 1, "m", 30),
+            settled(7, 1, "n", 40),
+        ];
+        assert_eq!(shapes(&steps), [(4..8, vec![(2, 40), (1, 20), (1, 40)])]);
+    }
+
+    #[test]
+    fn what_is_no_settlement_in_a_lease_or_no_next_one_parts_them() {
+        let mut alone = settled(3, 1, "m", 5);
+        if let Change::Settle(settlement) = &mut alone.change {
+            settlement.lease = None;
+        }
+        let mut tomorrow = settled(5, 1, "m", 6);
+        if let Change::Settle(settlement) = &mut tomorrow.change
+            && let Some(row) = &mut settlement.row
+        {
+            row.time_ms += 24 * 3600 * 1000;
+        }
+        let suspend = Step {
+            seq: 9,
+            change: Change::Suspend,
+        };
+        let steps = [
+            settled(2, 1, "m", 4),
+            alone,
+            settled(4, 1, "m", 5),
+            tomorrow,
+            settled(8, 1, "m", 7),
+            suspend,
+        ];
+        assert_eq!(
+            shapes(&steps),
+            [
+                (2..3, vec![(1, 4)]),
+                (3..4, vec![]),
+                (4..5, vec![(1, 5)]),
+                (5..6, vec![(1, 6)]),
+                (8..9, vec![(1, 7)]),
+                (9..10, vec![]),
+            ]
+        );
+    }
+
+    #[test]
+    fn tokens_are_added_up_apart_where_fewer_and_where_more_were_used() {
+        let mut tokens = Tokens::default();
+        for (estimated, used) in [(10, 4), (10, 30), (u64::MAX, 1)] {
+            let mut settlement = Settlement::without_charge("r".to_owned(), node_key(), 1, estimated);
+            settlement.tokens_used = used;
+            tokens.add(&settlement);
+        }
+        let most = arguments::tokens(u64::MAX);
+        assert_eq!((tokens.fewer, tokens.more), (6 + most - 1, 20));
+        assert_eq!((tokens.estimated_max, tokens.used_max), (most, 30));
+    }
+
+    fn node_key() -> crate::domain::keys::key::KeyId {
+        crate::store::ledger::contract::key_id(1)
+    }
+}
