@@ -1,16 +1,20 @@
 //! Leases of budget.
 
+mod rates;
+
 use super::{Fixture, key_id, node, record};
 use crate::domain::{
-    keys::{
-        key::KeyRecord,
-        terms::{KeyTerms, Rates},
-    },
+    keys::{key::KeyRecord, terms::KeyTerms},
     ledger::{
-        Admission, Admit, Change, Counted, Denied, LEASE_MS, Scope, Settlement, Step, TopUp, ToppedUp,
-        lease::{AskLease, Given, LeaseAnswer, LeaseChange, LeaseId, Leased, RECALL_MS, Rated},
+        Admission, Admit, Change, Denied, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
+        lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, RECALL_MS, Rated},
     },
     money::NanoUsd,
+};
+
+pub(crate) use rates::{
+    a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
+    what_a_lease_has_of_a_rate_is_not_filled_up,
 };
 
 fn nanos(amount: i64) -> NanoUsd {
@@ -247,156 +251,6 @@ pub(crate) async fn a_used_up_quota_is_not_put_off_by_leases_of_other_keys(fixtu
     }
     assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Refused));
     assert_eq!(marks[0], marks[1], "the others' leases were taken back once");
-}
-
-fn rated(requests: u64, tokens: u64) -> Rated {
-    Rated { requests, tokens }
-}
-
-fn with_rates(rates: Rates) -> KeyRecord {
-    let terms = KeyTerms {
-        rates,
-        ..KeyTerms::default()
-    };
-    KeyRecord { terms, ..record(1) }
-}
-
-impl Fixture {
-    async fn paced(&self, turn: u64, used: Rated, free: Rated, change: LeaseChange) -> Leased {
-        let ask = AskLease {
-            used,
-            free,
-            ..ask(1, turn, change)
-        };
-        match self.store.lease(&ask).await.unwrap() {
-            LeaseAnswer::Held(leased) => leased,
-            other => panic!("not held: {other:?}"),
-        }
-    }
-
-    /// Requests until one is refused: how many there were, and why it was refused.
-    async fn until_refused(&self, key: &KeyRecord, what: &str) -> (u64, Denied) {
-        for request in 0..1_000 {
-            match self.admit_of(key.clone(), &format!("{what} {request}"), 0).await {
-                Admission::Granted(_) => {}
-                Admission::Refused(denied) => return (request, denied),
-                Admission::StaleKey => panic!("the key has not changed"),
-            }
-        }
-        panic!("nothing is refused")
-    }
-}
-
-pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture: &Fixture) {
-    fixture.open_with(1_600_000).await;
-    let key = with_rates(Rates {
-        rpm: Some(177),
-        tpm: Some(1_600),
-        concurrency: None,
-    });
-    fixture.admit_of(key.clone(), "first", 1).await;
-    let given = |requests, tokens| Given {
-        requests: Some(requests),
-        tokens: Some(tokens),
-        places: None,
-    };
-    let grow = LeaseChange::Grow(nanos(60));
-    let stays = LeaseChange::Return(nanos(0));
-    let first = fixture.paced(1, rated(0, 0), rated(20, 60), grow).await;
-    assert_eq!(
-        first.given,
-        given(11, 60),
-        "a sixteenth of 176, and all that was wanted"
-    );
-    let used = fixture.paced(2, rated(3, 20), rated(20, 60), stays).await;
-    assert_eq!(used.given, given(11, 60), "nothing more was asked for");
-    let more = fixture.paced(3, rated(3, 20), rated(10, 60), grow).await;
-    assert_eq!(more.given, given(13, 80));
-    let less = fixture.paced(4, rated(3, 20), rated(1, 0), stays).await;
-    assert_eq!(less.given, given(4, 20), "the rest went back");
-    assert_eq!(
-        fixture.paced(4, rated(9, 9), rated(9, 9), grow).await.given,
-        given(4, 20),
-        "twice"
-    );
-    // Of 177 one is admitted and four are given.
-    let denied = |lent| Denied::RateLimited {
-        scope: Scope::Key,
-        counted: Counted::Requests,
-        limit: 177,
-        retry_after_ms: 339,
-        lent,
-    };
-    assert_eq!(fixture.until_refused(&key, "a").await, (172, denied(true)));
-    let recalled = fixture.paced(5, rated(3, 20), rated(1, 0), stays).await;
-    assert_ne!(recalled.recall, less.recall, "all of it is to come back");
-    fixture.clock.advance(60_000);
-    let all = fixture.until_refused(&key, "b").await.0;
-    assert_eq!(all, 177, "its holder was not heard of");
-}
-
-pub(crate) async fn what_a_lease_has_of_a_rate_is_not_filled_up(fixture: &Fixture) {
-    fixture.open_with(1_600_000).await;
-    let key = with_rates(Rates {
-        rpm: Some(160),
-        ..Rates::default()
-    });
-    fixture.admit_of(key.clone(), "first", 1).await;
-    let leased = fixture
-        .paced(1, rated(0, 0), rated(9, 0), LeaseChange::Grow(nanos(60)))
-        .await;
-    assert_eq!(leased.given.requests, Some(9));
-    fixture.clock.advance(LEASE_MS / 2);
-    let leased = fixture
-        .paced(2, rated(4, 0), rated(9, 0), LeaseChange::Return(nanos(0)))
-        .await;
-    assert_eq!(leased.given.requests, Some(9));
-    let (granted, denied) = fixture.until_refused(&key, "a").await;
-    assert_eq!(granted, 151, "160 less all that was lent until now");
-    assert!(denied.is_held());
-    let end = AskLease {
-        used: rated(5, 0),
-        ..ask(1, 3, LeaseChange::End)
-    };
-    assert_eq!(fixture.store.lease(&end).await, Ok(LeaseAnswer::Gone));
-    let (granted, denied) = fixture.until_refused(&key, "b").await;
-    assert_eq!(granted, 4, "what was not used came back");
-    assert!(!denied.is_held());
-}
-
-pub(crate) async fn a_lease_has_places_that_others_do_not_get(fixture: &Fixture) {
-    fixture.open_with(1_600_000).await;
-    let key = with_rates(Rates {
-        concurrency: Some(49),
-        ..Rates::default()
-    });
-    fixture.admit_of(key.clone(), "first", 1).await;
-    let at = |turn, running, places, change| AskLease {
-        running,
-        places,
-        ..ask(1, turn, change)
-    };
-    let grow = LeaseChange::Grow(nanos(60));
-    let places = async |ask: AskLease| match fixture.store.lease(&ask).await.unwrap() {
-        LeaseAnswer::Held(leased) => leased.given.places,
-        other => panic!("not held: {other:?}"),
-    };
-    assert_eq!(places(at(1, 0, 9, grow)).await, Some(3), "a sixteenth of 48");
-    assert_eq!(fixture.held().await.1, 1, "what runs is told as it is");
-    assert_eq!(places(at(2, 3, 5, grow)).await, Some(5));
-    assert_eq!(places(at(3, 3, 4, LeaseChange::Return(nanos(0)))).await, Some(4));
-    assert_eq!(fixture.held().await.1, 4);
-    let denied = |lent| Denied::Concurrency {
-        scope: Scope::Key,
-        limit: 49,
-        lent,
-    };
-    assert_eq!(fixture.until_refused(&key, "a").await, (44, denied(true)));
-    assert_eq!(places(at(4, 3, 3, LeaseChange::Return(nanos(0)))).await, Some(3));
-    assert_eq!(fixture.until_refused(&key, "b").await, (1, denied(false)));
-    let end = at(5, 0, 0, LeaseChange::End);
-    assert_eq!(fixture.store.lease(&end).await, Ok(LeaseAnswer::Gone));
-    assert_eq!(fixture.until_refused(&key, "c").await, (3, denied(false)));
 }
 
 fn granted_hold(like: &crate::domain::ledger::Grant, hold: i64) -> Admission {
