@@ -34,7 +34,7 @@ impl Files {
         }
         let mut frames = Frames::single(file, position.segment, position.offset, end);
         Ok(match frames.next_frame().map_err(failed)? {
-            Found::Frame { payload, .. } => serde_json::from_slice(payload).ok(),
+            Found::Frame { payload, .. } => Record::read_json(payload).ok(),
             Found::End | Found::Bad { .. } => None,
         })
     }

@@ -31,9 +31,6 @@ pub(super) enum Scope {
     StepsOnDisk,
 }
 
-/// How the payload of a [`Record::Step`] begins.
-const STEP: &[u8] = br#"{"kind":"step","#;
-
 /// What of a segment may be read.
 #[derive(Clone, Copy)]
 struct Extent {
@@ -91,10 +88,10 @@ impl Reader {
     }
 
     fn frame(&mut self, extent: &Extent) -> Result<Option<(Position, Record)>, JournalError> {
-        let path = self.engine.folder.segment(extent.number);
-        let failed = |source| JournalError::io(&path, source);
+        let path = || self.engine.folder.segment(extent.number);
+        let failed = |source| JournalError::io(&path(), source);
         if self.frames.as_ref().is_none_or(|(number, _)| *number != extent.number) {
-            let file = File::open(&path).map_err(|error| {
+            let file = File::open(path()).map_err(|error| {
                 // It may have been removed since.
                 self.extent = None;
                 failed(error)
@@ -108,11 +105,11 @@ impl Reader {
         };
         frames.extend(extent.end);
         let record = match frames.next_frame().map_err(failed)? {
-            Found::Frame { payload, .. } if self.scope == Scope::StepsOnDisk && !payload.starts_with(STEP) => {
+            Found::Frame { payload, .. } if self.scope == Scope::StepsOnDisk && !Record::is_step(payload) => {
                 self.position.offset = frames.at();
                 return Ok(None);
             }
-            Found::Frame { payload, .. } => serde_json::from_slice(payload),
+            Found::Frame { payload, .. } => Record::read_json(payload),
             Found::End | Found::Bad { .. } => {
                 self.pass_over(extent)?;
                 return Ok(None);

@@ -235,7 +235,7 @@ fn read(
                 replayed.gaps.damaged(place);
                 continue;
             }
-            Found::Frame { at, payload } => (at, serde_json::from_slice::<Record>(payload)),
+            Found::Frame { at, payload } => (at, Record::read_json(payload)),
             Found::End if frame::zeros_from(file, end)? => return Ok(end),
             Found::Bad { claimed } if last && torn(file, end, claimed)? => return Ok(end),
             Found::End | Found::Bad { .. } => {

@@ -1,6 +1,7 @@
 //! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the
 //! process, and to repeat to a store what it has forgotten.
 
+mod read;
 mod written;
 
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
-
 use crate::domain::{
     ledger::{
         consumption::{Modifiers, Part, Row, UsageSource},
@@ -17,11 +15,9 @@ use crate::domain::{
         tag::Tag,
     },
     money::NanoUsd,
+    quick_json::Json,
     wire::usage::Usage,
 };
-
-/// The bytes that are looked at together.
-const BLOCK_BYTES: usize = 16;
 
 static NO_MODIFIERS: Modifiers = Modifiers {
     service_tier: None,
@@ -264,46 +260,7 @@ impl<'a> RowForm<'a> {
     }
 }
 
-/// Where the JSON goes.
-struct Json<'a>(&'a mut Vec<u8>);
-
 impl Json<'_> {
-    /// JSON as it stands here.
-    fn put(&mut self, json: &str) {
-        self.0.extend_from_slice(json.as_bytes());
-    }
-
-    /// A string, behind what stands in front of it.
-    fn text(&mut self, before: &str, text: &str) -> serde_json::Result<()> {
-        if !is_plain(text.as_bytes()) {
-            return self.value(before, text);
-        }
-        self.put(before);
-        self.0.push(b'"');
-        self.put(text);
-        self.0.push(b'"');
-        Ok(())
-    }
-
-    /// Whatever serde makes of it.
-    fn value<T: Serialize + ?Sized>(&mut self, before: &str, value: &T) -> serde_json::Result<()> {
-        self.put(before);
-        serde_json::to_writer(&mut *self.0, value)
-    }
-
-    /// A list, which is left out if it is empty.
-    fn list<T: Serialize>(&mut self, before: &str, list: &[T]) -> serde_json::Result<()> {
-        if list.is_empty() {
-            return Ok(());
-        }
-        self.value(before, list)
-    }
-
-    /// What is left out if there is none.
-    fn known<T: Serialize>(&mut self, before: &str, value: Option<&T>) -> serde_json::Result<()> {
-        value.map_or(Ok(()), |value| self.value(before, value))
-    }
-
     /// The lease that a request was admitted out of.
     fn lease(&mut self, lease: Option<&LeaseId>) -> serde_json::Result<()> {
         self.known(r#","lease":"#, lease)
@@ -362,13 +319,4 @@ impl Json<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether a text stands in JSON as it is.
-fn is_plain(text: &[u8]) -> bool {
-    let is_plain = |byte: u8| (byte >= 0x20) & (byte != b'"') & (byte != b'\\');
-    let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
-    // Each block as a whole, without a branch for each byte.
-    let plain_block = |block: &[u8; BLOCK_BYTES]| block.iter().fold(true, |plain, byte| plain & is_plain(*byte));
-    blocks.iter().all(plain_block) && rest.iter().all(|byte| is_plain(*byte))
 }

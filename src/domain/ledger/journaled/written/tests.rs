@@ -212,4 +212,34 @@ proptest! {
         let by_serde = [b"before".as_slice(), &serde_json::to_vec(&record).unwrap()].concat();
         prop_assert_eq!(String::from_utf8(written), String::from_utf8(by_serde));
     }
+
+    #[test]
+    fn a_record_is_read_as_serde_reads_it(record in record(), moved in any::<bool>()) {
+        let mut json = serde_json::to_value(&record).unwrap();
+        let mut written = Vec::new();
+        record.write_json(&mut written).unwrap();
+        if moved && let Some(tag) = json.as_object_mut().and_then(|fields| fields.shift_remove("kind")) {
+            json["kind"] = tag;
+            written = json.to_string().into_bytes();
+        }
+        prop_assert_eq!(Record::is_step(&written), !moved && matches!(record, Record::Step { .. }));
+        prop_assert_eq!(Record::read_json(&written).unwrap(), serde_json::from_slice(&written).unwrap());
+    }
+}
+
+#[test]
+fn a_text_is_not_taken_for_a_tag() {
+    let suspended = Record::Step {
+        account: r#"","change":{"op":"settle","#.to_owned(),
+        step: Step {
+            seq: 1,
+            change: Change::Suspend,
+        },
+    };
+    let json = serde_json::to_vec(&suspended).unwrap();
+    assert_eq!(Record::read_json(&json).unwrap(), suspended);
+    assert!(
+        Record::read_json(br#"{"kind":"step","account":"a","step":{"seq":1,"change":{"op":"settle","x":1}}}"#).is_err()
+    );
+    assert!(Record::read_json(br#"{"kind":"admit","row":1}"#).is_err());
 }
