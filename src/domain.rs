@@ -5,6 +5,7 @@ pub(crate) mod faults;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod money;
+pub(crate) mod quick_json;
 pub(crate) mod quick_map;
 pub(crate) mod role;
 pub(crate) mod rules;

@@ -20,7 +20,7 @@ use heard::Listening;
 use key::Key;
 use lexer::{Lexer, Token};
 use marks::Marks;
-use path::{NodeId, PathBits, ROOT};
+use path::{NO_LEAVES, NodeId, PathBits, ROOT};
 #[cfg(test)]
 pub(crate) use path::{PATHS_MAX, SCALAR_BYTES_MAX};
 pub(crate) use path::{Path, PathSet, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
@@ -43,6 +43,9 @@ pub(crate) struct Picker {
     /// The number of containers around the value being kept.
     active_depth: usize,
     active_limit: usize,
+    /// Where in the piece that is being read it goes on: what is kept is one run of bytes, which is copied at its end, or at
+    /// that of the piece.
+    active_from: usize,
     /// Set when the value being kept is longer than its limit.
     overflow: bool,
     /// The marks of the object that is being read and is counted by them.
@@ -69,6 +72,7 @@ impl Picker {
             active: 0,
             active_depth: 0,
             active_limit: 0,
+            active_from: 0,
             overflow: false,
             marks: Marks::default(),
             scratch: Vec::new(),
@@ -99,15 +103,18 @@ impl Picker {
 
     /// Takes bytes up to the end of the top-level value, and returns how many; all of them when the value goes on or is not JSON.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
-        let mut rest = bytes;
-        while !rest.is_empty() && !self.lexer.is_done() {
+        let mut at = 0;
+        self.active_from = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
+            && !self.lexer.is_done()
+        {
             let (length, token) = self.lexer.advance(rest);
-            let (taken, left) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-            let at = bytes.len() - rest.len();
-            rest = left;
-            self.take(taken, at, token);
+            let (before, behind) = bytes.split_at_checked(at + length).unwrap_or((bytes, &[]));
+            self.take(before, at, token);
+            at = bytes.len() - behind.len();
         }
-        bytes.len() - rest.len()
+        self.keep(bytes.get(..at).unwrap_or(bytes));
+        at
     }
 
     /// All that was listened to (see [`Take::Text`]) since the picker was made, over all resets.
@@ -186,41 +193,30 @@ impl Picker {
         self.scratch.capacity() + self.slots.iter().map(of_slot).sum::<usize>()
     }
 
-    /// Bytes up to a token, `at` so many in the piece that is being read.
-    fn take(&mut self, taken: &[u8], at: usize, token: Option<Token>) {
+    /// The piece that is being read up to a token; its bytes before `at` have been taken.
+    fn take(&mut self, piece: &[u8], at: usize, token: Option<Token>) {
+        let taken = piece.get(at..).unwrap_or_default();
         if self.listening != Listening::No {
             self.listen(taken, at, token);
         }
         match token {
-            None => {
-                self.key.extend(taken);
-                self.keep(taken);
-            }
+            None => self.key.extend(taken),
             Some(Token::Key) => {
-                self.keep(taken);
                 let node = self.node(self.lexer.depth());
                 self.key
                     .begin(self.active == 0 && node.is_some_and(|node| self.set.has_keys(node)));
             }
             Some(Token::KeyEnd) => {
-                self.keep(taken);
-                self.key
-                    .extend(taken.split_last().map_or(taken, |(_quote, piece)| piece));
+                let last = taken.split_last().map_or(taken, |(_quote, last)| last);
                 let node = self.node(self.lexer.depth());
-                self.pending = node.and_then(|node| self.set.key(node, self.key.text()?));
+                self.pending = node.and_then(|node| self.set.key(node, self.key.with(last)?));
                 self.key.end();
             }
-            Some(Token::Text | Token::Plain) => {
-                self.keep(taken);
-                self.scalar_starts(taken, token == Some(Token::Text));
-            }
-            Some(Token::Open(_)) => {
-                self.keep(taken);
-                self.container_opens(taken);
-            }
+            Some(Token::Text | Token::Plain) => self.scalar_starts(piece, token == Some(Token::Text)),
+            Some(Token::Open(_)) => self.container_opens(piece),
             Some(Token::TextEnd | Token::PlainEnd | Token::Close) => {
-                self.keep(taken);
                 if self.active != 0 && self.lexer.depth() == self.active_depth {
+                    self.keep(piece);
                     self.store();
                 }
                 if token == Some(Token::Close) {
@@ -277,7 +273,7 @@ impl Picker {
         self.listening = Listening::No;
     }
 
-    fn scalar_starts(&mut self, taken: &[u8], is_text: bool) {
+    fn scalar_starts(&mut self, piece: &[u8], is_text: bool) {
         let outer = self.lexer.depth();
         let Some(node) = self.value_node(outer) else { return };
         let leaves = self.set.leaves(node);
@@ -285,13 +281,13 @@ impl Picker {
         if leaves.text && is_text && self.listening == Listening::No {
             self.listening = Listening::Text;
         }
-        self.begin(leaves.scalar, leaves.scalar_limit, outer, taken);
+        self.begin(leaves.scalar, leaves.scalar_limit, outer, piece);
     }
 
-    fn container_opens(&mut self, taken: &[u8]) {
+    fn container_opens(&mut self, piece: &[u8]) {
         let outer = self.lexer.depth() - 1;
         let node = self.value_node(outer);
-        let leaves = node.map(|node| self.set.leaves(node)).unwrap_or_default();
+        let leaves = node.map_or(&NO_LEAVES, |node| self.set.leaves(node));
         self.count_each(leaves.count);
         for at in bits(leaves.presence) {
             if let Some(slot) = self.slots.get_mut(at) {
@@ -308,9 +304,9 @@ impl Picker {
         if leaves.text && self.listening == Listening::No {
             self.listening = Listening::Within(outer);
             self.heard
-                .push_plain(taken.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
+                .push_plain(piece.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
         }
-        self.begin(leaves.tree, TREE_BYTES_MAX, outer, taken);
+        self.begin(leaves.tree, TREE_BYTES_MAX, outer, piece);
     }
 
     fn count_each(&mut self, leaves: PathBits) {
@@ -339,23 +335,24 @@ impl Picker {
         }
     }
 
-    /// Begins to keep a value; its first byte is the last one of `taken`.
-    fn begin(&mut self, leaves: PathBits, limit: usize, outer: usize, taken: &[u8]) {
+    /// Begins to keep a value; its first byte is the last one of `piece`.
+    fn begin(&mut self, leaves: PathBits, limit: usize, outer: usize, piece: &[u8]) {
         if leaves != 0 {
             self.active = leaves;
             self.active_depth = outer;
             self.active_limit = limit;
             self.overflow = false;
             self.scratch.clear();
-            self.keep(taken.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
+            self.active_from = piece.len().saturating_sub(1);
         }
     }
 
-    #[inline]
-    fn keep(&mut self, bytes: &[u8]) {
+    /// Keeps what of the piece has not been kept, if a value is being kept.
+    fn keep(&mut self, piece: &[u8]) {
         if self.active == 0 || self.overflow {
             return;
         }
+        let bytes = piece.get(self.active_from..).unwrap_or_default();
         if self.scratch.len().saturating_add(bytes.len()) > self.active_limit {
             self.overflow = true;
         } else {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use sha2::{Digest, Sha256};
 
 use crate::domain::wire::{
@@ -14,12 +14,12 @@ use crate::domain::wire::{
 };
 
 /// Headers by which agents name their session, the surest first.
-const SESSION_HEADERS: [&str; 5] = [
-    "x-claude-code-session-id",
-    "session-id",
-    "thread-id",
-    "x-session-affinity",
-    "x-session-id",
+static SESSION_HEADERS: [HeaderName; 5] = [
+    HeaderName::from_static("x-claude-code-session-id"),
+    HeaderName::from_static("session-id"),
+    HeaderName::from_static("thread-id"),
+    HeaderName::from_static("x-session-affinity"),
+    HeaderName::from_static("x-session-id"),
 ];
 
 /// Where the state of a request lies.
@@ -97,7 +97,7 @@ pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Sca
 
 /// The session that agents name in a header of their own.
 pub(crate) fn named(headers: &HeaderMap) -> Option<&str> {
-    let header = |name: &&str| headers.get(*name)?.to_str().ok().filter(|text| !text.is_empty());
+    let header = |name: &HeaderName| headers.get(name)?.to_str().ok().filter(|text| !text.is_empty());
     SESSION_HEADERS.iter().find_map(header)
 }
 

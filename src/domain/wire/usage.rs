@@ -175,6 +175,7 @@ impl Usage {
 }
 
 pub(in crate::domain) mod fields;
+mod members;
 mod run;
 mod source;
 

@@ -286,21 +286,20 @@ fn every(bytes: &[u8], is_so: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(true, |all, byte| all & is_so(*byte))
 }
 
-/// The bytes of a token, a bit for each.
-const TOKEN: u128 = bits(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
-
-const fn bits(mut bytes: &[u8]) -> u128 {
-    let mut bits = 0;
-    while let [first, rest @ ..] = bytes {
-        bits |= 1 << *first;
-        bytes = rest;
+/// Whether each byte may stand in a token.
+static TOKEN: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0_u8);
+    while byte.is_ascii() {
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+        byte += 1;
     }
-    bits
-}
+    table
+};
 
 /// RFC 9110 section 5.6.2. Each byte of a request's names is asked about.
 pub(super) fn is_token(byte: u8) -> bool {
-    byte.is_ascii() && TOKEN >> byte & 1 == 1
+    TOKEN.get(usize::from(byte)).is_some_and(|is_token| *is_token)
 }
 
 /// RFC 9110 section 5.5, obsolete text included.

@@ -57,8 +57,16 @@ impl Key {
         self.state = State::Off;
     }
 
-    /// The key, when it can match.
-    pub(super) fn text(&self) -> Option<&[u8]> {
+    /// The key with its last piece, when it can match. One that has come in one piece, as most do, is not copied.
+    pub(super) fn with<'k>(&'k mut self, last: &'k [u8]) -> Option<&'k [u8]> {
+        if self.state == State::Collecting
+            && self.length == 0
+            && last.len() <= KEY_BYTES_MAX
+            && !last.starts_with(b"\\")
+        {
+            return Some(last);
+        }
+        self.extend(last);
         if self.state == State::Collecting {
             self.bytes.get(..self.length)
         } else {

@@ -117,6 +117,17 @@ pub(super) struct Leaves {
     pub(super) text: bool,
 }
 
+/// What is at a place that no path ends at.
+pub(super) static NO_LEAVES: Leaves = Leaves {
+    scalar: 0,
+    scalar_limit: 0,
+    tree: 0,
+    presence: 0,
+    count: 0,
+    marked: 0,
+    text: false,
+};
+
 impl PathSet {
     /// A set of up to [`PATHS_MAX`] paths; those behind are ignored.
     pub(crate) fn new(paths: &[Path]) -> Self {
@@ -181,8 +192,8 @@ impl PathSet {
         self.nodes.get(node).is_some_and(|node| !node.keys.is_empty())
     }
 
-    pub(super) fn leaves(&self, node: NodeId) -> Leaves {
-        self.nodes.get(node).map(|node| node.leaves).unwrap_or_default()
+    pub(super) fn leaves(&self, node: NodeId) -> &Leaves {
+        self.nodes.get(node).map_or(&NO_LEAVES, |node| &node.leaves)
     }
 
     pub(super) fn takes(&self) -> &[Take] {

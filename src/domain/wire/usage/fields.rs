@@ -1,65 +1,32 @@
 //! Lenient reading of what providers report: fields may be missing, of another type, negative, or absurdly large.
 
-use std::{borrow::Cow, fmt};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
 
-use crate::domain::wire::usage::COUNT_MAX;
+use crate::domain::wire::usage::{
+    COUNT_MAX,
+    members::{Member, members},
+};
 
 /// Bytes of the longest name of a tier, speed or geography that is kept.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
-/// The fields for which there is room at once.
-const FIELDS_USUAL: usize = 12;
 
 /// A JSON object whose values are read when they are asked for, so that one bad value spoils no other.
 #[derive(Debug, Default)]
 pub(in crate::domain) struct Fields<'a> {
     /// In the order of the text. Few enough that looking them through is quicker than an index.
-    values: Vec<(Name<'a>, &'a RawValue)>,
-}
-
-/// A key; copied only if it is written with escapes.
-#[derive(Debug, Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Each;
-
-        impl<'de> Visitor<'de> for Each {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields<'de>, A::Error> {
-                let mut values = Vec::with_capacity(FIELDS_USUAL);
-                while let Some(field) = object.next_entry()? {
-                    values.push(field);
-                }
-                Ok(Fields { values })
-            }
-        }
-
-        from.deserialize_map(Each)
-    }
+    values: Vec<Member<'a>>,
 }
 
 impl<'a> Fields<'a> {
-    /// `None` when the text is not an object.
+    /// The fields of an object that a picker has kept, or of a part of it. `None` when the text is not an object.
     pub(in crate::domain) fn parse(json: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
+        members(json).map(|values| Self { values })
     }
 
     /// A value as it is written; of a repeated key the last one.
     fn get(&self, key: &str) -> Option<&'a str> {
-        let value = self.values.iter().rfind(|(name, _)| name.0 == key);
-        value.map(|(_, value)| value.get())
+        let value = self.values.iter().rfind(|(name, _)| name == key);
+        value.map(|(_, value)| *value)
     }
 
     /// A count; `None` when it is missing or not a number.
