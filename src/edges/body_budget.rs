@@ -5,11 +5,11 @@
 //! at once could eat all memory. Whoever buffers takes room for what has arrived, piece by piece, and never for what is
 //! announced: an announcement costs its sender nothing. Without room the request is refused.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc};
+use std::{hash::Hash, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::edges::limiter::client::Client;
+use crate::{domain::quick_map::QuickMap, edges::limiter::client::Client};
 
 #[cfg(test)]
 mod tests;
@@ -61,8 +61,8 @@ struct Inner {
 struct Held {
     all: u64,
     /// Only who holds a byte, so never more entries than bytes.
-    by_key: HashMap<[u8; 32], u64>,
-    by_address: HashMap<Client, u64>,
+    by_key: QuickMap<[u8; 32], u64>,
+    by_address: QuickMap<Client, u64>,
 }
 
 impl BodyBudget {
@@ -117,7 +117,7 @@ impl Held {
 }
 
 /// Takes `bytes` off a count, and forgets who holds nothing any more.
-fn less<K: Eq + Hash>(counts: &mut HashMap<K, u64>, holder: &K, bytes: u64) {
+fn less<K: Eq + Hash>(counts: &mut QuickMap<K, u64>, holder: &K, bytes: u64) {
     if let Some(count) = counts.get_mut(holder) {
         *count = count.saturating_sub(bytes);
         if *count == 0 {

@@ -58,16 +58,21 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     /// Issues the ticket: from here on the request accounts for itself, however it ends.
-    pub(crate) fn issue(self, mut entry: Entry) -> Forward {
-        let request = &self.dispatch.request;
-        entry.record.model = Some(request.model.name.clone());
-        entry.record.stream = request.stream;
-        Forward {
-            dispatch: self.dispatch,
-            ticket: Ticket::issue(entry, self.bill, self.basis),
+    pub(crate) fn issue(self: Box<Self>, mut entry: Entry) -> Box<Forward> {
+        let Self {
+            dispatch,
+            bill,
+            basis,
+            recipient,
+        } = *self;
+        entry.record.model = Some(dispatch.request.model.name.clone());
+        entry.record.stream = dispatch.request.stream;
+        Box::new(Forward {
+            dispatch,
+            ticket: Ticket::issue(entry, bill, basis),
             outlet: Outlet::default(),
-            recipient: self.recipient,
-        }
+            recipient,
+        })
     }
 }
 
@@ -81,7 +86,7 @@ pub(crate) async fn admit(
     operation: Operation,
     path_model: Option<String>,
     entry: &mut Entry,
-) -> Result<Admitted, Rejection> {
+) -> Result<Box<Admitted>, Rejection> {
     let key = Arc::clone(&caller.key);
     let admitted = consider(gateway, session, live, caller, operation, path_model, entry).await;
     let counts = match &admitted {
@@ -103,7 +108,7 @@ async fn consider(
     operation: Operation,
     path_model: Option<String>,
     entry: &mut Entry,
-) -> Result<Admitted, Rejection> {
+) -> Result<Box<Admitted>, Rejection> {
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let tags = tags::of(session.req_header(), &live.config.gateway)?;
@@ -162,12 +167,13 @@ async fn consider(
         stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
         count_slot,
     };
-    Ok(Admitted {
+    // Large, and passed on several times: boxed where it is made.
+    Ok(Box::new(Admitted {
         dispatch,
         bill,
         basis,
         recipient,
-    })
+    }))
 }
 
 /// What the request's estimates are based on, with the prices of its route.

@@ -71,7 +71,7 @@ pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &
     keepalive::withdraw(session, &gateway.drain);
     match decision {
         Ok(Decision::Forward(admitted)) => {
-            exchange.stage = Stage::Forwarding(Box::new(admitted.issue(entry)));
+            exchange.stage = Stage::Forwarding(admitted.issue(entry));
             return Ok(false);
         }
         Ok(Decision::Reply(answer)) => reply::give(session, exchange.shape, entry, answer).await,
@@ -131,7 +131,7 @@ async fn decide(
         }
         Target::Forward { operation, model } => {
             let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
-            return Ok(Decision::Forward(Box::new(admitted)));
+            return Ok(Decision::Forward(admitted));
         }
         Target::ListModels | Target::OwnUsage | Target::ManagedSettings | Target::Spend | Target::Hello => None,
         Target::ShowModel { model } => Some(model),

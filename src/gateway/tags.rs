@@ -1,5 +1,6 @@
 //! What a client attributes its request to: the tags of `x-weir-tag`, and the session that an agent names.
 
+use http::HeaderName;
 use pingora::http::RequestHeader;
 
 use crate::{
@@ -12,18 +13,18 @@ use crate::{
 };
 
 /// The header that lists tags (docs/interface.md, Tags).
-const TAG_HEADER: &str = "x-weir-tag";
+static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
 
 /// The tags of a request. One that cannot be read is refused rather than dropped: its cost would silently be attributed to
 /// nobody. What an agent calls its session is not written for weir, so it is passed over where it is no tag, or where the
 /// client's own tags leave no room.
 pub(super) fn of(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
-    let values = head.headers.get_all(TAG_HEADER).iter();
+    let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();
     let texts = texts.map_err(|_| Refusal::TagsInvalid(TagsFault::Malformed { place: 1 }))?;
     let mut tags = tag::read(texts).map_err(Refusal::TagsInvalid)?;
-    let session = session_hint::named(&head.headers).filter(|_| config.session_tag);
-    if let Some(session) = session.and_then(Tag::of_session)
+    if config.session_tag
+        && let Some(session) = session_hint::named(&head.headers).and_then(Tag::of_session)
         && tags.len() < TAGS_MAX
         && !tags.contains(&session)
     {

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::Step},
+    domain::{keys::key::KeyId, ledger::Step, quick_map::QuickMap},
     journal::{position::Position, synced::Synced},
 };
 
@@ -38,7 +38,7 @@ struct Account {
     /// How many of them are not patient.
     urgent: usize,
     /// Requests of this process that have ended, by key.
-    keys: HashMap<Arc<KeyId>, u64>,
+    keys: QuickMap<Arc<KeyId>, u64>,
     settled: u64,
     /// Notified when more steps are acknowledged; `None` if nobody has asked for it.
     told: Option<Arc<Notify>>,
@@ -47,7 +47,7 @@ struct Account {
 /// All accounts that this node has changed.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    by_name: HashMap<String, Account>,
+    by_name: QuickMap<String, Account>,
     unacknowledged: u64,
     /// The number of steps kept.
     kept: usize,

@@ -10,6 +10,7 @@ use crate::{
         faults::stability::Hour,
         keys::key::KeyId,
         ledger::{Change, NodeId, Record, Settlement, Step},
+        quick_map::QuickMap,
     },
     journal::{
         accounts::{Accounts, RecordedStep},
@@ -28,7 +29,7 @@ pub(super) struct Summary {
     /// Its size on disk, in bytes.
     pub(super) bytes: u64,
     /// The first and the last step of each account in it.
-    pub(super) steps: HashMap<String, (u64, u64)>,
+    pub(super) steps: QuickMap<String, (u64, u64)>,
     /// Requests that were admitted in it and have not ended.
     pub(super) running: u64,
     /// When its last record was written, in milliseconds since the Unix epoch.
@@ -54,7 +55,7 @@ pub(super) struct Contents {
     pub(super) segments: BTreeMap<u64, Summary>,
     pub(super) accounts: Accounts,
     /// Requests that have not ended.
-    pub(super) running: HashMap<String, Request>,
+    pub(super) running: QuickMap<String, Request>,
     /// The last record of each key.
     pub(super) keys: HashMap<KeyId, Position>,
     /// What the rows count.

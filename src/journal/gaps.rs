@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use crate::journal::position::Position;
+use crate::{domain::quick_map::QuickMap, journal::position::Position};
 
 /// What a start has found missing so far; segments are told of in their order.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Gaps {
     }
 
     /// A segment was taken over from its index, with the first and the last step of each account in it.
-    pub(super) fn indexed(&mut self, segment: u64, steps: &HashMap<String, (u64, u64)>) {
+    pub(super) fn indexed(&mut self, segment: u64, steps: &QuickMap<String, (u64, u64)>) {
         let at = Position { segment, offset: 0 };
         for (account, (first, last)) in steps {
             self.step(account, *first, at);
@@ -77,11 +77,11 @@ mod tests {
         gaps.damaged(at(1));
         gaps.step("a", 1, at(2));
         gaps.step("a", 9, at(3));
-        gaps.indexed(4, &HashMap::from([("a".to_owned(), (12, 20))]));
+        gaps.indexed(4, &QuickMap::from_iter([("a".to_owned(), (12, 20))]));
         gaps.step("a", 21, at(5));
         assert_eq!(gaps.settled_by("a", Position::START), None);
         gaps.damaged(at(6));
-        gaps.indexed(7, &HashMap::from([("a".to_owned(), (23, 24))]));
+        gaps.indexed(7, &QuickMap::from_iter([("a".to_owned(), (23, 24))]));
         assert_eq!(gaps.settled_by("a", at(5)), Some(22));
         assert_eq!(gaps.settled_by("a", at(5)), None);
     }

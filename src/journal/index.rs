@@ -17,6 +17,7 @@ use crate::{
         faults::stability::{Bucket, Hour},
         keys::key::KeyId,
         ledger::NodeId,
+        quick_map::QuickMap,
     },
     journal::{checked, folder::Folder},
 };
@@ -56,7 +57,7 @@ pub(super) struct Index {
     /// Where the last row of a billed request begins, if it has any.
     pub(super) last_row: Option<u64>,
     /// The first and the last step of each account.
-    pub(super) steps: HashMap<String, (u64, u64)>,
+    pub(super) steps: QuickMap<String, (u64, u64)>,
     pub(super) rest: Rest,
 }
 

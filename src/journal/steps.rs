@@ -13,6 +13,7 @@ use crate::{
         },
         ledger::{Change, Record, Step},
         money::NanoUsd,
+        quick_map::QuickMap,
     },
     journal::{accounts::RecordedStep, error::JournalError, files::Files, frame, handle::Journal, position::Position},
 };
@@ -152,7 +153,7 @@ impl Journal {
         }
         let segments: Vec<u64> = {
             let state = self.engine.lock();
-            let needed = |steps: &HashMap<String, (u64, u64)>| {
+            let needed = |steps: &QuickMap<String, (u64, u64)>| {
                 wanted.iter().any(|(name, (above, below))| {
                     steps
                         .get(name)

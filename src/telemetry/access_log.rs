@@ -241,7 +241,7 @@ impl Writer {
 
     fn write(&mut self, record: &RequestRecord) {
         self.line.clear();
-        let written = match serde_json::to_writer(&mut self.line, record) {
+        let written = match record.write_json(&mut self.line) {
             Ok(()) => {
                 self.line.push(b'\n');
                 self.sink.write_all(&self.line)

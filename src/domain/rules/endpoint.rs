@@ -35,16 +35,18 @@ pub struct EndpointTemplate {
 impl Origin {
     /// The `Host` header: the host, in brackets where it is an IPv6 address, and the port unless it is the scheme's own.
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
+        // Made for each attempt, so without a formatter.
+        let mut authority = String::with_capacity(self.host.len() + "[]:65535".len());
+        if self.host.contains(':') {
+            authority.extend(["[", &self.host, "]"]);
         } else {
-            self.host.clone()
-        };
-        if self.port == default_port(self.https) {
-            host
-        } else {
-            format!("{host}:{}", self.port)
+            authority.push_str(&self.host);
         }
+        if self.port != default_port(self.https) {
+            authority.push(':');
+            authority.push_str(&self.port.to_string());
+        }
+        authority
     }
 }
 

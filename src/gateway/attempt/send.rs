@@ -37,7 +37,7 @@ pub(crate) fn head(dispatch: &Dispatch, head: &mut RequestHeader) -> Result<()> 
     let length = dispatch.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
     let secret = dispatch.secret();
-    let mut value = HeaderValue::from_str(&format!("{}{}", provider.auth.scheme, secret)).or_err(
+    let mut value = HeaderValue::from_maybe_shared(Bytes::from([provider.auth.scheme, secret].concat())).or_err(
         ErrorType::InvalidHTTPHeader,
         "the provider's secret is not a header value",
     )?;

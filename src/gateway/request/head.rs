@@ -1,6 +1,6 @@
 //! Reads a request's head: the target, the caller's credential, and the refusals that need no body.
 
-use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use pingora::http::RequestHeader;
 
 use crate::{
@@ -101,14 +101,22 @@ pub(crate) fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result
     Ok(())
 }
 
+// Made once: a name that is only a text is looked at letter by letter each time.
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+static X_GENAI_API_KEY: HeaderName = HeaderName::from_static("x-genai-api-key");
+
 /// All credentials that the request offers, by where they were found.
 pub(crate) fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
     let headers = &head.headers;
-    let mut x_goog_api_key = texts(headers, "x-goog-api-key");
-    x_goog_api_key.extend(texts(headers, "x-genai-api-key"));
+    let mut x_goog_api_key = texts(headers, &X_GOOG_API_KEY);
+    x_goog_api_key.extend(texts(headers, &X_GENAI_API_KEY));
     Offered {
-        x_api_key: texts(headers, "x-api-key"),
-        bearer: texts(headers, "authorization").into_iter().map(bearer_text).collect(),
+        x_api_key: texts(headers, &X_API_KEY),
+        bearer: texts(headers, &header::AUTHORIZATION)
+            .into_iter()
+            .map(bearer_text)
+            .collect(),
         x_goog_api_key,
         query_key: keys.0.iter().map(String::as_str).collect(),
     }
@@ -178,7 +186,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-fn texts<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
     // A value that is not text cannot be a key, but still counts as an offered credential.
     headers
         .get_all(name)

@@ -21,7 +21,10 @@ use super::{
     check::{Origins, PlaceCheck},
 };
 use crate::{
-    domain::rules::{Origin, WeightedOrigin},
+    domain::{
+        quick_map::QuickMap,
+        rules::{Origin, WeightedOrigin},
+    },
     edges::resolver::Resolver,
 };
 
@@ -58,7 +61,7 @@ pub(crate) struct PlaceState {
 pub(crate) struct Places {
     balancer: LoadBalancer<RoundRobin>,
     /// A breaker for each current address.
-    breakers: Mutex<HashMap<SocketAddr, Breaker>>,
+    breakers: Mutex<QuickMap<SocketAddr, Breaker>>,
     resolver: Arc<Resolver>,
     /// Addresses whose name answers sooner over the other family, and until when that is assumed.
     turned: Mutex<HashMap<SocketAddr, Instant>>,

@@ -1,53 +1,46 @@
 //! The record of a finished request, from which its log line and its metrics are made.
 
-use serde::ser::{Error, SerializeMap};
-use serde::{Serialize, Serializer};
+use jiff::fmt::temporal::DateTimePrinter;
+use serde::ser::Error;
 
-use crate::domain::wire::usage::Usage;
+use crate::domain::{quick_json::Json, wire::usage::Usage};
+
+/// Milliseconds, also where they are zero.
+static TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
 /// One finished request. It has no field for a key, a prompt, an answer or a client's address, on purpose.
 ///
 /// The fields of type `&'static str` come from closed sets (`as_str` of an enum), so they are safe as metric labels;
 /// of the others only [`RequestRecord::model`] and [`RequestRecord::provider`] are, and only if the catalogue has them.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RequestRecord {
     /// When the request arrived, in milliseconds since the Unix epoch; `time` in the line, as RFC 3339 in UTC.
-    #[serde(rename = "time", serialize_with = "rfc3339")]
     pub time_unix_ms: i64,
     /// weir's own identifier of the request, also sent to the client.
     pub request_id: String,
     /// The identifier (never the text) of the key, once it was found.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key_id: Option<String>,
     /// The account that the key belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// `Protocol::as_str`, if the path belongs to one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<&'static str>,
     /// `Operation` in snake case, if the path names one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<&'static str>,
     /// The model name that the client sent; only if it has the form of one, so that no prompt slips in.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model_asked: Option<String>,
     /// The catalogue model that served the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The provider that the request was sent to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The HTTP status sent to the client; 0 when it left before one was sent.
     pub status: u16,
     /// `Outcome::as_str`: how the request ended.
     pub outcome: &'static str,
     /// `Refusal::reason`, if weir itself said no.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<&'static str>,
     /// Whether the answer was a stream.
     pub stream: bool,
     /// From arrival to the first generated content, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<u64>,
     /// From arrival to the end of the answer, in milliseconds.
     pub latency_ms: u64,
@@ -58,28 +51,100 @@ pub(crate) struct RequestRecord {
     /// Bytes of the response body as sent.
     pub response_bytes: u64,
     /// The tokens that the provider reported.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "counts")]
     pub usage: Option<Usage>,
     /// Why the model stopped, in the protocol's word (`finish_reason::word`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<&'static str>,
-    /// The HTTP version that the client spoke: 1 or 2; 0 if unknown.
-    #[serde(rename = "http")]
+    /// The HTTP version that the client spoke: 1 or 2; 0 if unknown. `http` in the line.
     pub client_version: u8,
 }
 
-fn rfc3339<S: Serializer>(unix_ms: &i64, out: S) -> Result<S::Ok, S::Error> {
-    let time = jiff::Timestamp::from_millisecond(*unix_ms).map_err(S::Error::custom)?;
-    out.collect_str(&format_args!("{time:.3}"))
+impl RequestRecord {
+    /// Appends the line, a JSON object without its line break. What is not known is left out.
+    ///
+    /// # Errors
+    /// The time cannot be written.
+    pub(crate) fn write_json(&self, line: &mut Vec<u8>) -> serde_json::Result<()> {
+        let Self {
+            time_unix_ms,
+            request_id,
+            key_id,
+            account,
+            protocol,
+            operation,
+            model_asked,
+            model,
+            provider,
+            status,
+            outcome,
+            refusal,
+            stream,
+            ttft_ms,
+            latency_ms,
+            attempts,
+            request_bytes,
+            response_bytes,
+            usage,
+            finish_reason,
+            client_version,
+        } = self;
+        let time = rfc3339(*time_unix_ms).ok_or_else(|| serde_json::Error::custom("a time that has no form"))?;
+        let mut json = Json(line);
+        json.text(r#"{"time":"#, &time)?;
+        json.text(r#","request_id":"#, request_id)?;
+        for (before, text) in [
+            (r#","key_id":"#, key_id.as_deref()),
+            (r#","account":"#, account.as_deref()),
+            (r#","protocol":"#, *protocol),
+            (r#","operation":"#, *operation),
+            (r#","model_asked":"#, model_asked.as_deref()),
+            (r#","model":"#, model.as_deref()),
+            (r#","provider":"#, provider.as_deref()),
+        ] {
+            if let Some(text) = text {
+                json.text(before, text)?;
+            }
+        }
+        json.value(r#","status":"#, status)?;
+        json.text(r#","outcome":"#, outcome)?;
+        if let Some(refusal) = refusal {
+            json.text(r#","refusal":"#, refusal)?;
+        }
+        json.value(r#","stream":"#, stream)?;
+        json.known(r#","ttft_ms":"#, ttft_ms.as_ref())?;
+        json.value(r#","latency_ms":"#, latency_ms)?;
+        json.value(r#","attempts":"#, attempts)?;
+        json.value(r#","request_bytes":"#, request_bytes)?;
+        json.value(r#","response_bytes":"#, response_bytes)?;
+        if let Some(usage) = usage {
+            counts(usage, &mut json)?;
+        }
+        if let Some(reason) = finish_reason {
+            json.text(r#","finish_reason":"#, reason)?;
+        }
+        json.value(r#","http":"#, client_version)?;
+        json.put("}");
+        Ok(())
+    }
 }
 
 /// Only the counts that are not zero: most requests have three.
-fn counts<S: Serializer>(usage: &Option<Usage>, out: S) -> Result<S::Ok, S::Error> {
-    let mut map = out.serialize_map(None)?;
-    for (name, count) in usage.iter().flat_map(token_counts).filter(|(_, count)| *count > 0) {
-        map.serialize_entry(name, &count)?;
+fn counts(usage: &Usage, json: &mut Json<'_>) -> serde_json::Result<()> {
+    json.put(r#","usage":{"#);
+    let mut before = "\"";
+    for (name, count) in token_counts(usage).into_iter().filter(|(_, count)| *count > 0) {
+        json.put(before);
+        json.put(name);
+        json.value("\":", &count)?;
+        before = ",\"";
     }
-    map.end()
+    json.put("}");
+    Ok(())
+}
+
+/// Milliseconds since the Unix epoch as RFC 3339 in UTC; `None` for a time that it cannot write.
+fn rfc3339(unix_ms: i64) -> Option<String> {
+    let time = jiff::Timestamp::from_millisecond(unix_ms).ok()?;
+    Some(TIME.timestamp_to_string(&time))
 }
 
 /// Every count of a usage under its name, for the log and the metrics.
