@@ -44,9 +44,13 @@ impl SlowWay {
     }
 }
 
+/// What may be on the way at one time: all scripts, which a new connection brings first. A smaller piece would make the way
+/// narrow, not long.
+const PIECE_BYTES: usize = 512 * 1024;
+
 /// Passes on what comes until one side closes; then both are closed.
 fn pass(mut from: &TcpStream, mut to: &TcpStream, delay: Duration) {
-    let mut piece = [0; 16 * 1024];
+    let mut piece = vec![0; PIECE_BYTES];
     while let Ok(length @ 1..) = from.read(&mut piece) {
         wait_within(delay, || None::<()>);
         if to.write_all(&piece[..length]).is_err() {
