@@ -2,7 +2,9 @@
 //! row takes three times the instructions so. What weir writes for each request has its tags in front, so it is known
 //! beforehand.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Deserialize;
 
 use crate::domain::ledger::{
@@ -14,7 +16,7 @@ const ADMIT: &[u8] = br#"{"kind":"admit","#;
 const CHECKPOINT: &[u8] = br#"{"kind":"checkpoint","#;
 const STEP: &[u8] = br#"{"kind":"step","#;
 /// Quotes within a JSON string are escaped, so this stands nowhere else.
-const SETTLE: &[u8] = br#","change":{"op":"settle","#;
+static SETTLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#","change":{"op":"settle","#));
 
 /// A step that settles, without its tags.
 #[derive(Deserialize)]
@@ -49,18 +51,20 @@ impl Record {
 
 /// A record whose tags stand where weir writes them.
 fn untagged(json: &[u8]) -> Option<Record> {
+    // Looked at as a whole, or each of its strings would be.
+    let text = std::str::from_utf8(json).ok()?;
     if json.starts_with(ADMIT) {
-        let admitted: Admitted = serde_json::from_slice(json).ok()?;
+        let admitted: Admitted = serde_json::from_str(text).ok()?;
         return Some(Record::Admit(Box::new(admitted)));
     }
     if json.starts_with(CHECKPOINT) {
-        let reached: Checkpoint = serde_json::from_slice(json).ok()?;
+        let reached: Checkpoint = serde_json::from_str(text).ok()?;
         return Some(Record::Checkpoint(Box::new(reached)));
     }
-    if !Record::is_step(json) || memmem::find(json, SETTLE).is_none() {
+    if !Record::is_step(json) || SETTLE.find(json).is_none() {
         return None;
     }
-    let SettlingRecord { account, step } = serde_json::from_slice(json).ok()?;
+    let SettlingRecord { account, step } = serde_json::from_str(text).ok()?;
     let SettlingStep { seq, change } = step;
     Some(Record::Step {
         account,

@@ -54,6 +54,16 @@ impl Record {
     }
 }
 
+impl Row {
+    /// Appends the row's JSON.
+    ///
+    /// # Errors
+    /// As for [`serde_json::to_writer`].
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        RowForm::of(self).write(&mut Json(out))
+    }
+}
+
 fn admit(admitted: &Admitted, json: &mut Json<'_>) -> serde_json::Result<()> {
     let request = &admitted.request;
     let usage = Usage {

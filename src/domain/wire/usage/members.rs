@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::domain::wire::json_pick::plain_run;
+
 /// The members for which there is room at once.
 const MEMBERS_USUAL: usize = 12;
 
@@ -10,32 +12,40 @@ pub(super) type Member<'a> = (Cow<'a, str>, &'a str);
 
 /// The members in the order of the text. `None` if it is no object. Of what is no JSON it may make anything.
 pub(super) fn members(object: &[u8]) -> Option<Vec<Member<'_>>> {
-    let mut rest = std::str::from_utf8(object)
-        .ok()?
-        .trim_matches(is_space)
-        .strip_prefix('{')?;
+    let text = std::str::from_utf8(object).ok()?;
+    let mut at = behind(object, 0, b'{')?;
     let mut members = Vec::with_capacity(MEMBERS_USUAL);
+    if let Some(end) = behind(object, at, b'}') {
+        return (skip_space(object, end) == object.len()).then_some(members);
+    }
     loop {
-        rest = rest.trim_start_matches(is_space);
-        if let Some(behind) = rest.strip_prefix('}') {
-            return behind.is_empty().then_some(members);
+        let key = skip_space(object, at);
+        let key_end = string_end(object, key)?;
+        let value = skip_space(object, behind(object, key_end, b':')?);
+        let value_end = value_end(object, value)?;
+        members.push((unescaped(text.get(key..key_end)?)?, text.get(value..value_end)?));
+        match behind(object, value_end, b',') {
+            Some(next) => at = next,
+            None => {
+                let end = behind(object, value_end, b'}')?;
+                return (skip_space(object, end) == object.len()).then_some(members);
+            }
         }
-        let (key, behind) = rest.split_at_checked(string_end(rest.as_bytes())?)?;
-        let behind = behind.trim_start_matches(is_space).strip_prefix(':')?;
-        let behind = behind.trim_start_matches(is_space);
-        let (value, behind) = behind.split_at_checked(value_end(behind.as_bytes())?)?;
-        members.push((unescaped(key)?, value));
-        rest = behind.trim_start_matches(is_space);
-        rest = match rest.strip_prefix(',') {
-            Some(next) if !next.trim_start_matches(is_space).starts_with('}') => next,
-            None if rest.starts_with('}') => rest,
-            Some(_) | None => return None,
-        };
     }
 }
 
-fn is_space(character: char) -> bool {
-    matches!(character, ' ' | '\t' | '\r' | '\n')
+/// Where the next byte is that is no white space.
+fn skip_space(text: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\r' | b'\n') = text.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// The place behind this byte, if it is the next one that is no white space.
+fn behind(text: &[u8], at: usize, byte: u8) -> Option<usize> {
+    let at = skip_space(text, at);
+    (text.get(at) == Some(&byte)).then_some(at + 1)
 }
 
 fn unescaped(key: &str) -> Option<Cow<'_, str>> {
@@ -46,36 +56,37 @@ fn unescaped(key: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The length of the string that stands in front, with its quotes.
-fn string_end(text: &[u8]) -> Option<usize> {
-    let mut at = text.first().filter(|first| **first == b'"').map(|_| 1)?;
+/// The end of the string that begins at a place.
+fn string_end(text: &[u8], start: usize) -> Option<usize> {
+    let mut at = text.get(start).filter(|first| **first == b'"').map(|_| start + 1)?;
     loop {
-        let found = at + text.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-        if text.get(found) == Some(&b'"') {
-            return Some(found + 1);
+        at += plain_run(text.get(at..)?);
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            _ => at += 2,
         }
-        at = found + 2;
     }
 }
 
-/// The length of the value that stands in front.
-fn value_end(text: &[u8]) -> Option<usize> {
-    match text.first()? {
-        b'"' => string_end(text),
-        b'{' | b'[' => container_end(text),
+/// The end of the value that begins at a place.
+fn value_end(text: &[u8], start: usize) -> Option<usize> {
+    match text.get(start)? {
+        b'"' => string_end(text, start),
+        b'{' | b'[' => container_end(text, start),
         _ => {
             let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
-            text.iter().position(is_end).filter(|length| *length > 0)
+            let length = text.get(start..)?.iter().position(is_end)?;
+            (length > 0).then_some(start + length)
         }
     }
 }
 
-fn container_end(text: &[u8]) -> Option<usize> {
-    let (mut at, mut depth) = (0, 0_usize);
+fn container_end(text: &[u8], start: usize) -> Option<usize> {
+    let (mut at, mut depth) = (start, 0_usize);
     loop {
         match text.get(at)? {
             b'"' => {
-                at += string_end(text.get(at..)?)?;
+                at = string_end(text, at)?;
                 continue;
             }
             b'{' | b'[' => depth += 1,

@@ -34,7 +34,7 @@ mod trimmed_rows;
 mod trimmed_sums;
 mod trimming;
 
-use self::sealed::{seal, unseal};
+use self::sealed::{seal, seal_row, unseal};
 use self::summed_rows::{SUMS, add_rows};
 use self::trimmed_rows::{next_place, trimmed_of};
 
@@ -182,7 +182,7 @@ impl LedgerFile {
                         keys.insert((account, id.as_str()), seal(key)?.as_slice())?;
                     }
                     for row in &changed.rows {
-                        rows.insert((account, row.day, row.number), seal(&*row.row)?.as_slice())?;
+                        rows.insert((account, row.day, row.number), seal_row(&row.row)?.as_slice())?;
                     }
                     let rows = changed.rows.iter().map(|row| (row.day, row.number, &*row.row));
                     add_rows(&mut sums, account, rows)?;

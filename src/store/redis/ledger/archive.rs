@@ -130,7 +130,7 @@ impl Archive for RedisLedger {
         for items in items.chunks(LOAD_ITEMS_MAX) {
             let mut accounts: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
             let mut trimmed: BTreeMap<(&str, i64), (u64, Vec<[String; 3]>)> = BTreeMap::new();
-            let mut logs: HashMap<(&str, i64), Vec<[String; 5]>> = HashMap::new();
+            let mut logs: HashMap<(&str, i64), Vec<[Vec<u8>; 5]>> = HashMap::new();
             for item in items {
                 match item {
                     Item::Account {
@@ -161,7 +161,9 @@ impl Archive for RedisLedger {
                     Item::Row { row } => {
                         let (day, text) = arguments::row(row)?;
                         let [model, counts, tags] = daily_sums::words(row);
-                        let words = [text, row.key_id.as_str().to_owned(), model, counts, tags];
+                        let key = row.key_id.as_str().to_owned();
+                        let [key, model, counts, tags] = [key, model, counts, tags].map(String::into_bytes);
+                        let words = [text, key, model, counts, tags];
                         logs.entry((&row.account, day)).or_default().push(words);
                     }
                     Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}

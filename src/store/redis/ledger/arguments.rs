@@ -138,8 +138,9 @@ pub(super) fn charge(cost: NanoUsd) -> NanoUsd {
 }
 
 /// The day of a row, and the row.
-pub(super) fn row(row: &Row) -> Result<(i64, String), StoreError> {
-    let text = serde_json::to_string(row)
+pub(super) fn row(row: &Row) -> Result<(i64, Vec<u8>), StoreError> {
+    let mut text = Vec::new();
+    row.write_json(&mut text)
         .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
     Ok((row.time_ms.div_euclid(DAY_MS), text))
 }

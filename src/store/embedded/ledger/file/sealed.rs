@@ -2,13 +2,24 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::domain::ledger::consumption::Row;
+
 /// The bytes of a checksum before a value.
 const CHECKSUM_BYTES: usize = 4;
 
 /// A value as JSON behind its checksum.
 pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
+    sealed(|json| serde_json::to_writer(json, value))
+}
+
+/// The same of a row, of which there is one for each request.
+pub(super) fn seal_row(row: &Row) -> Result<Vec<u8>, redb::Error> {
+    sealed(|json| row.write_json(json))
+}
+
+fn sealed(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<Vec<u8>, redb::Error> {
     let mut sealed = vec![0; CHECKSUM_BYTES];
-    serde_json::to_writer(&mut sealed, value).map_err(|error| redb::Error::Io(error.into()))?;
+    write(&mut sealed).map_err(|error| redb::Error::Io(error.into()))?;
     let checksum = crc32fast::hash(sealed.get(CHECKSUM_BYTES..).unwrap_or_default());
     if let Some(place) = sealed.first_chunk_mut::<CHECKSUM_BYTES>() {
         *place = checksum.to_le_bytes();
