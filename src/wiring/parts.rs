@@ -28,7 +28,10 @@ use crate::{
         KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
         web_sessions::WebSessionStore,
     },
-    telemetry::metrics::{Health, ProviderFigures},
+    telemetry::{
+        attention::History,
+        metrics::{Health, ProviderFigures},
+    },
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
@@ -71,6 +74,8 @@ pub(crate) struct Parts {
     pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
+    /// What the metrics were, where the console tells what needs attention.
+    pub history: Option<Arc<History>>,
     /// Counts running requests, for the shutdown.
     pub drain: Drain,
     /// Memory for request bodies, and time to work on them.
@@ -132,6 +137,10 @@ impl Parts {
             background,
             &stopped,
         );
+        let history = config.console.listen.map(|_| Arc::new(History::default()));
+        if let Some(history) = &history {
+            background.spawn(Arc::clone(history).run(Arc::clone(&sinks.metrics), stopped.clone()));
+        }
         background.spawn(reloader.run(stopped));
         let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
         let agents = sign_in::agents(&config)?;
@@ -151,6 +160,7 @@ impl Parts {
             resolver,
             tls,
             sinks,
+            history,
             drain: Drain::default(),
             bodies: Bodies::new(&config.gateway),
             money,
