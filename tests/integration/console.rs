@@ -10,6 +10,7 @@ mod portal;
 mod sessions;
 mod sign_in;
 mod snippets;
+mod tls;
 
 use std::net::SocketAddr;
 
