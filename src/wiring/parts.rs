@@ -137,13 +137,8 @@ impl Parts {
             background,
             &stopped,
         );
-        let history = config.console.listen.map(|_| Arc::new(History::default()));
-        if let Some(history) = &history {
-            background.spawn(Arc::clone(history).run(Arc::clone(&sinks.metrics), stopped.clone()));
-        }
         background.spawn(reloader.run(stopped));
         let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
-        let agents = sign_in::agents(&config)?;
         let parts = Self {
             public: public::build(&config, &live, &stability.snapshots),
             live,
@@ -155,12 +150,12 @@ impl Parts {
             sessions: Arc::new(sessions),
             session_task,
             sign_ins,
-            agents,
+            agents: sign_in::agents(&config)?,
             keys,
             resolver,
             tls,
+            history: history(&config, &sinks, background, &stop),
             sinks,
-            history,
             drain: Drain::default(),
             bodies: Bodies::new(&config.gateway),
             money,
@@ -272,6 +267,15 @@ impl Parts {
             }
         });
     }
+}
+
+/// Remembers what the metrics were, if there is a console to tell what needs attention.
+fn history(config: &Config, sinks: &Sinks, background: &Runtime, stop: &watch::Sender<bool>) -> Option<Arc<History>> {
+    config.console.listen?;
+    let history = Arc::new(History::default());
+    let metrics = Arc::clone(&sinks.metrics);
+    background.spawn(Arc::clone(&history).run(metrics, stop.subscribe()));
+    Some(history)
 }
 
 fn health(good: bool) -> Health {
