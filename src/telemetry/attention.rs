@@ -3,6 +3,7 @@
 //! the node remembers of itself (`history`). A test holds that conditions and alerts say the same, and which alerts only
 //! Prometheus can tell, because they are of a node that is gone or of several nodes.
 
+mod histogram;
 mod history;
 mod ring;
 mod scrape;

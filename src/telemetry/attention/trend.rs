@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    histogram::{below, by_bucket},
     ring::Ring,
-    scrape::label,
     series::{
         Fits::{Among, Beside, Is},
         Series, Sum,
@@ -380,41 +380,4 @@ impl Trend {
     fn window(&self) -> Duration {
         Duration::from_secs(u64::from(self.minutes) * 60)
     }
-}
-
-/// The buckets of each histogram, `(upper bound, observations up to it)`, without the bound in the labels.
-fn by_bucket(grown: impl Iterator<Item = (String, f64)>) -> Vec<(String, Vec<(f64, f64)>)> {
-    let mut histograms = std::collections::BTreeMap::<String, Vec<(f64, f64)>>::new();
-    for (labels, count) in grown {
-        let Some(bound) = label(&labels, "le") else { continue };
-        let Ok(upper) = bound.parse() else { continue };
-        let of = labels.replacen(&format!("le=\"{bound}\""), "", 1);
-        let of = of.trim_matches(',').to_owned();
-        histograms.entry(of).or_default().push((upper, count));
-    }
-    histograms.into_iter().collect()
-}
-
-/// The value that so large a part of the observations is below, on a straight line within its bucket, as Prometheus tells it;
-/// `None` where there are fewer than `at_least`.
-fn below(quantile: f64, mut buckets: Vec<(f64, f64)>, at_least: f64) -> Option<f64> {
-    buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let (_, total) = *buckets.last()?;
-    if total < at_least || total <= 0.0 {
-        return None;
-    }
-    let rank = quantile * total;
-    let (mut lower, mut before) = (0.0, 0.0);
-    for (upper, count) in buckets {
-        if count >= rank {
-            // What is beyond all bounds is at least at the last one.
-            return Some(if upper.is_finite() {
-                lower + (upper - lower) * (rank - before) / (count - before)
-            } else {
-                lower
-            });
-        }
-        (lower, before) = (upper, count);
-    }
-    None
 }
