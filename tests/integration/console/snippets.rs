@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::harness::node::{Finished, node, node_modules, run};
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
-use crate::harness::tools::{program, python, skipped};
+use crate::harness::tools::{program, python, skip, skipped};
 use crate::harness::{Request, Weir, WeirBuilder, wait_for};
 
 /// How long one of them may take.
@@ -151,6 +151,107 @@ fn what_a_key_for_all_models_is_told_to_paste_works() {
     let read = told(&weir, &key);
     assert_eq!(read.len(), 10, "{read:?}");
     each_works(&weir, &key, &read, None);
+}
+
+/// What an agent is called in its snippet, its script, and how it is told to ask once and end.
+const AGENTS: [(&str, &str, &str); 3] = [
+    (
+        "claude",
+        "@anthropic-ai/claude-code/cli-wrapper.cjs",
+        "\"$@\" --dangerously-skip-permissions --print hello",
+    ),
+    (
+        "codex",
+        "@openai/codex/bin/codex.js",
+        "exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox hello",
+    ),
+    (
+        "gemini",
+        "@google/gemini-cli/bundle/gemini.js",
+        "\"$@\" --yolo --prompt hello",
+    ),
+];
+
+/// A home with programs of the agents' names, which ask once and end; `None` when they are not installed.
+fn home_with_agents() -> Option<TempDir> {
+    let (node, modules) = (node()?, node_modules("tests/agents")?);
+    let home = TempDir::new().unwrap();
+    std::fs::create_dir_all(home.path().join(".gemini")).unwrap();
+    let settings = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false}}"#;
+    std::fs::write(home.path().join(".gemini/settings.json"), settings).unwrap();
+    for (name, script, how) in AGENTS {
+        let file = home.path().join(name);
+        let text = format!(
+            "#!/bin/sh\nexec {} {} {how}\n",
+            node.display(),
+            modules.join(script).display()
+        );
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    Some(home)
+}
+
+/// Pastes a snippet: what belongs into a file there, the rest into a shell.
+#[track_caller]
+fn asks_once((name, text): &Snippet, home: &Path) -> Finished {
+    let (file, shell) = text.split_once("# in the shell\n").unwrap_or(("", text));
+    if let Some((place, content)) = file.strip_prefix("# ~/").and_then(|file| file.split_once('\n')) {
+        let place = home.join(place);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::write(place, content).unwrap();
+    }
+    let closed = "http://127.0.0.1:9".to_owned();
+    let (folder, work) = (home.display().to_string(), TempDir::new().unwrap());
+    let environment = [
+        ("HOME", folder.clone()),
+        ("PATH", format!("{folder}:/usr/local/bin:/usr/bin:/bin")),
+        ("TMPDIR", folder),
+        ("HTTP_PROXY", closed.clone()),
+        ("HTTPS_PROXY", closed),
+        ("NO_PROXY", "127.0.0.1".to_owned()),
+        ("DISABLE_AUTOUPDATER", "1".to_owned()),
+        ("IS_SANDBOX", "1".to_owned()),
+        ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
+    ];
+    let done = run(&["sh", "-c", shell], &environment, work.path(), LIMIT);
+    assert!(done.status.success(), "{name}: {text}\n{}\n{}", done.out, done.err);
+    done
+}
+
+#[test]
+fn what_agents_are_told_to_paste_asks_for_the_keys_model_alone() {
+    let Some(home) = home_with_agents() else {
+        skip!("Node or tests/agents/node_modules is not there: tests/run makes them");
+    };
+    let provider = SampleProvider::start();
+    let weir = super::builder(&provider.base_url()).start();
+    weir.fund();
+    let mut tab = super::signed_in(&weir, "operator");
+    for (wire, agent) in [
+        (Wire::Messages, "Claude Code"),
+        (Wire::Responses, "Codex"),
+        (Wire::Gemini, "Gemini CLI"),
+    ] {
+        let entered = [("name", agent), ("account", "tests"), ("models", wire.model())];
+        let page = tab.fill(&tab.page("/keys/new"), "/keys", &entered).text();
+        let shown = on_page(&page);
+        let snippet = shown.iter().find(|(name, _)| name == agent).unwrap();
+        let before = weir.access_lines().len();
+        let done = asks_once(snippet, home.path());
+        let said = format!("{snippet:?}\n{}\n{}", done.out, done.err);
+        // Whatever it asks beside the conversation is asked of the same model. Codex tries a WebSocket first.
+        let lines = weir.access_lines_at_least(before + 1).split_off(before);
+        let answered = lines.iter().filter(|line| line["status"] == 200);
+        assert!(answered.clone().count() >= 1, "{said}\n{lines:?}");
+        for line in &lines {
+            assert!(line["status"] == 200 || line["status"] == 426, "{said}\n{line}");
+        }
+        assert!(
+            answered.clone().all(|line| line["model"] == wire.model()),
+            "{said}\n{lines:?}"
+        );
+    }
 }
 
 #[test]
