@@ -8,6 +8,7 @@ mod ask;
 mod cookie;
 mod day_chart;
 mod desk;
+mod example;
 mod exchange;
 mod fields;
 mod forms;
@@ -32,6 +33,7 @@ mod view;
 
 pub(crate) use self::{
     desk::Source,
+    example::Examples,
     exchange::{base, read},
     link::{LinkAddress, Links},
     operator::{Console, Doors},

@@ -59,7 +59,13 @@ impl Ask {
 
     pub(super) fn is_own(&self) -> bool {
         let (headers, host) = (&self.headers, self.host.as_str());
-        Origin { headers, host }.is_own()
+        let encrypted = self.encrypted;
+        let origin = Origin {
+            headers,
+            host,
+            encrypted,
+        };
+        origin.is_own()
     }
 
     /// The query's fields.

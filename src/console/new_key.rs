@@ -3,12 +3,11 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{rotation, snippet, view};
+use super::{example::Examples, rotation, snippet, view};
 
-/// The text, and how to use it.
-pub(super) fn section(made: &Value, gateway: &str) -> Markup {
+/// The text, and how to use it with the models that are served, as the admin API lists them.
+pub(super) fn section(made: &Value, models: &Value, gateway: &str) -> Markup {
     let text = view::text(made, "key");
-    let model = snippet::model(view::list(made, "models"));
     html! {
         section class="card once" aria-labelledby="key" {
             h2 id="key" { (view::name(view::text(made, "name"))) }
@@ -16,6 +15,6 @@ pub(super) fn section(made: &Value, gateway: &str) -> Markup {
             @if let Some(former) = rotation::former(made) { p { (rotation::works_on(former)) } }
             pre tabindex="0" { code class="key" { (text) } }
         }
-        (snippet::section(gateway, Some(text), &model))
+        (snippet::section(gateway, Some(text), &Examples::of_answers(made, models)))
     }
 }

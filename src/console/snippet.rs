@@ -1,13 +1,10 @@
-//! How a key is put into each SDK and agent, ready to paste.
+//! How a key is put into each SDK and agent, ready to paste and to run: of those whose protocol the key can use.
 
 use maud::{Markup, html};
 use serde::Serialize;
-use serde_json::Value;
 
-/// What stands in the place of a key's text: a variable of the shell.
-const PLACEHOLDER: &str = "$WEIR_KEY";
-/// What is asked in an example where a key may ask for any model: one that people know.
-const MODEL: &str = "claude-haiku-4-5";
+use super::example::Examples;
+use crate::domain::wire::protocol::Protocol;
 
 /// A way to use a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,18 +17,23 @@ pub(crate) struct Snippet {
     pub(crate) text: String,
 }
 
-/// The ways to use a key that may ask for these models, at the gateway with this address. They never have the key's text.
-pub(crate) fn of_key(base: &str, models: Option<&[String]>) -> Vec<Snippet> {
-    let model = models.and_then(|models| models.first()).map_or(MODEL, String::as_str);
-    all(base, PLACEHOLDER, model).into()
+/// The ways to use a key with these examples, at the gateway with this address. They never have the key's text.
+pub(crate) fn of_key(base: &str, examples: &Examples) -> Vec<Snippet> {
+    all(&Place { base, key: None }, examples)
 }
 
-/// The ways to use a key. Without one, a variable of the shell stands in its place.
-pub(super) fn section(base: &str, key: Option<&str>, model: &str) -> Markup {
+/// The ways to use a key. Without one, a variable of the environment stands in its place.
+pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Markup {
+    let snippets = all(&Place { base, key }, examples);
     html! {
         section class="snippets" aria-labelledby="snippets" {
             h2 id="snippets" { "Use it" }
-            @for (number, snippet) in (0_usize..).zip(all(base, key.unwrap_or(PLACEHOLDER), model)) {
+            @if snippets.is_empty() {
+                p class="card" role="status" { "None of the models that this key may ask for is served now." }
+            } @else if key.is_none() {
+                p { "The key is read from the environment: " code { "export WEIR_KEY=…" } }
+            }
+            @for (number, snippet) in (0_usize..).zip(&snippets) {
                 details class="card" open[number == 0] {
                     summary { (snippet.name) }
                     pre tabindex="0" { code { (snippet.text) } }
@@ -41,92 +43,253 @@ pub(super) fn section(base: &str, key: Option<&str>, model: &str) -> Markup {
     }
 }
 
-/// What is asked in an example: the first model that a key may ask for, or one that people know.
-pub(super) fn model(allowed: &[Value]) -> String {
-    let first = allowed.first().and_then(Value::as_str);
-    first.unwrap_or(MODEL).to_owned()
+/// Where the key is used.
+struct Place<'a> {
+    /// The gateway's address.
+    base: &'a str,
+    /// The key's text; `None`: what uses it reads `WEIR_KEY`.
+    key: Option<&'a str>,
 }
 
-fn all(base: &str, key: &str, model: &str) -> [Snippet; 8] {
-    let snippet = |(name, language, text)| Snippet { name, language, text };
-    [
-        (
-            "curl",
-            "sh",
+impl Place<'_> {
+    /// The key in a shell, within double quotes.
+    fn in_shell(&self) -> &str {
+        self.key.unwrap_or("$WEIR_KEY")
+    }
+
+    /// The key in Python, and what has to be imported for it.
+    fn in_python(&self) -> (&'static str, String) {
+        match self.key {
+            Some(key) => ("", format!("\"{key}\"")),
+            None => ("import os\n", "os.environ[\"WEIR_KEY\"]".to_owned()),
+        }
+    }
+
+    /// The key in JavaScript.
+    fn in_node(&self) -> String {
+        self.key
+            .map_or_else(|| "process.env.WEIR_KEY".to_owned(), |key| format!("\"{key}\""))
+    }
+}
+
+/// A text of one protocol with a model of it.
+type Write = fn(&Place<'_>, &str) -> String;
+
+/// The agents first: most people have a key for one.
+const WAYS: [(&str, &str, Protocol, Write); 9] = [
+    ("Claude Code", "sh", Protocol::Messages, claude_code),
+    ("Codex", "text", Protocol::Responses, codex),
+    ("Gemini CLI", "sh", Protocol::Gemini, gemini_cli),
+    ("anthropic (Python)", "python", Protocol::Messages, anthropic_python),
+    ("openai (Python)", "python", Protocol::Responses, openai_python),
+    ("google-genai (Python)", "python", Protocol::Gemini, genai_python),
+    (
+        "@anthropic-ai/sdk (Node)",
+        "javascript",
+        Protocol::Messages,
+        anthropic_node,
+    ),
+    ("openai (Node)", "javascript", Protocol::Responses, openai_node),
+    ("@google/genai (Node)", "javascript", Protocol::Gemini, genai_node),
+];
+
+fn all(place: &Place<'_>, examples: &Examples) -> Vec<Snippet> {
+    let curl = examples.first().map(|(protocol, model)| Snippet {
+        name: "curl",
+        language: "sh",
+        text: curl(place, protocol, model),
+    });
+    let others = WAYS.iter().filter_map(|(name, language, protocol, write)| {
+        let text = write(place, examples.of(*protocol)?);
+        Some(Snippet { name, language, text })
+    });
+    curl.into_iter().chain(others).collect()
+}
+
+fn curl(place: &Place<'_>, protocol: Protocol, model: &str) -> String {
+    let (base, key) = (place.base, place.in_shell());
+    let (path, headers, body) = match protocol {
+        Protocol::Messages => (
+            "/v1/messages".to_owned(),
+            format!("-H \"x-api-key: {key}\" -H 'anthropic-version: 2023-06-01'"),
             format!(
-                "curl {base}/v1/messages -H \"x-api-key: {key}\" -H 'anthropic-version: 2023-06-01' \\\n  \
-                 -H 'content-type: application/json' \\\n  \
-                 -d '{{\"model\":\"{model}\",\"max_tokens\":100,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'"
+                "{{\"model\":\"{model}\",\"max_tokens\":100,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}"
             ),
         ),
-        (
-            "Claude Code",
-            "sh",
-            format!("export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN={key}\nclaude"),
+        Protocol::Responses => (
+            "/v1/responses".to_owned(),
+            format!("-H \"authorization: Bearer {key}\""),
+            format!("{{\"model\":\"{model}\",\"input\":\"Hello\"}}"),
         ),
-        (
-            "Codex",
-            "text",
-            format!(
-                "# ~/.codex/config.toml\nmodel_provider = \"weir\"\n\n[model_providers.weir]\nname = \"weir\"\n\
-                 base_url = \"{base}/v1\"\nenv_key = \"WEIR_KEY\"\nwire_api = \"responses\"\n\n# in the shell\nexport WEIR_KEY={key}\ncodex"
-            ),
+        Protocol::Gemini => (
+            format!("/v1beta/models/{model}:generateContent"),
+            format!("-H \"x-goog-api-key: {key}\""),
+            "{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"Hello\"}]}]}".to_owned(),
         ),
-        (
-            "Gemini CLI",
-            "sh",
-            format!("export GOOGLE_GEMINI_BASE_URL={base}\nexport GEMINI_API_KEY={key}\ngemini"),
-        ),
-        (
-            "anthropic (Python)",
-            "python",
-            format!("from anthropic import Anthropic\n\nclient = Anthropic(base_url=\"{base}\", api_key=\"{key}\")"),
-        ),
-        (
-            "openai (Python)",
-            "python",
-            format!("from openai import OpenAI\n\nclient = OpenAI(base_url=\"{base}/v1\", api_key=\"{key}\")"),
-        ),
-        (
-            "google-genai (Python)",
-            "python",
-            format!(
-                "from google import genai\n\nclient = genai.Client(api_key=\"{key}\", http_options={{\"base_url\": \"{base}\"}})"
-            ),
-        ),
-        (
-            "Node",
-            "javascript",
-            format!(
-                "new Anthropic({{ baseURL: \"{base}\", apiKey: \"{key}\" }})           // @anthropic-ai/sdk\n\
-                 new OpenAI({{ baseURL: \"{base}/v1\", apiKey: \"{key}\" }})           // openai\n\
-                 new GoogleGenAI({{ apiKey: \"{key}\", httpOptions: {{ baseUrl: \"{base}\" }} }})  // @google/genai"
-            ),
-        ),
-    ]
-    .map(snippet)
+    };
+    format!("curl {base}{path} {headers} \\\n  -H 'content-type: application/json' \\\n  -d '{body}'")
+}
+
+fn claude_code(place: &Place<'_>, model: &str) -> String {
+    let (base, key) = (place.base, place.in_shell());
+    // What it asks beside the conversation, titles and the like, it asks of a model of its own choice unless it is told.
+    format!(
+        "export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN=\"{key}\"\n\
+         export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}\nclaude"
+    )
+}
+
+fn codex(place: &Place<'_>, model: &str) -> String {
+    let base = place.base;
+    let export = place
+        .key
+        .map(|key| format!("export WEIR_KEY=\"{key}\"\n"))
+        .unwrap_or_default();
+    format!(
+        "# ~/.codex/config.toml\nmodel = \"{model}\"\nmodel_provider = \"weir\"\n\n[model_providers.weir]\nname = \"weir\"\n\
+         base_url = \"{base}/v1\"\nenv_key = \"WEIR_KEY\"\nwire_api = \"responses\"\n\n# in the shell\n{export}codex"
+    )
+}
+
+fn gemini_cli(place: &Place<'_>, model: &str) -> String {
+    let (base, key) = (place.base, place.in_shell());
+    format!("export GOOGLE_GEMINI_BASE_URL={base}\nexport GEMINI_API_KEY=\"{key}\"\ngemini --model {model}")
+}
+
+fn anthropic_python(place: &Place<'_>, model: &str) -> String {
+    let (base, (import, key)) = (place.base, place.in_python());
+    format!(
+        "{import}from anthropic import Anthropic\n\nclient = Anthropic(base_url=\"{base}\", api_key={key})\n\
+         message = client.messages.create(\n    model=\"{model}\",\n    max_tokens=100,\n    \
+         messages=[{{\"role\": \"user\", \"content\": \"Hello\"}}],\n)\nprint(message.content)"
+    )
+}
+
+fn openai_python(place: &Place<'_>, model: &str) -> String {
+    let (base, (import, key)) = (place.base, place.in_python());
+    format!(
+        "{import}from openai import OpenAI\n\nclient = OpenAI(base_url=\"{base}/v1\", api_key={key})\n\
+         response = client.responses.create(model=\"{model}\", input=\"Hello\")\nprint(response.output_text)"
+    )
+}
+
+fn genai_python(place: &Place<'_>, model: &str) -> String {
+    let (base, (import, key)) = (place.base, place.in_python());
+    format!(
+        "{import}from google import genai\n\nclient = genai.Client(api_key={key}, http_options={{\"base_url\": \"{base}\"}})\n\
+         response = client.models.generate_content(model=\"{model}\", contents=\"Hello\")\nprint(response.text)"
+    )
+}
+
+fn anthropic_node(place: &Place<'_>, model: &str) -> String {
+    let (base, key) = (place.base, place.in_node());
+    format!(
+        "import Anthropic from \"@anthropic-ai/sdk\";\n\n\
+         const client = new Anthropic({{ baseURL: \"{base}\", apiKey: {key} }});\n\
+         const message = await client.messages.create({{\n  model: \"{model}\",\n  max_tokens: 100,\n  \
+         messages: [{{ role: \"user\", content: \"Hello\" }}],\n}});\nconsole.log(message.content);"
+    )
+}
+
+fn openai_node(place: &Place<'_>, model: &str) -> String {
+    let (base, key) = (place.base, place.in_node());
+    format!(
+        "import OpenAI from \"openai\";\n\nconst client = new OpenAI({{ baseURL: \"{base}/v1\", apiKey: {key} }});\n\
+         const response = await client.responses.create({{ model: \"{model}\", input: \"Hello\" }});\n\
+         console.log(response.output_text);"
+    )
+}
+
+fn genai_node(place: &Place<'_>, model: &str) -> String {
+    let (base, key) = (place.base, place.in_node());
+    format!(
+        "import {{ GoogleGenAI }} from \"@google/genai\";\n\n\
+         const client = new GoogleGenAI({{ apiKey: {key}, httpOptions: {{ baseUrl: \"{base}\" }} }});\n\
+         const response = await client.models.generateContent({{ model: \"{model}\", contents: \"Hello\" }});\n\
+         console.log(response.text);"
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
+    const BASE: &str = "http://127.0.0.1:8080";
+
+    fn examples(served: &[(&str, Protocol)]) -> Examples {
+        let one = |(name, protocol): &(&str, Protocol)| json!({ "name": name, "protocols": [protocol.as_str()] });
+        let models: Vec<Value> = served.iter().map(one).collect();
+        Examples::of_answers(&Value::Null, &json!({ "models": models }))
+    }
+
+    fn in_all() -> Examples {
+        examples(&[
+            ("m", Protocol::Messages),
+            ("r", Protocol::Responses),
+            ("g", Protocol::Gemini),
+        ])
+    }
+
     #[test]
-    fn every_snippet_has_the_address_and_the_key() {
-        for Snippet { name, text, .. } in all("http://127.0.0.1:8080", "weir-key", "m") {
+    fn every_snippet_has_the_address_the_key_and_a_model_of_its_protocol() {
+        let place = Place {
+            base: BASE,
+            key: Some("weir-key"),
+        };
+        let made = all(&place, &in_all());
+        assert_eq!(made.len(), WAYS.len() + 1);
+        for (Snippet { name, text, .. }, (_, _, protocol, _)) in made.iter().skip(1).zip(&WAYS) {
+            let model = in_all();
+            let model = model.of(*protocol).unwrap();
+            let names = [format!("\"{model}\""), format!("={model} "), format!("--model {model}")];
             assert!(
-                text.contains("http://127.0.0.1:8080") && text.contains("weir-key"),
+                text.contains(BASE) && text.contains("weir-key") && names.iter().any(|name| text.contains(name)),
                 "{name}: {text}"
             );
         }
     }
 
     #[test]
-    fn what_is_told_has_the_placeholder_and_a_model_that_the_key_may_ask_for() {
-        for (models, asked) in [(None, MODEL), (Some(vec!["m".to_owned(), "n".to_owned()]), "m")] {
-            let told = of_key("https://weir.example.com", models.as_deref());
-            assert_eq!(told, all("https://weir.example.com", PLACEHOLDER, asked));
-            assert!(told[0].text.contains(&format!("\"model\":\"{asked}\"")), "{told:?}");
+    fn only_ways_whose_protocol_the_key_can_use_are_told_and_curl_asks_in_it() {
+        for (protocol, path, ways) in [
+            (
+                Protocol::Messages,
+                "/v1/messages ",
+                ["Claude Code", "anthropic (Python)", "@anthropic-ai/sdk (Node)"],
+            ),
+            (
+                Protocol::Responses,
+                "/v1/responses ",
+                ["Codex", "openai (Python)", "openai (Node)"],
+            ),
+            (
+                Protocol::Gemini,
+                "/v1beta/models/x:generateContent ",
+                ["Gemini CLI", "google-genai (Python)", "@google/genai (Node)"],
+            ),
+        ] {
+            let told = of_key(BASE, &examples(&[("x", protocol)]));
+            let names: Vec<&str> = told.iter().map(|one| one.name).collect();
+            assert_eq!(names, [&["curl"], &ways[..]].concat());
+            assert!(told[0].text.starts_with(&format!("curl {BASE}{path}")), "{told:?}");
+        }
+        assert_eq!(of_key(BASE, &Examples::default()), []);
+        let said = section(BASE, None, &Examples::default()).into_string();
+        assert!(said.contains("None of the models"), "{said}");
+    }
+
+    #[test]
+    fn a_key_whose_text_is_not_told_is_read_from_the_environment_as_each_language_does() {
+        for Snippet { name, language, text } in of_key(BASE, &in_all()) {
+            let read = match language {
+                "python" => "os.environ[\"WEIR_KEY\"]",
+                "javascript" => "process.env.WEIR_KEY",
+                "text" => "env_key = \"WEIR_KEY\"",
+                _ => "$WEIR_KEY\"",
+            };
+            assert!(text.contains(read), "{name}: {text}");
         }
     }
 }

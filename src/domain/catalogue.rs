@@ -92,6 +92,17 @@ impl Model {
         self.protocols.contains(&protocol) && self.providers.iter().any(on)
     }
 
+    /// The protocols in which it can be requested now, from providers that no operator has switched off.
+    pub(crate) fn protocols_served(&self, is_off: impl Fn(&str) -> bool) -> Vec<Protocol> {
+        let serves = |protocol: &Protocol| {
+            let mut providers = self.providers.iter();
+            let is_asked = |provider: &&Arc<Provider>| provider.is_on() && !is_off(&provider.name);
+            self.protocols.contains(protocol)
+                && providers.any(|provider| is_asked(&provider) && provider.protocols().contains(protocol))
+        };
+        Protocol::ALL.into_iter().filter(serves).collect()
+    }
+
     /// Whether any of its providers is on.
     pub(crate) fn is_on(&self) -> bool {
         self.providers.iter().any(|provider| provider.is_on())

@@ -30,6 +30,9 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Every protocol.
+    pub(crate) const ALL: [Self; 3] = [Self::Messages, Self::Responses, Self::Gemini];
+
     /// The label in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,5 +1,19 @@
-//! What needs attention now, by the metrics of this node: the conditions of those alerts (`conf/prometheus/alerts.yml`) that
-//! look at one moment. A test holds that both say the same; alerts about rates need Prometheus, which remembers.
+//! What needs attention now, by the metrics of this node: the conditions of the alerts (`conf/prometheus/alerts.yml`), at once,
+//! without the time for which an alert waits. Those that look at one moment are here, those that look back in `trend`, on what
+//! the node remembers of itself (`history`). A test holds that conditions and alerts say the same, and which alerts only
+//! Prometheus can tell, because they are of a node that is gone or of several nodes.
+
+mod histogram;
+mod history;
+mod ring;
+mod scrape;
+mod series;
+mod trend;
+
+use std::time::Instant;
+
+pub(crate) use self::history::History;
+use self::scrape::samples;
 
 /// A condition on a metric.
 struct Condition {
@@ -143,8 +157,17 @@ const CONDITIONS: [Condition; 18] = [
 ];
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// What of a scrape (Prometheus' text format) needs attention at `now`, in seconds since the Unix epoch: a sentence each.
-pub(crate) fn needed(scrape: &str, now: i64) -> Vec<String> {
+/// What needs attention by a scrape (Prometheus' text format) and those of before: a sentence each. `now` is the moment by both
+/// clocks, in seconds since the Unix epoch and the one that only goes on.
+pub(crate) fn needed(scrape: &str, history: &History, now: (i64, Instant)) -> Vec<String> {
+    let (unix, instant) = now;
+    let mut said = at_once(scrape, unix);
+    said.extend(history.needed(scrape, instant));
+    said
+}
+
+/// What of a scrape needs attention, whatever was before.
+fn at_once(scrape: &str, now: i64) -> Vec<String> {
     let mut said = Vec::new();
     let mut seen = Vec::new();
     for condition in &CONDITIONS {
@@ -217,117 +240,5 @@ impl Holds {
     }
 }
 
-/// The samples of a metric: what is between its braces, and the value.
-fn samples<'a>(scrape: &'a str, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
-    scrape.lines().filter_map(move |line| {
-        let rest = line.strip_prefix(name)?;
-        let (labels, value) = match rest.strip_prefix('{') {
-            Some(rest) => rest.rsplit_once("} ")?,
-            None => ("", rest.strip_prefix(' ')?),
-        };
-        Some((labels, value.trim().parse().ok()?))
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALERTS: &str = include_str!("../../conf/prometheus/alerts.yml");
-    /// What the pages show one by one: accounts, providers, warnings of the store.
-    const NAMED_ON_THE_PAGES: [&str; 5] = [
-        "WeirBalanceLow",
-        "WeirProviderCredentialsResting",
-        "WeirProviderPassedOver",
-        "WeirProviderPlacesEjected",
-        "WeirStoreWarning",
-    ];
-
-    /// The alerts with their expressions, each on one line.
-    fn alerts() -> Vec<(String, String)> {
-        let blocks = ALERTS.split("- alert: ").skip(1);
-        let read = |block: &str| {
-            let name = block.lines().next().unwrap().to_owned();
-            let (_, rest) = block.split_once("expr: ").unwrap();
-            let expression: Vec<&str> = rest
-                .trim_start_matches(">-")
-                .lines()
-                .map(str::trim)
-                .take_while(|line| !line.starts_with("for:") && !line.starts_with("labels:"))
-                .collect();
-            (name, expression.join(" ").trim().replace("{job=\"weir\"}", ""))
-        };
-        blocks.map(read).collect()
-    }
-
-    fn expression(condition: &Condition) -> String {
-        let of = match condition.of {
-            Of::Value(name) => name.to_owned(),
-            Of::Size(name) => format!("abs({name})"),
-            Of::Divided(name, 1_000_000_000) => format!("{name} / 1e9"),
-            Of::Divided(name, by) => format!("{name} / {by}"),
-            Of::Share(part, whole) => format!("{part} / {whole}"),
-            Of::Until(name) => format!("{name} - time()"),
-        };
-        match condition.holds {
-            Holds::Over(limit) => format!("{of} > {limit}"),
-            Holds::Under(limit) => format!("{of} < {limit}"),
-            Holds::UnderDays(days) => format!("{of} < {days} * 86400"),
-            Holds::At(wanted) => format!("{of} == {wanted}"),
-        }
-    }
-
-    #[test]
-    fn conditions_and_alerts_are_the_same() {
-        let alerts = alerts();
-        assert!(alerts.len() > 30, "the alerts were not read");
-        for condition in &CONDITIONS {
-            let alert = alerts.iter().find(|(name, _)| name == condition.alert);
-            let wanted = (condition.alert.to_owned(), expression(condition));
-            assert_eq!(alert, Some(&wanted));
-        }
-        let history = [
-            "rate(",
-            "over_time(",
-            "increase(",
-            "changes(",
-            "predict_linear(",
-            "up ==",
-        ];
-        let of_now = alerts.iter().filter(|(_, expression)| {
-            !history.iter().any(|word| expression.contains(word)) || expression.contains("_up ==")
-        });
-        for (name, expression) in of_now {
-            let is_known = CONDITIONS.iter().any(|condition| condition.alert == name);
-            assert!(
-                is_known != NAMED_ON_THE_PAGES.contains(&&**name),
-                "{name} ({expression}) looks at one moment: the overview is to say it, in one place"
-            );
-        }
-    }
-
-    #[test]
-    fn what_holds_is_said_with_its_figures() {
-        let well = "weir_journal_up 1\nweir_store_up 1\nweir_journal_disk_free_bytes 5000000000\n\
-            weir_store_memory_used_bytes 8\nweir_store_memory_max_bytes 0\nprocess_open_fds 80\nprocess_max_fds 100\n\
-            weir_settlement_oldest_milliseconds 60000\nweir_tls_certificate_end_timestamp_seconds{name=\"a\"} 2000000\n";
-        assert_eq!(needed(well, 0), [""; 0]);
-        let ill = "# HELP weir_journal_up 0\nweir_journal_up 0\nweir_clock_offset_seconds -31\nprocess_open_fds 81\n\
-            process_max_fds 100\nweir_store_memory_used_bytes 96\nweir_store_memory_max_bytes 100\nweir_settlement_oldest_milliseconds 61000\nweir_grace_committed_nano_usd 1500000000\n\
-            weir_tls_certificate_end_timestamp_seconds{name=\"a\"} 86399\nweir_tls_certificate_end_timestamp_seconds{name=\"b\"} 86400\n";
-        let said = needed(ill, 0);
-        assert_eq!(
-            said,
-            [
-                "the journal takes no records, so nothing is admitted (WeirJournalDown)",
-                "the store lacks charges that are 61 seconds old (WeirSettlementsLate)",
-                "keys spend on their grace: 1.50 USD are not charged yet (WeirGraceInUse)",
-                "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
-                "the clock is 31 seconds off from the store's (WeirClockOff)",
-                "a certificate ends today, or has ended: name=\"a\" (WeirCertificateEnded)",
-                "a certificate ends within two weeks: name=\"b\" (WeirCertificateEnds)",
-                "file descriptors run out: 81 % of them are open (WeirDescriptorsLow)",
-            ]
-        );
-    }
-}
+mod tests;

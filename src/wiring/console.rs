@@ -28,7 +28,10 @@ use crate::{
     },
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
-    telemetry::{attention, metrics::Metrics},
+    telemetry::{
+        attention::{self, History},
+        metrics::Metrics,
+    },
     wiring::{
         StartError, catalogue,
         front_service::{self, FrontService},
@@ -120,6 +123,7 @@ pub(super) fn service(
         store: Arc::clone(&parts.store),
         ready: Arc::clone(ready),
         metrics: Arc::clone(&parts.sinks.metrics),
+        history: Arc::clone(parts.history.as_ref()?),
         gateway,
     };
     let trusted = &config.stability.trusted_proxies;
@@ -156,6 +160,7 @@ struct Reads {
     store: Arc<dyn KeyStore>,
     ready: Ready,
     metrics: Arc<Metrics>,
+    history: Arc<History>,
     gateway: LinkAddress,
 }
 
@@ -177,7 +182,11 @@ impl Source for Reads {
             .warnings()
             .into_iter()
             .map(|warning| warning.advice().to_owned());
-        let alerts = attention::needed(&self.metrics.render(), clock::unix_seconds());
+        let alerts = attention::needed(
+            &self.metrics.render(),
+            &self.history,
+            (clock::unix_seconds(), clock::instant()),
+        );
         told.chain(of_store).chain(alerts).collect()
     }
 

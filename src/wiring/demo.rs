@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use crate::{
     cli::DemoArgs,
     config::Config,
+    console::Examples,
     domain::{
         catalogue::{Catalogue, CatalogueSettings},
         keys::{
@@ -156,22 +157,10 @@ fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     .to_string()
 }
 
-/// What is asked in the example of each protocol: models that people know, the quick ones.
-const WELL_KNOWN: [(Protocol, &str); 3] = [
-    (Protocol::Messages, "claude-haiku-4-5"),
-    (Protocol::Responses, "gpt-5.5"),
-    (Protocol::Gemini, "gemini-3.8-flash"),
-];
-
-/// The well-known model of a protocol; if the catalogue lacks it, another one that is served through the protocol.
+/// What the example of a protocol asks for; empty if no model is served in it.
 fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
-    let serves = |name: &str| catalogue.named(name).is_some_and(|model| model.serves(protocol));
-    let known = WELL_KNOWN.iter().find(|(of, name)| *of == protocol && serves(name));
-    let other = || catalogue.models().find(|model| model.serves(protocol));
-    known.map_or_else(
-        || other().map(|model| model.name.clone()).unwrap_or_default(),
-        |(_, name)| (*name).to_owned(),
-    )
+    let examples = Examples::new(catalogue, |_| false, None);
+    examples.of(protocol).unwrap_or_default().to_owned()
 }
 
 fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
@@ -222,7 +211,11 @@ mod tests {
         let (folder, somewhere) = (TempDir::new().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
         let config = config(folder.path(), somewhere, somewhere).unwrap();
         let (catalogue, _) = catalogue::check(&config).unwrap();
-        for (protocol, name) in WELL_KNOWN {
+        for (protocol, name) in [
+            (Protocol::Messages, "claude-haiku-4-5"),
+            (Protocol::Responses, "gpt-5.5"),
+            (Protocol::Gemini, "gemini-3.8-flash"),
+        ] {
             let provider = catalogue.named(name).unwrap().providers.first().unwrap();
             assert!(
                 ["anthropic", "openai", "gemini"].contains(&provider.name.as_str()),

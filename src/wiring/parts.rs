@@ -28,7 +28,10 @@ use crate::{
         KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
         web_sessions::WebSessionStore,
     },
-    telemetry::metrics::{Health, ProviderFigures},
+    telemetry::{
+        attention::History,
+        metrics::{Health, ProviderFigures},
+    },
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
@@ -71,6 +74,8 @@ pub(crate) struct Parts {
     pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
+    /// What the metrics were, where the console tells what needs attention.
+    pub history: Option<Arc<History>>,
     /// Counts running requests, for the shutdown.
     pub drain: Drain,
     /// Memory for request bodies, and time to work on them.
@@ -134,7 +139,6 @@ impl Parts {
         );
         background.spawn(reloader.run(stopped));
         let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
-        let agents = sign_in::agents(&config)?;
         let parts = Self {
             public: public::build(&config, &live, &stability.snapshots),
             live,
@@ -146,10 +150,11 @@ impl Parts {
             sessions: Arc::new(sessions),
             session_task,
             sign_ins,
-            agents,
+            agents: sign_in::agents(&config)?,
             keys,
             resolver,
             tls,
+            history: history(&config, &sinks, background, &stop),
             sinks,
             drain: Drain::default(),
             bodies: Bodies::new(&config.gateway),
@@ -262,6 +267,15 @@ impl Parts {
             }
         });
     }
+}
+
+/// Remembers what the metrics were, if there is a console to tell what needs attention.
+fn history(config: &Config, sinks: &Sinks, background: &Runtime, stop: &watch::Sender<bool>) -> Option<Arc<History>> {
+    config.console.listen?;
+    let history = Arc::new(History::default());
+    let metrics = Arc::clone(&sinks.metrics);
+    background.spawn(Arc::clone(&history).run(metrics, stop.subscribe()));
+    Some(history)
 }
 
 fn health(good: bool) -> Health {

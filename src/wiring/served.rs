@@ -117,9 +117,9 @@ fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
         aliases: model.aliases.clone(),
         provider: model.owner().to_owned(),
         providers: model.providers.iter().map(|provider| provider.name.clone()).collect(),
-        protocols: [Protocol::Messages, Protocol::Responses, Protocol::Gemini]
+        protocols: model
+            .protocols_served(|provider| switches.is_off(provider))
             .into_iter()
-            .filter(|protocol| model.serves(*protocol))
             .map(Protocol::as_str)
             .collect(),
         context_tokens: model.context_tokens,

@@ -9,6 +9,8 @@ mod pages;
 mod portal;
 mod sessions;
 mod sign_in;
+mod snippets;
+mod tls;
 
 use std::net::SocketAddr;
 

@@ -110,7 +110,7 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, Refus
         body.remove("reset");
     }
     let key = desk.change(Method::POST, "/v1/keys", &Value::Object(body)).await?;
-    Ok(made_key::page(desk, &key, "The key is made"))
+    Ok(made_key::page(desk, &key, "The key is made").await)
 }
 
 /// What is entered and differs from what the form was made with.

@@ -140,7 +140,7 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
 pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, Refused> {
     let path = below(&below("/v1/keys", id), "rotate");
     let key = desk.change(Method::POST, &path, &rotation::body(form)).await?;
-    Ok(made_key::page(desk, &key, "The key has a new text"))
+    Ok(made_key::page(desk, &key, "The key has a new text").await)
 }
 
 pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, Refused> {

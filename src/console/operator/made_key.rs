@@ -10,9 +10,11 @@ use crate::console::{
 };
 
 /// The key's text and how to use it.
-pub(super) fn page(desk: &Desk<'_>, key: &Value, title: &str) -> Page {
+pub(super) async fn page(desk: &Desk<'_>, key: &Value, title: &str) -> Page {
+    // The key is made: whatever cannot be read now, its text is shown.
+    let models = desk.read("/v1/models").await.unwrap_or_default();
     let content = html! {
-        (new_key::section(key, &desk.source.gateway()))
+        (new_key::section(key, &models, &desk.source.gateway()))
         p class="pages" { a href=(below("/keys", view::text(key, "id"))) { "The key's page" } " " a href="/keys" { "All keys" } }
     };
     Page {

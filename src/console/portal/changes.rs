@@ -83,7 +83,10 @@ impl Portal {
             // Where the store is away now, its owner signs in again, with the new text.
             let _ = self.sessions.becomes(session, &owner).await;
         }
-        Answer::page(StatusCode::OK, page::framed(Some(session), &page::rotated(made, base)))
+        // The key has its new text: whatever cannot be read now, that is shown.
+        let models = self.read(session, "/v1/models").await.unwrap_or_default();
+        let page = page::rotated(made, &models, base);
+        Answer::page(StatusCode::OK, page::framed(Some(session), &page))
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::console::{
     answer::Answer,
     day_chart,
+    example::Examples,
     forms::{Field, Forms},
     frame::{Frame, Page},
     key_view, limits, new_key,
@@ -65,7 +66,7 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
                 }
             }
         }
-        (snippet::section(base, None, &snippet::model(view::list(key, "models"))))
+        (snippet::section(base, None, &Examples::of_answers(key, &facts.models)))
     };
     Page {
         title: view::text(key, "name").to_owned(),
@@ -114,9 +115,9 @@ fn models(key: &Value, models: &Value) -> Markup {
 }
 
 /// The new text of a key.
-pub(super) fn rotated(made: &Value, base: &str) -> Page {
+pub(super) fn rotated(made: &Value, models: &Value, base: &str) -> Page {
     let content = html! {
-        (new_key::section(made, base))
+        (new_key::section(made, models, base))
         p class="pages" { a href="/portal" { "Back to the key" } }
     };
     Page {

@@ -11,6 +11,10 @@ use http::StatusCode;
 use super::*;
 use crate::edges::clock;
 
+/// What docs/console.md promises.
+const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
+const HALF_A_DAY: Duration = Duration::from_secs(43_200);
+
 /// Whose each session is, and the forms that were sent in it.
 type Shelved = HashMap<SessionDigest, (String, Vec<String>)>;
 
@@ -32,7 +36,8 @@ impl Shelf {
 
 #[async_trait]
 impl WebSessionStore for Shelf {
-    async fn begin(&self, id: &SessionDigest, who: &str, _lasts: Lifetime) -> Result<(), StoreError> {
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
+        assert_eq!((lasts.idle, lasts.whole), (HALF_AN_HOUR, HALF_A_DAY));
         self.open()?.entry(*id).or_default().0 = who.to_owned();
         Ok(())
     }
@@ -101,18 +106,18 @@ async fn while_the_store_is_away_a_node_knows_those_it_has_seen_within_their_tim
     let now = clock::instant();
     let text = one.open(&"me", now).await;
     shelf.away.store(true, Ordering::SeqCst);
-    let late = now + LASTS.idle - Duration::from_secs(1);
+    let late = now + HALF_AN_HOUR - Duration::from_secs(1);
     assert_eq!(found(&one, &text, late).await.unwrap().who, "me");
     assert!(other.find::<String>(&text, now).await.is_err(), "it has not seen it");
     assert!(one.find::<String>("made up", now).await.is_err());
     assert!(
-        one.find::<String>(&text, late + LASTS.idle).await.is_err(),
+        one.find::<String>(&text, late + HALF_AN_HOUR).await.is_err(),
         "idle for half an hour"
     );
     let mut at = late;
-    while at < now + LASTS.whole {
+    while at < now + HALF_A_DAY {
         assert!(found(&one, &text, at).await.is_some());
-        at += LASTS.idle / 2;
+        at += HALF_AN_HOUR / 2;
     }
     assert!(one.find::<String>(&text, at).await.is_err(), "half a day in all");
     // One that was opened meanwhile is good until the store has the last word.

@@ -104,9 +104,11 @@ fn not_served(model: &Model, operation: Operation) -> RouteError {
     if counts_tokens && model.serves(operation.protocol()) {
         return RouteError::CountTokensUnsupported;
     }
-    let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
     RouteError::ModelNotServed {
-        protocols: all.into_iter().filter(|protocol| model.serves(*protocol)).collect(),
+        protocols: Protocol::ALL
+            .into_iter()
+            .filter(|protocol| model.serves(*protocol))
+            .collect(),
     }
 }
 

@@ -236,12 +236,17 @@ fn listed_model(model: &str) -> Result<String, TargetError> {
 }
 
 fn checked_model(model: &str) -> Result<String, TargetError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let dots_only = model.bytes().all(|byte| byte == b'.');
-    if model.is_empty() || model.len() > PATH_MODEL_BYTES_MAX || dots_only || !model.bytes().all(plain) {
+    if !fits_a_path(model) {
         return Err(TargetError::ModelPathInvalid);
     }
     Ok(model.to_owned())
+}
+
+/// Whether a request can name this model in its path.
+pub(crate) fn fits_a_path(model: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let dots_only = model.bytes().all(|byte| byte == b'.');
+    !model.is_empty() && model.len() <= PATH_MODEL_BYTES_MAX && !dots_only && model.bytes().all(plain)
 }
 
 /// Removes every `key` parameter from a query, `$key` (Google's other spelling) included, and returns (what is left, the values

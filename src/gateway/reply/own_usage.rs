@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
-    console::snippets_of_key,
+    console::{Examples, snippets_of_key},
     domain::{
         catalogue::{Catalogue, Model},
         faults::refusal::{Refusal, Reply},
@@ -127,9 +127,10 @@ impl OwnUsage {
         };
         let mut data = standing(key, &spend, now_ms);
         if let Value::Object(fields) = &mut data {
-            fields.insert("models".to_owned(), json!(models(key, catalogue, is_off)));
+            fields.insert("models".to_owned(), json!(models(key, catalogue, &is_off)));
             fields.insert("usage".to_owned(), usage(&sums, today - (days - 1), today));
-            let snippets = base.map(|base| snippets_of_key(base, key.models.as_deref()));
+            let examples = Examples::new(catalogue, &is_off, key.models.as_deref());
+            let snippets = base.map(|base| snippets_of_key(base, &examples));
             fields.insert("snippets".to_owned(), json!(snippets.unwrap_or_default()));
             fields.extend(last_rows.map(|rows| ("last_rows".to_owned(), json!(rows))));
         }

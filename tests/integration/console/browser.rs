@@ -1,5 +1,9 @@
 //! The console in a browser: the first key of a demo, and how its pages look.
 
+mod forms;
+mod keyboard;
+mod names;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -45,6 +49,65 @@ fn open(browser: &mut Browser, demo: &Demo) {
     assert_eq!(browser.text("document.querySelector('h1').innerText"), "Overview");
 }
 
+/// Opens the console of a gateway in a browser.
+fn come_in(browser: &mut Browser, weir: &Weir, role: &str) {
+    browser.look(DESK.0, DESK.1, "light");
+    browser.open(&format!(
+        "http://{}/open?code={}",
+        super::address(weir),
+        super::code(weir, role)
+    ));
+    browser.leave_by("document.querySelector('form button').click()");
+}
+
+/// Signs in to the portal that is at this address.
+fn sign_in(browser: &mut Browser, portal: &str, key: &str) {
+    browser.open(portal);
+    // The door answers 401, and the browser says so, and no more.
+    has_status(browser, 401);
+    fill(browser, "/portal/sign-in", &[("key", key)]);
+}
+
+/// Signs out of the portal.
+fn sign_out(browser: &mut Browser) {
+    browser.leave_by("[...document.querySelectorAll('button')].find(one => one.innerText === 'Sign out').click()");
+    has_status(browser, 401);
+}
+
+/// Takes the one complaint that a page with this status causes: that it has it.
+#[track_caller]
+fn has_status(browser: &mut Browser, status: u16) {
+    let said = complaints(browser);
+    let expected = format!("responded with a status of {status}");
+    assert!(
+        said.iter().all(|one| one.contains(&expected)) && said.len() == 1,
+        "{said:?}"
+    );
+}
+
+/// Enters something into the form of the page that is sent to `action`, and sends it by its button.
+#[track_caller]
+fn fill(browser: &mut Browser, action: &str, entered: &[(&str, &str)]) {
+    let (action, entered) = (json!(action), json!(entered));
+    browser.evaluate(&format!(
+        "globalThis.filled = [...document.forms].find(form => form.getAttribute('action') === {action}); \
+         {entered}.forEach(([name, value]) => {{ filled.elements.namedItem(name).value = value }})"
+    ));
+    browser.leave_by("filled.querySelector('button').click()");
+}
+
+/// Holds that the open page fits a desk and a phone in both themes, that it loads nothing, and that nobody complains.
+#[track_caller]
+fn looks_well(browser: &mut Browser, what: &str) {
+    for ((width, height), theme) in [(PHONE, "dark"), (DESK, "light")] {
+        browser.look(width, height, theme);
+        assert_eq!(browser.evaluate(OVERFLOW), json!([]), "{what} {theme}");
+        let loaded = "document.scripts.length + document.images.length";
+        assert_eq!(browser.evaluate(loaded), 0, "{what} {theme}");
+        nothing_serious(browser, &format!("{what} {theme}"));
+    }
+}
+
 #[test]
 fn the_first_key_is_made_in_the_browser_and_works() {
     let Some(mut browser) = Browser::start() else {
@@ -76,10 +139,7 @@ fn the_first_key_is_made_in_the_browser_and_works() {
     }
     assert_eq!(complaints(&mut browser), [""; 0]);
     // The portal knows it, too.
-    browser.open(demo.text("portal_url"));
-    complaints(&mut browser);
-    browser.evaluate(&format!("document.querySelector('[name=key]').value = {}", json!(key)));
-    browser.leave_by("document.querySelector('main form button').click()");
+    sign_in(&mut browser, demo.text("portal_url"), &key);
     assert_eq!(
         browser.text("document.querySelector('h1').innerText"),
         "made in a browser"
@@ -105,73 +165,6 @@ fn an_sdk_uses(demo: &Demo, key: &str) {
     let made = Command::new(python).args(["-c", &script]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     assert!(!made.stdout.trim_ascii().is_empty());
-}
-
-/// Three keys with names that people could give: the first by markup, the second the longest, the third from right to left.
-fn odd_keys(weir: &Weir) -> Vec<String> {
-    weir.fund();
-    let names = [
-        "<img src=x onerror=alert(1)>\"'&".to_owned(),
-        "n".repeat(128),
-        "\u{202e}\u{5e9}\u{5dc}\u{5d5}\u{5dd} abc".to_owned(),
-    ];
-    let made = names.map(|name| weir.cli_json(&["key", "create", "--account", "tests", "--name", &name]));
-    made.iter().map(|key| key["id"].as_str().unwrap().to_owned()).collect()
-}
-
-#[test]
-fn odd_names_fit_the_pages_and_stay_text() {
-    let Some(mut browser) = Browser::start() else {
-        skip!("Chromium is not there: tests/run installs it");
-    };
-    let weir = super::with_console();
-    let ids = odd_keys(&weir);
-    browser.look(DESK.0, DESK.1, "light");
-    let address = super::address(&weir);
-    browser.open(&format!("http://{address}/open?code={}", super::code(&weir, "owner")));
-    browser.leave_by("document.querySelector('form button').click()");
-    let of_keys = ids.iter().map(|id| format!("/keys/{id}"));
-    let pages = ["/keys", "/accounts/tests", "/audit", "/usage?by=key"].map(str::to_owned);
-    for path in pages.into_iter().chain(of_keys) {
-        for (width, theme) in [(DESK, "light"), (PHONE, "dark")] {
-            browser.look(width.0, width.1, theme);
-            browser.open(&format!("http://{address}{path}"));
-            assert_eq!(browser.evaluate(OVERFLOW), json!([]), "{path} {theme}");
-            assert_eq!(
-                browser.evaluate("document.scripts.length + document.images.length"),
-                0,
-                "{path}"
-            );
-            assert_eq!(complaints(&mut browser), [""; 0], "{path} {theme}");
-        }
-        nothing_serious(&mut browser, &path);
-    }
-    browser.open(&format!("http://{address}/keys/{}", ids[2]));
-    let turned = browser.text("getComputedStyle(document.querySelector('h1')).direction");
-    assert_eq!(turned, "ltr", "a name turns nothing around it");
-}
-
-#[test]
-fn a_key_is_made_with_scripts_switched_off() {
-    let Some(mut browser) = Browser::start() else {
-        skip!("Chromium is not there: tests/run installs it");
-    };
-    let demo = Demo::start();
-    browser.look(DESK.0, DESK.1, "light");
-    browser.open(&link(&demo));
-    browser.switch_scripts_off();
-    browser.tab_to("e.tagName === 'BUTTON'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.innerText === 'Keys'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.innerText === 'New key'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.name === 'name'");
-    browser.enter("without scripts");
-    browser.leave_by_key("Enter");
-    let key = browser.text("document.querySelector('code.key').innerText");
-    let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
-    assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 #[test]
@@ -209,7 +202,6 @@ fn the_pages_fit_a_desk_and_a_phone_in_both_themes() {
             assert_eq!(browser.evaluate("document.scripts.length + document.images.length"), 0);
             let unnamed = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(e => !e.labels.length).length";
             assert_eq!(browser.evaluate(unnamed), 0, "{path}: every field has a label");
-            assert_eq!(complaints(&mut browser), [""; 0], "{path} {size}");
             nothing_serious(&mut browser, &format!("{path} {size}"));
         }
     }
@@ -226,42 +218,11 @@ fn nothing_serious(browser: &mut Browser, what: &str) {
         skip!("axe-core is not there: tests/run installs it");
     };
     let axe = std::fs::read_to_string(modules.join("axe-core/axe.min.js")).unwrap();
+    assert_eq!(complaints(browser), [""; 0], "{what}");
     browser.evaluate(&format!("{axe};0"));
     assert_eq!(browser.evaluate(SERIOUS), json!([]), "{what}");
     // Whatever the policy said to axe-core is none of the page's.
     browser.complaints();
-}
-
-#[test]
-fn a_key_is_made_with_the_keyboard_alone() {
-    let Some(mut browser) = Browser::start() else {
-        skip!("Chromium is not there: tests/run installs it");
-    };
-    let demo = Demo::start();
-    browser.look(DESK.0, DESK.1, "light");
-    browser.open(&link(&demo));
-    browser.tab_to("e.tagName === 'BUTTON'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.innerText === 'Keys'");
-    let ring = "getComputedStyle(document.activeElement).outlineStyle";
-    assert_eq!(browser.text(ring), "solid", "where the focus is can be seen");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.innerText === 'New key'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.name === 'name'");
-    browser.enter("typed");
-    browser.tab_to("e.tagName === 'BUTTON' && !!e.closest('main')");
-    browser.leave_by_key("Enter");
-    let key = browser.text("document.querySelector('code.key').innerText");
-    let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    // A wide table is scrolled without a mouse, too.
-    browser.tab_to("e.innerText === 'Overview'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.innerText === 'Log'");
-    browser.leave_by_key("Enter");
-    let title = browser.text("document.querySelector('h1').innerText");
-    assert_eq!(title, "Log");
 }
 
 #[test]
@@ -282,56 +243,48 @@ fn the_pages_show_what_was_used() {
         (11, |number| format!("build server {number}")),
         (800, |number| 1 + number * number / 97 % 28),
     );
-    browser.look(DESK.0, DESK.1, "light");
+    come_in(&mut browser, &weir, "viewer");
     let address = super::address(&weir);
-    browser.open(&format!("http://{address}/open?code={}", super::code(&weir, "viewer")));
-    browser.leave_by("document.querySelector('form button').click()");
-    nothing_serious(&mut browser, "the overview with data");
+    looks_well(&mut browser, "the overview with data");
     view(&mut browser, "console-overview");
     for (path, picture, has) in [
         ("/keys", "console-keys", "build server 7"),
         ("/models?search=claude", "console-models", "claude-sonnet-5-5"),
         ("/log", "console-log", "rounded up"),
+        ("/accounts", "console-accounts", "tests"),
+        ("/providers", "console-providers", "Anthropic"),
+        ("/audit", "console-audit", "key.create"),
+        ("/usage?account=tests", "console-usage", "Spent from"),
     ] {
         browser.open(&format!("http://{address}{path}"));
         browser.evaluate("document.querySelectorAll('tbody details').forEach((e, place) => { e.open = place == 0 })");
         let told = browser.text("document.querySelector('main').innerText");
         assert!(told.contains(has), "{path}: {told}");
-        nothing_serious(&mut browser, path);
+        looks_well(&mut browser, path);
         view(&mut browser, picture);
     }
     browser.open(&format!("http://{address}/usage?account=tests"));
     let bars = browser.evaluate("document.querySelectorAll('rect.day').length");
     assert!(bars.as_u64().unwrap() >= 9, "{bars} days");
-    assert_eq!(complaints(&mut browser), [""; 0]);
-    for (size, theme) in [(DESK, "light"), (PHONE, "dark")] {
-        browser.look(size.0, size.1, theme);
-        nothing_serious(&mut browser, "the use");
-        assert_eq!(browser.evaluate(OVERFLOW), json!([]));
+    on_a_phone(&mut browser, &format!("http://{address}/"), "console-overview-phone");
+    for door in ["/portal", "/portal/device"] {
+        browser.open(&format!("http://{}{door}", weir.gateway));
+        has_status(&mut browser, 401);
+        looks_well(&mut browser, door);
     }
-    view(&mut browser, "console-usage");
-    browser.look(DESK.0, DESK.1, "light");
-    for (size, theme) in [(PHONE, "dark"), (DESK, "light")] {
-        browser.look(size.0, size.1, theme);
-        for door in ["/portal", "/portal/device"] {
-            browser.open(&format!("http://{}{door}", weir.gateway));
-            nothing_serious(&mut browser, door);
-            assert_eq!(browser.evaluate(OVERFLOW), json!([]));
-        }
-    }
-    browser.open(&format!("http://{}/portal", weir.gateway));
-    browser.evaluate(&format!(
-        "document.querySelector('[name=key]').value = {}",
-        json!(key.text)
-    ));
-    browser.leave_by("document.querySelector('main form button').click()");
-    complaints(&mut browser);
-    for (size, theme) in [(PHONE, "dark"), (DESK, "light")] {
-        browser.look(size.0, size.1, theme);
-        nothing_serious(&mut browser, "the portal with data");
-        assert_eq!(browser.evaluate(OVERFLOW), json!([]));
-    }
+    let portal = format!("http://{}/portal", weir.gateway);
+    sign_in(&mut browser, &portal, &key.text);
+    looks_well(&mut browser, "the portal with data");
     view(&mut browser, "portal");
+    on_a_phone(&mut browser, &portal, "portal-phone");
+}
+
+/// Takes a picture of a page as a phone shows it in the dark.
+fn on_a_phone(browser: &mut Browser, url: &str, name: &str) {
+    browser.look(PHONE.0, PHONE.1, "dark");
+    browser.open(url);
+    view(browser, name);
+    browser.look(DESK.0, DESK.1, "light");
 }
 
 /// What the browser complains of, but for what is this test's own: it clicks without a hand, asks for the cookies, and knows

@@ -417,3 +417,22 @@ fn what_was_used_is_told(weir: &Weir, tab: &Tab, key: &str) {
     assert!(page.contains(&format!("href=\"/keys/{key}\"")), "{page}");
     assert!(tab.page("/usage?from=yesterday").contains("role=\"alert\""));
 }
+
+#[test]
+fn the_overview_says_what_the_alerts_that_look_back_say() {
+    // Nobody answers there.
+    let weir = with_console();
+    let key = weir.key();
+    let tab = signed_in(&weir, "viewer");
+    assert!(!tab.page("/").contains("WeirProviderDown"));
+    for _ in 0..20 {
+        let answer = weir.exchange(&Wire::Messages.request(&key.text, "hi"));
+        assert_eq!(answer.status, 503, "{}", answer.text());
+    }
+    wait_until("the overview to say it", || {
+        let page = tab.page("/");
+        page.contains(
+            "most requests to a provider fail, 100 % in 5 minutes: provider=&quot;anthropic&quot; (WeirProviderDown)",
+        ) && !page.contains("WeirProviderFailing")
+    });
+}

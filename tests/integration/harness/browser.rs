@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use super::tools::program;
-use super::wait::DEADLINE;
+use super::wait::{DEADLINE, wait_until};
 
 /// The browser reads its orders from descriptor 3 and answers on 4; a shell puts the two pipes there.
 const START: &str = r#"exec 3<&0 4>&1 </dev/null >/dev/null 2>"$0"; exec "$@""#;
@@ -112,10 +112,11 @@ impl Browser {
     pub(crate) fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", &json!({"url": url}));
         assert!(opened.get("errorText").is_none(), "{url}: {opened}");
-        // `load` of this document, not of the one before: asked for in it, after the navigation is committed.
-        let loaded = "new Promise(done => document.readyState === 'complete' ? done(document.URL) \
-             : addEventListener('load', () => done(document.URL)))";
-        self.evaluate(loaded);
+        // Of this document, not of the one before: asked for after the navigation is committed. Not by a listener, which a page
+        // without scripts would not call.
+        wait_until("the document to be loaded", || {
+            self.evaluate("document.readyState") == "complete"
+        });
     }
 
     /// Does what leads to another document, and waits until that is loaded.
@@ -132,10 +133,15 @@ impl Browser {
         self.leave(key, |browser| browser.press(key));
     }
 
-    /// Presses a key and lets it go: `Tab`, `Enter`.
+    /// Presses a key and lets it go: `Tab`, `Enter`, `ArrowRight`.
     #[track_caller]
     pub(crate) fn press(&mut self, key: &str) {
-        let code = if key == "Tab" { 9 } else { 13 };
+        let code = match key {
+            "Tab" => 9,
+            "Enter" => 13,
+            "ArrowRight" => 39,
+            other => panic!("the code of {other} is not known"),
+        };
         for kind in ["rawKeyDown", "char", "keyUp"] {
             let text = if kind == "char" && key == "Enter" { "\r" } else { "" };
             if kind == "char" && text.is_empty() {

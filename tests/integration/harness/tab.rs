@@ -1,14 +1,18 @@
 //! A browser's tab without a browser: it keeps a cookie, and sends the forms of pages as they stand there.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use rustls::ClientConfig;
+
 use super::client::{Client, Response};
+use super::https;
 use super::request::Request;
 
 /// The host that all of these requests name.
-const HOST: &str = "weir.test";
+pub(crate) const HOST: &str = "weir.test";
 
 /// A tab, at one listener.
 #[derive(Clone, Debug)]
@@ -18,6 +22,8 @@ pub(crate) struct Tab {
     pub(crate) cookie: Option<String>,
     /// For whom it speaks, as a proxy in front of its browser says.
     pub(crate) speaks_for: Option<String>,
+    /// How it speaks to a listener with TLS.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 /// What a form carries besides what people enter.
@@ -35,6 +41,15 @@ impl Tab {
             address,
             cookie: None,
             speaks_for: None,
+            tls: None,
+        }
+    }
+
+    /// An empty tab, at a listener with TLS.
+    pub(crate) fn with_tls(address: SocketAddr, tls: Arc<ClientConfig>) -> Tab {
+        Tab {
+            tls: Some(tls),
+            ..Tab::new(address)
         }
     }
 
@@ -67,7 +82,8 @@ impl Tab {
     /// Sends these fields as a form of this site.
     #[track_caller]
     pub(crate) fn post(&mut self, target: &str, fields: &[(&str, &str)]) -> Response {
-        let origin = format!("http://{HOST}");
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let origin = format!("{scheme}://{HOST}");
         let request = self.request("POST", target).header("origin", &origin);
         let answer = self.send(&request.body(encoded(fields).as_bytes()));
         if let Some(set) = answer.header("set-cookie") {
@@ -93,7 +109,13 @@ impl Tab {
     /// Sends a request on a connection of its own.
     #[track_caller]
     pub(crate) fn send(&self, request: &Request) -> Response {
-        Client::connect(self.address).exchange(request)
+        match &self.tls {
+            Some(tls) => https::connect(tls, HOST, self.address)
+                .unwrap()
+                .client
+                .exchange(request),
+            None => Client::connect(self.address).exchange(request),
+        }
     }
 }
 

@@ -1,0 +1,160 @@
+//! The models that examples ask for: in each protocol one that a key can use now.
+
+use serde_json::Value;
+
+use super::view;
+use crate::domain::{
+    catalogue::Catalogue,
+    wire::{operation::fits_a_path, protocol::Protocol},
+};
+
+/// What is asked for where a key may ask for any model: those that people know, the quick ones. Where they are not served it is
+/// the first that is.
+const KNOWN: [&str; 3] = ["claude-haiku-4-5", "gpt-5.5", "gemini-3.8-flash"];
+
+/// A model that is served, with the protocols in which it is.
+type Served = (String, Vec<Protocol>);
+
+/// For each protocol the model that an example asks for, if the key can use that protocol now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Examples {
+    /// In the order in which a key's owner cares for them: the protocol of the key's first model is the first.
+    models: Vec<(Protocol, String)>,
+}
+
+impl Examples {
+    /// Of a key that may ask for these models, `None` for all. `is_off` says of a provider that it is switched off.
+    pub(crate) fn new(catalogue: &Catalogue, is_off: impl Fn(&str) -> bool, allowed: Option<&[String]>) -> Self {
+        let models = catalogue.models();
+        let served = models.map(|model| (model.name.clone(), model.protocols_served(&is_off)));
+        Self::of_served(&served.collect::<Vec<Served>>(), allowed)
+    }
+
+    fn of_served(served: &[Served], allowed: Option<&[String]>) -> Self {
+        let names: Vec<&str> = match allowed {
+            Some(allowed) => allowed.iter().map(String::as_str).collect(),
+            None => KNOWN
+                .into_iter()
+                .chain(served.iter().map(|(name, _)| name.as_str()))
+                .collect(),
+        };
+        let mut examples = Self::default();
+        for name in names {
+            let Some((_, protocols)) = served.iter().find(|(known, _)| known == name) else {
+                continue;
+            };
+            for protocol in protocols {
+                // A model that this protocol's paths cannot name is no example of it.
+                if examples.of(*protocol).is_none() && (*protocol != Protocol::Gemini || fits_a_path(name)) {
+                    examples.models.push((*protocol, name.to_owned()));
+                }
+            }
+        }
+        examples
+    }
+
+    /// The same of what the admin API says of the key and of the models.
+    pub(super) fn of_answers(key: &Value, models: &Value) -> Self {
+        let served = view::list(models, "models").iter().map(|model| {
+            let named = view::list(model, "protocols").iter().filter_map(Value::as_str);
+            let protocols = named.filter_map(|name| Protocol::ALL.into_iter().find(|one| one.as_str() == name));
+            (view::text(model, "name").to_owned(), protocols.collect())
+        });
+        let allowed = key.get("models").and_then(Value::as_array).map(|models| {
+            let names = models.iter().filter_map(Value::as_str);
+            names.map(str::to_owned).collect::<Vec<_>>()
+        });
+        Self::of_served(&served.collect::<Vec<Served>>(), allowed.as_deref())
+    }
+
+    /// The model of a protocol; `None` where the key can use none.
+    pub(crate) fn of(&self, protocol: Protocol) -> Option<&str> {
+        let mut models = self.models.iter();
+        let (_, model) = models.find(|(one, _)| *one == protocol)?;
+        Some(model)
+    }
+
+    /// The protocol to begin with, and its model; `None` where the key can use none at all.
+    pub(super) fn first(&self) -> Option<(Protocol, &str)> {
+        let (protocol, model) = self.models.first()?;
+        Some((*protocol, model))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn served(models: &[(&str, &[Protocol])]) -> Vec<Served> {
+        let one = |(name, protocols): &(&str, &[Protocol])| ((*name).to_owned(), protocols.to_vec());
+        models.iter().map(one).collect()
+    }
+
+    fn names(names: &[&str]) -> Option<Vec<String>> {
+        Some(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn each_protocol_has_the_first_model_of_the_key_that_is_served_in_it() {
+        let served = served(&[
+            ("both", &[Protocol::Messages, Protocol::Responses]),
+            ("g", &[Protocol::Gemini]),
+            ("r", &[Protocol::Responses]),
+        ]);
+        let examples = |allowed: &[&str]| Examples::of_served(&served, names(allowed).as_deref());
+        assert_eq!(
+            examples(&["gone", "r", "both"]).first(),
+            Some((Protocol::Responses, "r"))
+        );
+        assert_eq!(examples(&["gone", "r", "both"]).of(Protocol::Messages), Some("both"));
+        assert_eq!(examples(&["r"]).of(Protocol::Messages), None);
+        assert_eq!(examples(&["g"]).first(), Some((Protocol::Gemini, "g")));
+        assert_eq!(examples(&["gone"]), Examples::default());
+        assert_eq!(examples(&["gone"]).first(), None);
+    }
+
+    #[test]
+    fn a_key_for_all_models_is_told_of_known_ones_and_only_of_those_that_are_served() {
+        let known = served(&[
+            ("a", &[Protocol::Messages]),
+            (KNOWN[0], &[Protocol::Messages]),
+            ("b", &[Protocol::Gemini]),
+        ]);
+        let examples = Examples::of_served(&known, None);
+        assert_eq!(examples.first(), Some((Protocol::Messages, KNOWN[0])));
+        assert_eq!(examples.of(Protocol::Gemini), Some("b"));
+        assert_eq!(examples.of(Protocol::Responses), None);
+        let other = served(&[("a", &[Protocol::Responses])]);
+        assert_eq!(
+            Examples::of_served(&other, None).first(),
+            Some((Protocol::Responses, "a"))
+        );
+    }
+
+    #[test]
+    fn a_model_that_a_path_cannot_name_is_no_example_of_the_protocol_that_names_it_there() {
+        let served = served(&[("a/b", &[Protocol::Messages, Protocol::Gemini])]);
+        let examples = Examples::of_served(&served, None);
+        assert_eq!(
+            (examples.of(Protocol::Messages), examples.of(Protocol::Gemini)),
+            (Some("a/b"), None)
+        );
+    }
+
+    #[test]
+    fn the_answers_of_the_admin_api_say_the_same() {
+        let models = json!({ "models": [
+            { "name": "m", "protocols": ["messages"] },
+            { "name": "n", "protocols": ["responses", "gemini"] },
+        ] });
+        let bound = Examples::of_answers(&json!({ "models": ["n"] }), &models);
+        assert_eq!(
+            (bound.of(Protocol::Messages), bound.first()),
+            (None, Some((Protocol::Responses, "n")))
+        );
+        let any = Examples::of_answers(&json!({ "models": null }), &models);
+        assert_eq!(any.of(Protocol::Messages), Some("m"));
+    }
+}
