@@ -1,7 +1,7 @@
 //! What never reaches a provider of a request's head and query: headers about the connection to weir, credentials,
 //! headers that choose among the operator's own accounts, and anything with the client's key in it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use memchr::memchr;
 use percent_encoding::percent_decode;
@@ -70,10 +70,20 @@ const PARAMETERS: [&str; 7] = [
 /// How often a text is decoded in search of a key: what is encoded more often no server decodes.
 const DECODINGS_MAX: usize = 3;
 
+/// All headers that are listed, by their length: each name of each request is looked for.
+static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
+    let listed = CONNECTION.iter().chain(&CREDENTIAL_HEADERS).chain(&OTHER_CREDENTIALS);
+    let mut by_length: Vec<Vec<&str>> = Vec::new();
+    for name in listed.chain(&ANSWER_CHANGING).chain(&USERS) {
+        by_length.resize(by_length.len().max(name.len() + 1), Vec::new());
+        by_length.get_mut(name.len()).into_iter().for_each(|same| same.push(*name));
+    }
+    by_length
+});
+
 /// Whether a header stays here. An underscore counts as a hyphen, because servers read it as one.
 pub(crate) fn header(name: &str) -> bool {
-    let listed = CONNECTION.iter().chain(&CREDENTIAL_HEADERS).chain(&OTHER_CREDENTIALS);
-    let mut listed = listed.chain(&ANSWER_CHANGING).chain(&USERS);
+    let mut listed = LISTED.get(name.len()).into_iter().flatten();
     listed.any(|listed| is_same(name, listed)) || chooses(name)
 }
 
@@ -90,8 +100,11 @@ fn is_same(name: &str, listed: &str) -> bool {
 }
 
 fn chooses(name: &str) -> bool {
-    name.split(['-', '_', '.'])
-        .any(|word| CHOOSING_WORDS.iter().any(|chosen| word.eq_ignore_ascii_case(chosen)))
+    let mut words = name.as_bytes().split(|byte| matches!(byte, b'-' | b'_' | b'.'));
+    words.any(|word| {
+        let mut chosen = CHOOSING_WORDS.iter();
+        chosen.any(|chosen| word.eq_ignore_ascii_case(chosen.as_bytes()))
+    })
 }
 
 fn decoded(text: &str) -> Cow<'_, str> {
