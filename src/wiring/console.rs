@@ -1,7 +1,11 @@
 //! Builds the operators' console and the owners' portal from this process's parts.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use tokio::sync::watch;
 
@@ -38,6 +42,9 @@ use crate::{
         store,
     },
 };
+
+/// How long this node's troubles are told again to all who look, before it is looked anew.
+const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
 /// The admin API, with links into the console if there is one.
 pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc<Links>>) {
@@ -121,6 +128,7 @@ pub(super) fn service(
         ready: Arc::clone(ready),
         metrics: Arc::clone(&parts.sinks.metrics),
         gateway,
+        troubles: Mutex::default(),
     };
     let trusted = &config.stability.trusted_proxies;
     let doors = Doors::new(Arc::clone(&links), openid, trusted.clone(), clock::instant());
@@ -157,6 +165,23 @@ struct Reads {
     ready: Ready,
     metrics: Arc<Metrics>,
     gateway: LinkAddress,
+    /// What was found last, and when: all metrics are read for it.
+    troubles: Mutex<Option<(Instant, Vec<String>)>>,
+}
+
+impl Reads {
+    fn find_troubles(&self) -> Vec<String> {
+        let readiness = (self.ready)();
+        let words = readiness.reasons().into_iter().chain(readiness.warnings());
+        let told = words.map(|word| word.replace('_', " ")).chain(readiness.details());
+        let of_store = self
+            .store
+            .warnings()
+            .into_iter()
+            .map(|warning| warning.advice().to_owned());
+        let alerts = attention::needed(&self.metrics.render(), clock::unix_seconds());
+        told.chain(of_store).chain(alerts).collect()
+    }
 }
 
 impl Source for Reads {
@@ -169,16 +194,16 @@ impl Source for Reads {
     }
 
     fn troubles(&self) -> Vec<String> {
-        let readiness = (self.ready)();
-        let words = readiness.reasons().into_iter().chain(readiness.warnings());
-        let told = words.map(|word| word.replace('_', " ")).chain(readiness.details());
-        let of_store = self
-            .store
-            .warnings()
-            .into_iter()
-            .map(|warning| warning.advice().to_owned());
-        let alerts = attention::needed(&self.metrics.render(), clock::unix_seconds());
-        told.chain(of_store).chain(alerts).collect()
+        let now = clock::instant();
+        let mut found = self.troubles.lock();
+        match &*found {
+            Some((at, troubles)) if now.saturating_duration_since(*at) < TROUBLES_FRESH => troubles.clone(),
+            _ => {
+                let troubles = self.find_troubles();
+                *found = Some((now, troubles.clone()));
+                troubles
+            }
+        }
     }
 
     fn rule_files(&self) -> Vec<RuleFile> {

@@ -9,6 +9,7 @@ mod pages;
 mod portal;
 mod sessions;
 mod sign_in;
+mod viewers;
 
 use std::net::SocketAddr;
 
