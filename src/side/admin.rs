@@ -88,6 +88,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/console/links", post(console::issue))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
+        .route("/v1/log/newest", get(log::newest::query))
         .route("/v1/log/export/{form}", get(log::export::send))
         .route("/v1/log/home", get(log_home::about))
         .route("/v1/log/home/verify", get(log_home::verify))

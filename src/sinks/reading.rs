@@ -2,6 +2,7 @@
 
 mod account_day;
 mod log_rows;
+mod newest;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::{
 };
 
 pub(crate) use log_rows::{LogCursor, LogRows};
+pub(crate) use newest::{Newest, NewestCursor, NewestError};
 
 /// How many busy days of accounts are remembered, so that the next page need not look through all their rows again.
 const KEPT_MAX: usize = 2;

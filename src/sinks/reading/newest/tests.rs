@@ -1,0 +1,131 @@
+//! Pages of the newest rows: each row once, in order, at a cost that does not depend on how many there are.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use super::{super::tests::shelves::StoreShelf, *};
+use crate::{
+    edges::clock,
+    sinks::{
+        contract::samples::{BEGIN_MS, row},
+        homes::Homes,
+    },
+};
+
+const DAY_MS: i64 = 24 * 3_600_000;
+const LONG: Duration = Duration::from_secs(3600);
+
+fn reading(rows: &[Row]) -> (Arc<StoreShelf>, LogReading) {
+    let store = Arc::<StoreShelf>::default();
+    rows.iter().for_each(|row| store.put(row.clone()));
+    let reading = LogReading::new(Arc::clone(&store) as _, Homes::default());
+    (store, reading)
+}
+
+/// Rows of some accounts over some days, one a second, in the order in which they ended.
+fn rows(count: u64, accounts: u64, days: i64) -> Vec<Row> {
+    let rows = (0..count).map(|seed| {
+        let second = i64::try_from(seed).unwrap();
+        Row {
+            account: format!("account-{}", seed % accounts),
+            ..row(seed, BEGIN_MS + second % days * DAY_MS + second * 1000)
+        }
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    rows.sort_by_key(|row| row.time_ms);
+    rows
+}
+
+fn whole(days: i64) -> LogFilter {
+    LogFilter::between(BEGIN_MS, BEGIN_MS + days * DAY_MS)
+}
+
+/// All pages, each with as much time as that.
+async fn pages(reading: &LogReading, filter: &LogFilter, limit: usize, time: Duration) -> Vec<Newest> {
+    let (mut pages, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = reading.newest(filter, cursor, limit, clock::instant() + time).await;
+        let page = page.unwrap();
+        cursor = page.next.clone();
+        pages.push(page);
+        if cursor.is_none() {
+            return pages;
+        }
+    }
+}
+
+fn ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
+    rows.into_iter().map(|row| row.request_id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn the_newest_rows_of_all_accounts_come_first_page_by_page() {
+    let rows = rows(300, 3, 4);
+    let (_, reading) = reading(&rows);
+    for limit in [1, 7, 25, 1000] {
+        let pages = pages(&reading, &whole(4), limit, LONG).await;
+        assert!(
+            pages
+                .iter()
+                .all(|page| page.rows.len() <= limit && page.in_home.is_none())
+        );
+        let found = pages.iter().flat_map(|page| &page.rows);
+        assert_eq!(ids(found), ids(rows.iter().rev()), "pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn only_rows_that_the_filter_takes_are_found_and_each_look_ends_in_time() {
+    let rows = rows(3_000, 2, 2);
+    let (_, reading) = reading(&rows);
+    let wanted = &rows[17];
+    let filter = LogFilter {
+        account: Some(wanted.account.clone()),
+        ..LogFilter::between(wanted.time_ms, wanted.time_ms + 1)
+    };
+    let pages = pages(&reading, &filter, 25, Duration::ZERO).await;
+    assert_eq!(ids(pages.iter().flat_map(|page| &page.rows)), [&*wanted.request_id]);
+    assert!(pages.len() > 1, "there is no time at all");
+    assert!(pages.iter().all(|page| page.looked_at <= STEP));
+}
+
+#[tokio::test]
+async fn a_page_costs_what_it_shows_however_many_rows_there_are() {
+    let mut costs = BTreeSet::new();
+    for count in [2_000, 20_000] {
+        let (store, reading) = reading(&rows(count, 1, 1));
+        let mut cursor = None;
+        for _ in 0..3 {
+            let before = store.calls();
+            let page = reading.newest(&whole(1), cursor, 25, clock::instant() + LONG).await;
+            cursor = page.unwrap().next;
+            costs.insert(store.calls() - before);
+        }
+    }
+    assert_eq!(costs, [2].into(), "the end of the day, and one piece before it");
+}
+
+#[tokio::test]
+async fn rows_that_come_meanwhile_move_no_others() {
+    let rows = rows(40, 2, 1);
+    let (store, reading) = reading(&rows[..20]);
+    let until = clock::instant() + LONG;
+    let first = reading.newest(&whole(1), None, 10, until).await.unwrap();
+    rows[20..].iter().for_each(|row| store.put(row.clone()));
+    let second = reading.newest(&whole(1), first.next, 10, until).await.unwrap();
+    let found = first.rows.iter().chain(&second.rows);
+    assert_eq!(ids(found), ids(rows[..20].iter().rev()));
+}
+
+#[tokio::test]
+async fn where_rows_have_left_the_store_it_ends_and_says_so() {
+    let rows = rows(40, 1, 2);
+    let (store, reading) = reading(&rows);
+    let first = ("account-0".to_owned(), BEGIN_MS.div_euclid(DAY_MS));
+    while !store.trim(&first).is_empty() {}
+    let page = reading
+        .newest(&whole(2), None, 100, clock::instant() + LONG)
+        .await
+        .unwrap();
+    assert_eq!(ids(&page.rows), ids(rows[20..].iter().rev()));
+    assert_eq!((page.in_home, page.next), (Some(first.1), None));
+}
