@@ -75,7 +75,7 @@ impl Order {
 /// The rows of an answer, and the ways on from them.
 fn found(answer: &Value, filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
     let rows = view::list(answer, "rows");
-    let (next, in_home) = (view::text(answer, "next"), view::text(answer, "in_home"));
+    let next = view::text(answer, "next");
     let further = query(&[filter, &[("order", order.name()), ("cursor", next)]].concat());
     let further_on = match order {
         _ if rows.is_empty() => "Look further",
@@ -86,8 +86,7 @@ fn found(answer: &Value, filter: &[(&str, &str)], order: Order, cursor: &str) ->
         @if rows.is_empty() {
             p class="card" {
                 @if !next.is_empty() { "None among those looked through so far" (looked_through(answer, order)) "." }
-                @else if in_home.is_empty() { "No rows" @if !cursor.is_empty() { " more" } " in this time." }
-                @else { "No rows" @if !cursor.is_empty() { " more" } " of this time are in the store." }
+                @else { "No rows" @if !cursor.is_empty() { " more" } " in this time." }
                 @if !view::text(answer, "unknown_model").is_empty() { " " (view::text(answer, "unknown_model")) }
             }
         } @else {
@@ -95,7 +94,6 @@ fn found(answer: &Value, filter: &[(&str, &str)], order: Order, cursor: &str) ->
             (exports(filter, order, cursor))
         }
         @if !next.is_empty() { p class="pages" { a href={ "/log" (further) } { (further_on) } } }
-        @if !in_home.is_empty() { (at_home(filter, in_home)) }
     }
 }
 
@@ -111,17 +109,6 @@ fn looked_through(answer: &Value, order: Order) -> Markup {
             ": all before " (view::text(looked, "before_day"))
             @if !account.is_empty() { ", of that day the accounts before " (view::name(account)) }
             @if rows > 0 { ", and " (view::thousands(rows)) " rows of the next" }
-        }
-    }
-}
-
-/// Where the rows are that the store has not got any more.
-fn at_home(filter: &[(&str, &str)], day: &str) -> Markup {
-    let oldest = query(&[filter, &[("order", OLDEST)]].concat());
-    html! {
-        p class="none" {
-            "Rows of " (day) " and before it have left the store for the log's home. "
-            a href={ "/log" (oldest) } { "The oldest first" } " has them, too."
         }
     }
 }

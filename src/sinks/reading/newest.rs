@@ -1,15 +1,15 @@
-//! The newest rows of the store first: from the end of each account's day backwards, so that what a page costs depends on what it
-//! shows, not on how many rows there are.
+//! The newest rows first: from the end of each account's day in the store backwards, so that what a page costs depends on what it
+//! shows, not on how many rows there are. From the first day on that rows have left for the log's home, by slices of time.
 //!
 //! Rows of an account come in the order in which they were settled, the last one first: nearly that in which they ended. Of several
 //! accounts the row that ended last is next. So each row comes once, and none needs to be looked for.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Instant};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use thiserror::Error;
 
-use super::{LogReading, account_day::is_over};
+use super::{LogReadError, LogReading, SliceCursor, account_day::is_over};
 use crate::{
     domain::ledger::{LogDay, consumption::Row, log_filter::LogFilter},
     store::{
@@ -24,6 +24,7 @@ const ACCOUNTS_MAX: usize = 1000;
 const AT_ONCE: usize = 32;
 /// How many days of an account are asked about together.
 const DAYS_MAX: i64 = 31;
+const DAY_MS: i64 = 24 * 3_600_000;
 /// Rows that are looked at between two looks at the clock.
 const STEP: usize = 256;
 
@@ -31,14 +32,29 @@ const STEP: usize = 256;
 #[derive(Debug, Error)]
 pub(crate) enum NewestError {
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Read(#[from] LogReadError),
     #[error("more than {ACCOUNTS_MAX} accounts have rows in this time: name an account, or read the oldest rows first")]
     TooManyAccounts,
 }
 
+impl From<StoreError> for NewestError {
+    fn from(error: StoreError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
 /// A place in the log: what is newer has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NewestCursor {
+pub(crate) enum NewestCursor {
+    /// On a day that the store has all rows of.
+    InStore(StoreCursor),
+    /// Where rows have left it.
+    InHome(SliceCursor),
+}
+
+/// A place on a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreCursor {
     /// Days since the Unix epoch, UTC.
     pub(crate) day: i64,
     /// How many of the day's rows are left, of each account that some were read of.
@@ -53,8 +69,6 @@ pub(crate) struct Newest {
     pub(crate) next: Option<NewestCursor>,
     /// How many rows were looked at.
     pub(crate) looked_at: usize,
-    /// The day from which on the store has not got all rows any more: they are in the log's home.
-    pub(crate) in_home: Option<i64>,
 }
 
 /// What is left of an account's day, from its end on.
@@ -68,50 +82,66 @@ struct Tail<'a> {
 }
 
 impl LogReading {
-    /// Up to `limit` of the newest rows of the store that the filter takes, behind a place. It stops looking at `until`, having
-    /// looked at some.
+    /// Up to `limit` of the newest rows that the filter takes, behind a place. It stops looking at `until`, having looked at some.
     pub(crate) async fn newest(
-        &self,
+        self: &Arc<Self>,
         filter: &LogFilter,
         from: Option<NewestCursor>,
         limit: usize,
         until: Instant,
     ) -> Result<Newest, NewestError> {
+        let mut found = Newest::default();
+        let next = match from.unwrap_or_else(|| NewestCursor::InStore(StoreCursor::at(filter.last_day()))) {
+            NewestCursor::InStore(at) => self.newest_of_store(filter, at, (limit, until), &mut found).await?,
+            at @ NewestCursor::InHome(_) => Some(at),
+        };
+        found.next = match next {
+            Some(NewestCursor::InHome(at)) if found.rows.len() < limit => {
+                let next = self.newest_by_slices(filter, at, (limit, until), &mut found).await?;
+                next.map(NewestCursor::InHome)
+            }
+            next => next,
+        };
+        Ok(found)
+    }
+
+    /// The same of the store, as far as it has all rows.
+    async fn newest_of_store(
+        &self,
+        filter: &LogFilter,
+        mut at: StoreCursor,
+        (limit, until): (usize, Instant),
+        found: &mut Newest,
+    ) -> Result<Option<NewestCursor>, NewestError> {
         let ledger = &*self.ledger;
         let (first, last) = (filter.first_day(), filter.last_day());
-        let mut found = Newest::default();
-        let mut at = from.unwrap_or_else(|| NewestCursor::at(last));
         while (first..=last).contains(&at.day) {
             let days = first.max(at.day - DAYS_MAX + 1)..=at.day;
             let known = days_of(ledger, filter.account.as_deref(), days.clone()).await?;
             for (day, accounts) in known.iter().rev() {
                 if *day < at.day {
-                    at = NewestCursor::at(*day);
+                    at = StoreCursor::at(*day);
                 }
-                let ended = look_through(ledger, filter, accounts, &mut at, (limit, until), &mut found).await?;
-                match ended {
+                match look_through(ledger, filter, accounts, &mut at, (limit, until), found).await? {
                     Ended::Begin if is_over(Some(until)) => {
-                        found.next = Some(NewestCursor::at(day - 1)).filter(|next| next.day >= first);
-                        return Ok(found);
+                        let before = (day - 1 >= first).then(|| StoreCursor::at(day - 1));
+                        return Ok(before.map(NewestCursor::InStore));
                     }
                     Ended::Begin => {}
-                    Ended::Earlier => {
-                        found.next = Some(at);
-                        return Ok(found);
-                    }
+                    Ended::Earlier => return Ok(Some(NewestCursor::InStore(at))),
                     Ended::AtHome => {
-                        found.in_home = Some(*day);
-                        return Ok(found);
+                        let end = day.saturating_add(1).saturating_mul(DAY_MS);
+                        return Ok(Some(NewestCursor::InHome(SliceCursor::at(end))));
                     }
                 }
             }
-            at = NewestCursor::at(days.start() - 1);
+            at = StoreCursor::at(days.start() - 1);
         }
-        Ok(found)
+        Ok(None)
     }
 }
 
-impl NewestCursor {
+impl StoreCursor {
     /// Behind all rows of a day.
     fn at(day: i64) -> Self {
         let left = BTreeMap::new();
@@ -133,7 +163,7 @@ enum Ended {
 async fn days_of(
     ledger: &dyn LedgerStore,
     account: Option<&str>,
-    days: std::ops::RangeInclusive<i64>,
+    days: RangeInclusive<i64>,
 ) -> Result<BTreeMap<i64, Vec<(String, LogDay)>>, NewestError> {
     let mut known: BTreeMap<i64, Vec<(String, LogDay)>> = BTreeMap::new();
     let (mut after, mut with_rows) = (None, 0);
@@ -172,7 +202,7 @@ async fn look_through(
     ledger: &dyn LedgerStore,
     filter: &LogFilter,
     accounts: &[(String, LogDay)],
-    at: &mut NewestCursor,
+    at: &mut StoreCursor,
     (limit, until): (usize, Instant),
     found: &mut Newest,
 ) -> Result<Ended, StoreError> {

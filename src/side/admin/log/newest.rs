@@ -1,4 +1,4 @@
-//! Pages of the newest rows that the store has, the newest first.
+//! Pages of the log with the newest rows first.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,20 @@ use serde_json::{Value, json};
 
 use super::{LOOK_MAX, ROWS_DEFAULT, question::LogQuestion, row_body, unknown_model};
 use crate::{
-    domain::ledger::usage_report::date,
     edges::clock,
     side::admin::{
         fields,
         reply::{ApiError, JsonResult},
         state::AdminState,
     },
-    sinks::reading::{Newest, NewestCursor, NewestError},
+    sinks::reading::{Newest, NewestCursor, NewestError, SliceCursor, StoreCursor},
     store::ledger::LOG_ROWS_MAX,
 };
 
-/// `GET /v1/log/newest`. `in_home` is the day from which on rows have left the store: `/v1/log` has them.
+/// What a place begins with where rows have left the store.
+const HOME: &str = "h*";
+
+/// `GET /v1/log/newest`
 pub(in crate::side::admin) async fn query(
     State(state): State<AdminState>,
     Query(question): Query<LogQuestion>,
@@ -30,12 +32,7 @@ pub(in crate::side::admin) async fn query(
     let filter = question.wanted(&state).await?;
     let from = question.place(read)?;
     let until = clock::instant() + question.look(LOOK_MAX);
-    let Newest {
-        rows,
-        next,
-        looked_at,
-        in_home,
-    } = state.log.newest(&filter, from, limit, until).await?;
+    let Newest { rows, next, looked_at } = state.log.newest(&filter, from, limit, until).await?;
     let prices = question.lines().then_some(&*state.providers);
     let rows: Vec<Value> = rows.iter().map(|row| row_body(row, prices)).collect();
     let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
@@ -43,7 +40,6 @@ pub(in crate::side::admin) async fn query(
         "rows": rows,
         "next": next.as_ref().map(text),
         "looked_at": looked_at,
-        "in_home": in_home.map(|day| date(day).to_string()),
         "unknown_model": unknown_model,
     })))
 }
@@ -51,23 +47,44 @@ pub(in crate::side::admin) async fn query(
 impl From<NewestError> for ApiError {
     fn from(error: NewestError) -> Self {
         match error {
-            NewestError::Store(error) => error.into(),
+            NewestError::Read(error) => error.into(),
             error @ NewestError::TooManyAccounts => Self::invalid(error.to_string()),
         }
     }
 }
 
-/// `DAY`, and of each account `*ACCOUNT*LEFT`: nothing in it needs another form in an address.
+/// `DAY`, and of each account `*ACCOUNT*LEFT`; where rows have left the store `h*LENGTH*TIME*ACCOUNT*REQUEST`. Nothing in it needs
+/// another form in an address.
 fn text(cursor: &NewestCursor) -> String {
-    let mut text = cursor.day.to_string();
-    for (account, left) in &cursor.left {
-        text.extend(["*", account, "*", &left.to_string()]);
+    match cursor {
+        NewestCursor::InStore(StoreCursor { day, left }) => {
+            let mut text = day.to_string();
+            for (account, left) in left {
+                text.extend(["*", account, "*", &left.to_string()]);
+            }
+            text
+        }
+        NewestCursor::InHome(SliceCursor {
+            time_ms,
+            account,
+            request_id,
+            length_ms,
+        }) => format!("{HOME}{length_ms}*{time_ms}*{account}*{request_id}"),
     }
-    text
 }
 
 /// What [`text`] has written; `None`: that it is not.
 fn read(text: &str) -> Option<NewestCursor> {
+    if let Some(of_home) = text.strip_prefix(HOME) {
+        let mut parts = of_home.splitn(4, '*');
+        let (length, time) = (parts.next()?, parts.next()?);
+        return Some(NewestCursor::InHome(SliceCursor {
+            length_ms: length.parse().ok()?,
+            time_ms: time.parse().ok()?,
+            account: parts.next()?.to_owned(),
+            request_id: parts.next()?.to_owned(),
+        }));
+    }
     let mut parts = text.split('*');
     let day = parts.next()?.parse().ok()?;
     let mut left = BTreeMap::new();
@@ -75,7 +92,7 @@ fn read(text: &str) -> Option<NewestCursor> {
         let account = fields::account("cursor", account).ok()?;
         left.insert(account, parts.next()?.parse().ok()?);
     }
-    Some(NewestCursor { day, left })
+    Some(NewestCursor::InStore(StoreCursor { day, left }))
 }
 
 #[cfg(test)]
@@ -88,13 +105,32 @@ mod tests {
             let left = (40..)
                 .zip(accounts)
                 .map(|(left, account)| ((*account).to_owned(), left));
-            let cursor = NewestCursor {
+            let cursor = NewestCursor::InStore(StoreCursor {
                 day: 20_758,
                 left: left.collect(),
-            };
+            });
             assert_eq!(read(&text(&cursor)), Some(cursor));
         }
-        for wrong in ["", "x", "7*", "7*acme", "7*acme*x", "7*no account*1", "7.1.req.a"] {
+        for (account, request_id) in [("", ""), ("a.b-c", "req_Ab1")] {
+            let cursor = NewestCursor::InHome(SliceCursor {
+                time_ms: 1_793_491_200_123,
+                account: account.to_owned(),
+                request_id: request_id.to_owned(),
+                length_ms: 3_600_000,
+            });
+            assert_eq!(read(&text(&cursor)), Some(cursor));
+        }
+        for wrong in [
+            "",
+            "x",
+            "7*",
+            "7*acme",
+            "7*acme*x",
+            "7*no account*1",
+            "7.1.req.a",
+            "h*1*2",
+            "h*x*2*a*b",
+        ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }

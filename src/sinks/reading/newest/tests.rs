@@ -2,10 +2,14 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{super::tests::shelves::StoreShelf, *};
+use super::{
+    super::tests::shelves::{HomeShelf, StoreShelf},
+    *,
+};
 use crate::{
     edges::clock,
     sinks::{
+        Home,
         contract::samples::{BEGIN_MS, row},
         homes::Homes,
     },
@@ -14,11 +18,11 @@ use crate::{
 const DAY_MS: i64 = 24 * 3_600_000;
 const LONG: Duration = Duration::from_secs(3600);
 
-fn reading(rows: &[Row]) -> (Arc<StoreShelf>, LogReading) {
+fn reading(rows: &[Row]) -> (Arc<StoreShelf>, Arc<LogReading>) {
     let store = Arc::<StoreShelf>::default();
     rows.iter().for_each(|row| store.put(row.clone()));
     let reading = LogReading::new(Arc::clone(&store) as _, Homes::default());
-    (store, reading)
+    (store, Arc::new(reading))
 }
 
 /// Rows of some accounts over some days, one a second, in the order in which they ended.
@@ -40,7 +44,7 @@ fn whole(days: i64) -> LogFilter {
 }
 
 /// All pages, each with as much time as that.
-async fn pages(reading: &LogReading, filter: &LogFilter, limit: usize, time: Duration) -> Vec<Newest> {
+async fn pages(reading: &Arc<LogReading>, filter: &LogFilter, limit: usize, time: Duration) -> Vec<Newest> {
     let (mut pages, mut cursor) = (Vec::new(), None);
     loop {
         let page = reading.newest(filter, cursor, limit, clock::instant() + time).await;
@@ -63,11 +67,7 @@ async fn the_newest_rows_of_all_accounts_come_first_page_by_page() {
     let (_, reading) = reading(&rows);
     for limit in [1, 7, 25, 1000] {
         let pages = pages(&reading, &whole(4), limit, LONG).await;
-        assert!(
-            pages
-                .iter()
-                .all(|page| page.rows.len() <= limit && page.in_home.is_none())
-        );
+        assert!(pages.iter().all(|page| page.rows.len() <= limit));
         let found = pages.iter().flat_map(|page| &page.rows);
         assert_eq!(ids(found), ids(rows.iter().rev()), "pages of {limit}");
     }
@@ -116,16 +116,56 @@ async fn rows_that_come_meanwhile_move_no_others() {
     assert_eq!(ids(found), ids(rows[..20].iter().rev()));
 }
 
+/// The same where the rows of all days but the last are at home.
+fn reading_of_home(rows: &[Row], days: i64) -> Arc<LogReading> {
+    let (store, home) = (Arc::<StoreShelf>::default(), Arc::<HomeShelf>::default());
+    rows.iter().for_each(|row| store.put(row.clone()));
+    for day in store.days() {
+        while day.1 < BEGIN_MS.div_euclid(DAY_MS) + days - 1 {
+            let gone = store.trim(&day);
+            if gone.is_empty() {
+                break;
+            }
+            gone.into_iter().for_each(|row| home.put(row));
+        }
+    }
+    let homes: [Arc<dyn Home>; 1] = [home];
+    Arc::new(LogReading::new(store, Homes::of(homes)))
+}
+
 #[tokio::test]
-async fn where_rows_have_left_the_store_it_ends_and_says_so() {
-    let rows = rows(40, 1, 2);
-    let (store, reading) = reading(&rows);
-    let first = ("account-0".to_owned(), BEGIN_MS.div_euclid(DAY_MS));
-    while !store.trim(&first).is_empty() {}
-    let page = reading
-        .newest(&whole(2), None, 100, clock::instant() + LONG)
-        .await
-        .unwrap();
-    assert_eq!(ids(&page.rows), ids(rows[20..].iter().rev()));
-    assert_eq!((page.in_home, page.next), (Some(first.1), None));
+async fn rows_that_have_left_the_store_follow_those_that_have_not() {
+    let rows = rows(300, 3, 4);
+    let reading = reading_of_home(&rows, 4);
+    for (limit, time) in [(1, LONG), (7, LONG), (25, Duration::ZERO), (1000, LONG)] {
+        let pages = pages(&reading, &whole(4), limit, time).await;
+        assert!(pages.iter().all(|page| page.rows.len() <= limit));
+        let found = pages.iter().flat_map(|page| &page.rows);
+        assert_eq!(ids(found), ids(rows.iter().rev()), "pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn rows_of_one_moment_come_once_each_however_many_there_are() {
+    let moment = |seed| row(seed, BEGIN_MS + 7);
+    let rows: Vec<Row> = (0..500).map(moment).chain([row(900, BEGIN_MS + DAY_MS)]).collect();
+    let reading = reading_of_home(&rows, 2);
+    let pages = pages(&reading, &whole(2), 40, LONG).await;
+    let found: Vec<&Row> = pages.iter().flat_map(|page| &page.rows).collect();
+    assert_eq!(found.len(), rows.len());
+    let once: BTreeSet<&str> = ids(found).into_iter().collect();
+    assert_eq!(once.len(), rows.len());
+}
+
+#[tokio::test]
+async fn a_filter_holds_at_home_too_and_each_look_ends() {
+    let rows = rows(3_000, 2, 3);
+    let reading = reading_of_home(&rows, 3);
+    let wanted = rows.iter().find(|row| row.time_ms < BEGIN_MS + DAY_MS).unwrap();
+    let filter = LogFilter {
+        account: Some(wanted.account.clone()),
+        ..LogFilter::between(wanted.time_ms, wanted.time_ms + 1)
+    };
+    let pages = pages(&reading, &filter, 25, Duration::ZERO).await;
+    assert_eq!(ids(pages.iter().flat_map(|page| &page.rows)), [&*wanted.request_id]);
 }
