@@ -124,7 +124,7 @@ impl LogReading {
                 }
                 match look_through(ledger, filter, accounts, &mut at, (limit, until), found).await? {
                     Ended::Begin if is_over(Some(until)) => {
-                        let before = (day - 1 >= first).then(|| StoreCursor::at(day - 1));
+                        let before = (*day > first).then(|| StoreCursor::at(day - 1));
                         return Ok(before.map(NewestCursor::InStore));
                     }
                     Ended::Begin => {}
@@ -239,7 +239,7 @@ async fn look_through(
         if newest.rows.is_empty() && !newest.fill(ledger, day).await? {
             return Ok(Ended::AtHome);
         }
-        let is_time = found.looked_at % STEP == 0 && is_over(Some(until));
+        let is_time = found.looked_at.is_multiple_of(STEP) && is_over(Some(until));
         if found.rows.len() >= limit || is_time {
             return Ok(Ended::Earlier);
         }
