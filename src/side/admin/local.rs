@@ -26,7 +26,7 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) struct LocalApi {
     router: Router,
     state: AdminState,
-    recent: Arc<Recent>,
+    recent: Arc<Recent<Result<Arc<Value>, Refused>>>,
 }
 
 /// What the API did not do, and why.
@@ -123,7 +123,7 @@ impl LocalApi {
     /// The API's refusal.
     pub(crate) async fn look(&self, peer: Peer, path: &str) -> Result<Arc<Value>, Refused> {
         allowed(&peer, &Method::GET, path)?;
-        let make = self.call(peer, Method::GET, path, None);
+        let make = async { self.call(peer, Method::GET, path, None).await.map(Arc::new) };
         self.recent.get(path, &self.state.changes_seen, make).await
     }
 

@@ -97,8 +97,12 @@ impl LogReading {
         };
         found.next = match next {
             Some(NewestCursor::InHome(at)) if found.rows.len() < limit => {
-                let next = self.newest_by_slices(filter, at, (limit, until), &mut found).await?;
-                next.map(NewestCursor::InHome)
+                let of_home = self
+                    .newest_by_slices(filter, at, limit - found.rows.len(), until)
+                    .await?;
+                found.rows.extend(of_home.rows);
+                found.looked_at += of_home.looked_at;
+                of_home.next.map(NewestCursor::InHome)
             }
             next => next,
         };

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{LogCursor, LogReadError, LogReading, account_day::is_over, newest::Newest};
+use super::{LogCursor, LogReadError, LogReading, account_day::is_over};
 use crate::{
     domain::ledger::{consumption::Row, log_filter::LogFilter},
     edges::clock,
@@ -31,6 +31,16 @@ pub(crate) struct SliceCursor {
     pub(crate) request_id: String,
     /// How long the next slice is.
     pub(crate) length_ms: i64,
+}
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    pub(super) rows: Vec<Row>,
+    /// Where to go on.
+    pub(super) next: Option<SliceCursor>,
+    /// How many rows were looked at.
+    pub(super) looked_at: usize,
 }
 
 impl SliceCursor {
@@ -74,21 +84,22 @@ fn order(row: &Row) -> (i64, &str, &str) {
 }
 
 impl LogReading {
-    /// Adds the newest rows behind a place, wherever they are, until there are `limit` or the time is over. Says where to go on.
+    /// The newest rows behind a place, wherever they are, until there are `limit` or the time is over.
     pub(super) async fn newest_by_slices(
         self: &Arc<Self>,
         filter: &LogFilter,
         mut at: SliceCursor,
-        (limit, until): (usize, Instant),
-        found: &mut Newest,
-    ) -> Result<Option<SliceCursor>, LogReadError> {
+        limit: usize,
+        until: Instant,
+    ) -> Result<Slices, LogReadError> {
+        let mut found = Slices::default();
         at.length_ms = at.length_ms.clamp(1, LENGTH_MAX_MS);
         loop {
             // Of the very moment some may be left.
             let end = at.time_ms.saturating_add(1).min(filter.until_ms);
             let begin = end.saturating_sub(at.length_ms).max(filter.since_ms);
             if begin >= end {
-                return Ok(None);
+                return Ok(found);
             }
             let slice = LogFilter {
                 since_ms: begin,
@@ -112,10 +123,11 @@ impl LogReading {
             }
             found.rows.extend(rows);
             if !is_full && begin == filter.since_ms {
-                return Ok(None);
+                return Ok(found);
             }
             if is_full || is_over(Some(until)) {
-                return Ok(Some(at));
+                found.next = Some(at);
+                return Ok(found);
             }
         }
     }

@@ -7,11 +7,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::{super::changes_seen::ChangesSeen, Refused};
-use crate::edges::clock;
+use crate::{edges::clock, side::admin::changes_seen::ChangesSeen};
 
 /// How long an answer is given again after it was made.
 const FRESH: Duration = Duration::from_secs(1);
@@ -24,36 +22,38 @@ const FRESH_MAX: Duration = Duration::from_secs(30);
 const ANSWERS_MAX: usize = 64;
 
 /// What was asked within the last moment, by its path.
-#[derive(Default)]
-pub(super) struct Recent {
-    answers: Mutex<HashMap<String, Arc<Answer>>>,
+pub(super) struct Recent<T> {
+    answers: Mutex<HashMap<String, Arc<Answer<T>>>>,
 }
 
 /// An answer, or that it is being made.
-struct Answer {
+struct Answer<T> {
     /// How many changes had been made through this node when it was asked for.
     changes: u64,
-    made: OnceCell<Made>,
+    made: OnceCell<Made<T>>,
 }
 
-struct Made {
-    answer: Result<Arc<Value>, Refused>,
+struct Made<T> {
+    answer: T,
     good_until: Instant,
 }
 
-impl Recent {
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self {
+            answers: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Clone> Recent<T> {
     /// What `make` answers, or has answered a moment ago for the same path, if nothing was changed through this node since.
     /// However many ask at one time, one of them asks the store.
-    pub(super) async fn get(
-        &self,
-        path: &str,
-        changes: &ChangesSeen,
-        make: impl Future<Output = Result<Value, Refused>>,
-    ) -> Result<Arc<Value>, Refused> {
+    pub(super) async fn get(&self, path: &str, changes: &ChangesSeen, make: impl Future<Output = T>) -> T {
         let known = self.at(path, changes.count(), clock::instant());
         let made = known.made.get_or_init(|| async {
             let began = clock::instant();
-            let answer = make.await.map(Arc::new);
+            let answer = make.await;
             let now = clock::instant();
             let good_until = now + lasts(now.saturating_duration_since(began));
             Made { answer, good_until }
@@ -61,7 +61,7 @@ impl Recent {
         made.await.answer.clone()
     }
 
-    fn at(&self, path: &str, changes: u64, now: Instant) -> Arc<Answer> {
+    fn at(&self, path: &str, changes: u64, now: Instant) -> Arc<Answer<T>> {
         let mut answers = self.answers.lock();
         if let Some(known) = answers.get(path).filter(|known| known.is_good(changes, now)) {
             return Arc::clone(known);
@@ -76,7 +76,7 @@ impl Recent {
     }
 }
 
-impl Answer {
+impl<T> Answer<T> {
     fn is_good(&self, changes: u64, now: Instant) -> bool {
         self.changes == changes && self.made.get().is_none_or(|made| now < made.good_until)
     }
@@ -91,14 +91,12 @@ fn lasts(took: Duration) -> Duration {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use serde_json::json;
-
     use super::*;
 
     /// An answer that says how many were made.
-    async fn ask(recent: &Recent, path: &str, changes: &ChangesSeen, made: &AtomicU64) -> Arc<Value> {
-        let make = async { Ok(json!(made.fetch_add(1, Ordering::SeqCst) + 1)) };
-        recent.get(path, changes, make).await.unwrap()
+    async fn ask(recent: &Recent<u64>, path: &str, changes: &ChangesSeen, made: &AtomicU64) -> u64 {
+        let make = async { made.fetch_add(1, Ordering::SeqCst) + 1 };
+        recent.get(path, changes, make).await
     }
 
     #[tokio::test]
@@ -107,27 +105,26 @@ mod tests {
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         let first = recent.get("/a", &changes, async {
             wait.await.unwrap();
-            Ok(json!("shared"))
+            100
         });
         let second = async {
             let other = ask(&recent, "/b", &changes, &made).await;
-            assert_eq!(*other, json!(1), "another path waits for nobody");
+            assert_eq!(other, 1, "another path waits for nobody");
             let joined = recent.get("/a", &changes, async { panic!("it is being made already") });
             let (joined, ()) = tokio::join!(joined, async { go.send(()).unwrap() });
             joined
         };
-        let (first, second) = tokio::join!(first, second);
-        assert!(Arc::ptr_eq(&first.unwrap(), &second.unwrap()));
+        assert_eq!(tokio::join!(first, second), (100, 100));
     }
 
     #[tokio::test]
     async fn a_change_is_seen_at_once() {
         let (recent, changes, made) = (Recent::default(), ChangesSeen::default(), AtomicU64::new(0));
         for _ in 0..3 {
-            assert_eq!(*ask(&recent, "/a", &changes, &made).await, json!(1));
+            assert_eq!(ask(&recent, "/a", &changes, &made).await, 1);
         }
         drop(changes.begin());
-        assert_eq!(*ask(&recent, "/a", &changes, &made).await, json!(2));
+        assert_eq!(ask(&recent, "/a", &changes, &made).await, 2);
     }
 
     #[tokio::test]
@@ -135,10 +132,10 @@ mod tests {
         let (recent, changes, made) = (Recent::default(), ChangesSeen::default(), AtomicU64::new(0));
         let old = recent.get("/a", &changes, async {
             drop(changes.begin());
-            Ok(json!("old"))
+            100
         });
-        assert_eq!(*old.await.unwrap(), json!("old"));
-        assert_eq!(*ask(&recent, "/a", &changes, &made).await, json!(1));
+        assert_eq!(old.await, 100);
+        assert_eq!(ask(&recent, "/a", &changes, &made).await, 1);
     }
 
     #[test]
@@ -147,10 +144,7 @@ mod tests {
         let now = clock::instant();
         let answer = recent.at("/a", 0, now);
         let good_until = now + lasts(Duration::ZERO);
-        let answer_made = Made {
-            answer: Ok(Arc::new(json!(1))),
-            good_until,
-        };
+        let answer_made = Made { answer: 1, good_until };
         assert!(answer.made.set(answer_made).is_ok());
         let is_same = |at: Instant| Arc::ptr_eq(&answer, &recent.at("/a", 0, at));
         assert!(is_same(good_until - Duration::from_millis(1)));
@@ -162,7 +156,7 @@ mod tests {
 
     #[test]
     fn so_many_answers_are_kept_and_no_more() {
-        let recent = Recent::default();
+        let recent = Recent::<u64>::default();
         let now = clock::instant();
         for path in 0..2 * ANSWERS_MAX {
             recent.at(&path.to_string(), 0, now);
