@@ -54,6 +54,13 @@ impl SliceCursor {
         }
     }
 
+    /// The first moment that nothing is left of.
+    fn end_ms(&self) -> i64 {
+        // Behind a row others of its moment may be left.
+        let is_row = !self.account.is_empty();
+        self.time_ms.saturating_add(i64::from(is_row))
+    }
+
     /// Goes to where a row is.
     fn go_to(&mut self, row: &Row) {
         self.time_ms = row.time_ms;
@@ -95,8 +102,7 @@ impl LogReading {
         let mut found = Slices::default();
         at.length_ms = at.length_ms.clamp(1, LENGTH_MAX_MS);
         loop {
-            // Of the very moment some may be left.
-            let end = at.time_ms.saturating_add(1).min(filter.until_ms);
+            let end = at.end_ms().min(filter.until_ms);
             let begin = end.saturating_sub(at.length_ms).max(filter.since_ms);
             if begin >= end {
                 return Ok(found);
