@@ -10,6 +10,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// How nice the threads are (`nice(2)`): under load they get about a tenth of what a thread of the others gets.
 const NICE: i32 = 10;
+/// As nice as can be: under load about a seventieth.
+const NICEST: i32 = 19;
 
 /// The work was not done: it panicked, or there can be no thread for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +66,19 @@ impl LowPriority {
     }
 }
 
-/// Makes the thread that calls it one of low priority, for good.
+/// Makes the thread that calls it one of the lowest priority, for good: for what nobody's request ever waits for.
 pub(crate) fn lower_this_thread() {
+    be_nice(NICEST);
+}
+
+fn be_nice(by: i32) {
     // Without it the work is done all the same, only less politely.
-    let _ = rustix::process::nice(NICE);
+    let _ = rustix::process::nice(by);
 }
 
 /// A thread's life: takes what is next, until nobody can send anything any more.
 fn do_all(waiting: &Mutex<mpsc::Receiver<Work>>) {
-    lower_this_thread();
+    be_nice(NICE);
     loop {
         let next = waiting.lock().recv();
         let Ok(work) = next else { return };
@@ -95,6 +101,15 @@ mod tests {
             here,
             "no other thread is slower for it"
         );
+    }
+
+    #[test]
+    fn a_thread_can_be_of_the_lowest_priority() {
+        let lowered = std::thread::spawn(|| {
+            lower_this_thread();
+            rustix::process::getpriority_process(None)
+        });
+        assert_eq!(lowered.join().unwrap().unwrap(), NICEST);
     }
 
     #[tokio::test]

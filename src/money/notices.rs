@@ -2,7 +2,8 @@
 //! webhook, and has the ledger forget it then.
 //!
 //! A notice is sent at least once: what cannot be sent, or whose answer does not come, stays with the ledger and is taken again
-//! after a pause, by whichever node; so does what a node had taken when it ended.
+//! after a pause, by whichever node; so does what a node had taken when it ended. It has its line in the log of each process that has
+//! taken it, once, and so at least one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,6 +42,8 @@ const ROUND_AGAIN: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 8;
 /// Accounts that are remembered for later. Others are found by the next round.
 const REMEMBERED_MAX: usize = 10_000;
+/// Notices that are remembered to have their line in the log. Of more, some may get another one.
+const SAID_MAX: usize = 10_000;
 
 /// The accounts that were charged and not asked since.
 #[derive(Debug, Default)]
@@ -78,6 +81,8 @@ pub(crate) struct Teller {
     keys: Arc<dyn KeyStore>,
     charged: Arc<Charged>,
     settings: NoticeSettings,
+    /// The ids of notices whose line this process has written, and which the ledger has not forgotten yet.
+    said: Mutex<BTreeSet<String>>,
 }
 
 impl Teller {
@@ -92,6 +97,7 @@ impl Teller {
             keys,
             charged,
             settings,
+            said: Mutex::default(),
         }
     }
 
@@ -186,6 +192,10 @@ impl Teller {
         let told: Vec<NoticeOf> = told.map(|(notice, _)| notice.of.clone()).collect();
         if !told.is_empty() {
             self.ledger.told(account, &told).await?;
+            let mut said = self.said.lock();
+            for of in &told {
+                said.remove(&message::id(account, of));
+            }
         }
         let rest = taken.next_in_ms.and_then(|rest| u64::try_from(rest).ok());
         Ok(rest.map(Duration::from_millis))
@@ -206,6 +216,15 @@ impl Teller {
         chosen.unwrap_or(self.settings.quota_percent).has(percent)
     }
 
+    /// Whether this process has not written the notice's line yet.
+    fn is_new(&self, id: &str) -> bool {
+        let mut said = self.said.lock();
+        if said.len() >= SAID_MAX {
+            said.clear();
+        }
+        said.insert(id.to_owned())
+    }
+
     /// Tells one; whether that was done.
     async fn send(&self, account: &str, notice: &Notice) -> bool {
         if let NoticeOf::Quota { percent, key, .. } = &notice.of
@@ -213,13 +232,15 @@ impl Teller {
         {
             return true;
         }
-        if notice.tries == 1 {
+        let id = message::id(account, &notice.of);
+        // How often it was taken says nothing: whoever took it may have ended before it wrote the line.
+        if self.is_new(&id) {
             say(account, notice);
         }
         let Some(webhook) = &self.settings.webhook else {
             return true;
         };
-        let (id, body) = (message::id(account, &notice.of), message::body(account, notice));
+        let body = message::body(account, notice);
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
@@ -259,3 +280,6 @@ fn say(account: &str, notice: &Notice) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ mod accounts;
 mod audited;
 mod backup;
 mod change;
+mod changes_seen;
 mod connection_extension;
 mod console;
 pub(crate) mod console_links;
@@ -39,6 +40,7 @@ use std::{
 use axum::{
     Extension, Json, Router,
     extract::{DefaultBodyLimit, State},
+    middleware,
     routing::{get, post},
 };
 use hyper::server::conn::http1;
@@ -74,6 +76,7 @@ const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
 
 fn router(state: AdminState) -> Router {
+    let changes = state.changes_seen.clone();
     Router::new()
         .route("/v1/accounts", post(accounts::create).get(accounts::list))
         .route("/v1/accounts/{id}", get(accounts::show).patch(accounts::update))
@@ -85,6 +88,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/console/links", post(console::issue))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
+        .route("/v1/log/newest", get(log::newest::query))
         .route("/v1/log/export/{form}", get(log::export::send))
         .route("/v1/log/home", get(log_home::about))
         .route("/v1/log/home/verify", get(log_home::verify))
@@ -118,6 +122,7 @@ fn router(state: AdminState) -> Router {
         .route("/v1/upgrade", post(upgrade::upgrade))
         .fallback(async || reply::ApiError::not_found("no such path in the admin API"))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(changes, changes_seen::counted))
         .with_state(state)
 }
 

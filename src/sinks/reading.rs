@@ -2,6 +2,8 @@
 
 mod account_day;
 mod log_rows;
+mod newest;
+mod slices;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,8 @@ use crate::{
 };
 
 pub(crate) use log_rows::{LogCursor, LogRows};
+pub(crate) use newest::{Newest, NewestCursor, NewestError, StoreCursor};
+pub(crate) use slices::SliceCursor;
 
 /// How many busy days of accounts are remembered, so that the next page need not look through all their rows again.
 const KEPT_MAX: usize = 2;

@@ -1,7 +1,11 @@
 //! Builds the operators' console and the owners' portal from this process's parts.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use tokio::sync::watch;
 
@@ -41,6 +45,9 @@ use crate::{
         store,
     },
 };
+
+/// How long this node's troubles are told again to all who look, before it is looked anew.
+const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
 /// The admin API, with links into the console if there is one.
 pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc<Links>>) {
@@ -125,6 +132,7 @@ pub(super) fn service(
         metrics: Arc::clone(&parts.sinks.metrics),
         history: Arc::clone(parts.history.as_ref()?),
         gateway,
+        troubles: Mutex::default(),
     };
     let trusted = &config.stability.trusted_proxies;
     let doors = Doors::new(Arc::clone(&links), openid, trusted.clone(), clock::instant());
@@ -162,18 +170,12 @@ struct Reads {
     metrics: Arc<Metrics>,
     history: Arc<History>,
     gateway: LinkAddress,
+    /// What was found last, and when: all metrics are read for it.
+    troubles: Mutex<Option<(Instant, Vec<String>)>>,
 }
 
-impl Source for Reads {
-    fn window(&self) -> Option<Window> {
-        let snapshot = self.snapshots.get()?;
-        let live = self.live.get();
-        let names = live.catalogue.models().map(|model| model.name.as_str());
-        let now = Hour::of_ms(self.time.now_ms(clock::instant()));
-        Some(Window::new(now, names, &snapshot.buckets))
-    }
-
-    fn troubles(&self) -> Vec<String> {
+impl Reads {
+    fn find_troubles(&self) -> Vec<String> {
         let readiness = (self.ready)();
         let words = readiness.reasons().into_iter().chain(readiness.warnings());
         let told = words.map(|word| word.replace('_', " ")).chain(readiness.details());
@@ -188,6 +190,29 @@ impl Source for Reads {
             (clock::unix_seconds(), clock::instant()),
         );
         told.chain(of_store).chain(alerts).collect()
+    }
+}
+
+impl Source for Reads {
+    fn window(&self) -> Option<Window> {
+        let snapshot = self.snapshots.get()?;
+        let live = self.live.get();
+        let names = live.catalogue.models().map(|model| model.name.as_str());
+        let now = Hour::of_ms(self.time.now_ms(clock::instant()));
+        Some(Window::new(now, names, &snapshot.buckets))
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let now = clock::instant();
+        let mut found = self.troubles.lock();
+        match &*found {
+            Some((at, troubles)) if now.saturating_duration_since(*at) < TROUBLES_FRESH => troubles.clone(),
+            _ => {
+                let troubles = self.find_troubles();
+                *found = Some((now, troubles.clone()));
+                troubles
+            }
+        }
     }
 
     fn rule_files(&self) -> Vec<RuleFile> {

@@ -11,6 +11,7 @@ mod sessions;
 mod sign_in;
 mod snippets;
 mod tls;
+mod viewers;
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
 //! The consumption log, with the filters of `weir log query`, page by page.
 
 use maud::{Markup, html};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     console::{answer::Answer, desk::Desk, fields::query, frame::Page, rows, view},
@@ -10,6 +10,10 @@ use crate::{
 
 /// Rows on one page.
 const PAGE: usize = 25;
+/// How long a page may look for rows; what it has not looked through is one link further.
+const LOOK_MS: &str = "150";
+/// The order that is not the usual one.
+const OLDEST: &str = "oldest";
 /// How far the page looks back unless asked otherwise.
 const HOURS: &str = "24";
 /// The most rows of an export, some 10 MB.
@@ -19,45 +23,112 @@ const FORMS: [(&str, &str); 3] = [("jsonl", "JSON lines"), ("csv", "CSV"), ("par
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let wanted = |name: &str| desk.query.text(name);
-    let filter = filter(desk);
-    let export = query(&[&filter[..], &[("cursor", wanted("cursor"))]].concat());
-    let further = |cursor: &str| query(&[&filter[..], &[("cursor", cursor)]].concat());
+    let (filter, order, cursor) = (filter(desk), Order::of(wanted("order")), wanted("cursor"));
     let limit = PAGE.to_string();
-    let shown = [("limit", &*limit), ("lines", "true"), ("cursor", wanted("cursor"))];
+    let shown = [
+        ("limit", &*limit),
+        ("lines", "true"),
+        ("look_ms", LOOK_MS),
+        ("cursor", cursor),
+    ];
     let asked = query(&[&filter[..], &shown].concat());
-    let answer = desk.read(&format!("/v1/log{asked}")).await;
-    let found = match &answer {
-        Ok(answer) => {
-            let next = view::text(answer, "next");
-            html! {
-                @if view::list(answer, "rows").is_empty() {
-                    p class="card" {
-                        @if next.is_empty() { "No rows" @if !wanted("cursor").is_empty() { " more" } " in this time." }
-                        @else { "None among those looked through so far." }
-                        @if !view::text(answer, "unknown_model").is_empty() { " " (view::text(answer, "unknown_model")) }
-                    }
-                } @else {
-                    (rows::table(view::list(answer, "rows")))
-                    p class="pages" {
-                        @for (form, name) in FORMS {
-                            a href={ "/log/export/" (form) (export) } { "Export as " (name) } " "
-                        }
-                    }
-                    p class="none" {
-                        "From the first row of this page on, at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
-                        " rows. A file that has not all of them is called weir-log-part; weir log export writes all."
-                    }
-                }
-                @if !next.is_empty() { p class="pages" { a href={ "/log" (further(next)) } { "Further rows" } } }
-            }
-        }
+    let found = match desk.read(&format!("{}{asked}", order.path())).await {
+        Ok(answer) => found(&answer, &filter, order, cursor),
         // What is wrong with a filter belongs beside it.
         Err(refused) => html! { p class="card refused" role="alert" { (refused.message) } },
     };
     Ok(Page {
         title: "Log".to_owned(),
-        content: html! { (filters(&filter)) (found) },
+        content: html! { (filters(&filter, order)) (found) },
     })
+}
+
+/// What comes first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Newest,
+    /// By day, account and time, as `weir log query` has them, wherever they are.
+    Oldest,
+}
+
+impl Order {
+    fn of(text: &str) -> Self {
+        if text == OLDEST { Self::Oldest } else { Self::Newest }
+    }
+
+    /// As a query has it; the usual one need not be named.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Newest => "",
+            Self::Oldest => OLDEST,
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Newest => "/v1/log/newest",
+            Self::Oldest => "/v1/log",
+        }
+    }
+}
+
+/// The rows of an answer, and the ways on from them.
+fn found(answer: &Value, filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
+    let rows = view::list(answer, "rows");
+    let next = view::text(answer, "next");
+    let further = query(&[filter, &[("order", order.name()), ("cursor", next)]].concat());
+    let further_on = match order {
+        _ if rows.is_empty() => "Look further",
+        Order::Newest => "Older rows",
+        Order::Oldest => "Further rows",
+    };
+    html! {
+        @if rows.is_empty() {
+            p class="card" {
+                @if !next.is_empty() { "None among those looked through so far" (looked_through(answer, order)) "." }
+                @else { "No rows" @if !cursor.is_empty() { " more" } " in this time." }
+                @if !view::text(answer, "unknown_model").is_empty() { " " (view::text(answer, "unknown_model")) }
+            }
+        } @else {
+            (rows::table(rows))
+            (exports(filter, order, cursor))
+        }
+        @if !next.is_empty() { p class="pages" { a href={ "/log" (further) } { (further_on) } } }
+    }
+}
+
+fn looked_through(answer: &Value, order: Order) -> Markup {
+    let looked = answer.get("looked_through").unwrap_or(&Value::Null);
+    let (account, rows) = (
+        view::text(looked, "before_account"),
+        view::count(looked, "rows_of_account"),
+    );
+    html! {
+        @if order == Order::Newest { ": " (view::number(answer, "looked_at", "0")) " rows" }
+        @else {
+            ": all before " (view::text(looked, "before_day"))
+            @if !account.is_empty() { ", of that day the accounts before " (view::name(account)) }
+            @if rows > 0 { ", and " (view::thousands(rows)) " rows of the next" }
+        }
+    }
+}
+
+fn exports(filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
+    // An export begins with the oldest row.
+    let from = if order == Order::Oldest { cursor } else { "" };
+    let export = query(&[filter, &[("cursor", from)]].concat());
+    html! {
+        p class="pages" {
+            @for (form, name) in FORMS {
+                a href={ "/log/export/" (form) (export) } { "Export as " (name) } " "
+            }
+        }
+        p class="none" {
+            @if order == Order::Oldest { "From the first row of this page on" } @else { "All of this time, from the oldest row on" }
+            ", at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
+            " rows. A file that has not all of them is called weir-log-part; weir log export writes all."
+        }
+    }
 }
 
 /// What is asked for, as the admin API's log takes it.
@@ -92,7 +163,7 @@ pub(super) async fn export(desk: &Desk<'_>, form: &str) -> Result<Answer, Refuse
     Ok(Answer::download(&format!("{name}.{form}"), kind, bytes))
 }
 
-fn filters(filter: &[(&str, &str)]) -> Markup {
+fn filters(filter: &[(&str, &str)], order: Order) -> Markup {
     let names = [
         "Account",
         "Key id",
@@ -107,6 +178,13 @@ fn filters(filter: &[(&str, &str)]) -> Markup {
         form method="get" action="/log" class="filter" role="search" {
             @for ((name, value), label) in filter.iter().zip(names) {
                 label { span { (label) } input type="text" name=(name) value=(value); }
+            }
+            label {
+                span { "Order" }
+                select name="order" {
+                    option value="" selected[order == Order::Newest] { "Newest first" }
+                    option value=(OLDEST) selected[order == Order::Oldest] { "Oldest first" }
+                }
             }
             button { "Show" }
         }

@@ -1,11 +1,16 @@
 //! The admin API for pages of this very process: the same paths, checks and audit lines as on the socket, without one.
 
+mod recent;
+
+use std::sync::Arc;
+
 use axum::{Extension, Router, body::Body, extract::Query};
 use http::{Method, Request, StatusCode, Uri, header};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
+use self::recent::Recent;
 pub(crate) use super::log::export::LogFile;
 use super::{AdminState, Peer, keys::of_person::of_person, log::export, reply::ApiError, router};
 use crate::{
@@ -21,6 +26,7 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) struct LocalApi {
     router: Router,
     state: AdminState,
+    recent: Arc<Recent<Result<Arc<Value>, Refused>>>,
 }
 
 /// What the API did not do, and why.
@@ -59,6 +65,7 @@ impl LocalApi {
         Self {
             router: router(state.clone()),
             state,
+            recent: Arc::default(),
         }
     }
 
@@ -67,6 +74,7 @@ impl LocalApi {
     /// # Errors
     /// The record cannot be written: nobody must be signed in.
     pub(crate) async fn signs_in(&self, peer: Peer, values: Value) -> Result<(), Refused> {
+        let _change = self.state.changes_seen.begin();
         let written = self.state.audit(peer, "console.sign_in", "", values).await;
         written.map_err(|error| Refused {
             status: StatusCode::INTERNAL_SERVER_ERROR,
@@ -79,6 +87,7 @@ impl LocalApi {
     /// # Errors
     /// It cannot be looked up, or not be made.
     pub(crate) async fn key_of(&self, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, Refused> {
+        let _change = self.state.changes_seen.begin();
         let made = of_person(&self.state, person, template).await;
         made.map_err(|error| Refused::from(&error))
     }
@@ -105,6 +114,17 @@ impl LocalApi {
         let Query(question) = Query::try_from_uri(&path).map_err(|error| invalid(&error))?;
         let file = export::file(&self.state, form, &question, rows_max).await;
         file.map_err(|error| Refused::from(&error))
+    }
+
+    /// What a look at this path is answered, now or a moment ago: all who look share it. Whatever was changed through this node is
+    /// in it. Answers must not depend on who asks.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(crate) async fn look(&self, peer: Peer, path: &str) -> Result<Arc<Value>, Refused> {
+        allowed(&peer, &Method::GET, path)?;
+        let make = async { self.call(peer, Method::GET, path, None).await.map(Arc::new) };
+        self.recent.get(path, &self.state.changes_seen, make).await
     }
 
     /// One call, in the name of `peer`. The path is percent-encoded and has the query behind it.

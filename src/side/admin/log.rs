@@ -4,6 +4,7 @@ mod csv;
 mod cursor;
 pub(super) mod export;
 pub(super) mod latest;
+pub(super) mod newest;
 mod question;
 
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use super::{
     state::AdminState,
 };
 use crate::{
-    domain::ledger::{consumption::Row, price_lines::price_lines},
+    domain::ledger::{consumption::Row, price_lines::price_lines, usage_report::date},
     edges::clock,
     sinks::reading::{LogCursor, LogReadError, LogRows},
     store::ledger::LOG_ROWS_MAX,
@@ -31,14 +32,15 @@ use question::LogQuestion;
 
 /// Rows in one answer, unless asked otherwise.
 const ROWS_DEFAULT: usize = 500;
-/// How long one request may look for rows, the last look not counted. What is left is for the next one, from the cursor on.
+/// How long one request may look for rows, unless it wants to wait less. What is left is for the next one, from the cursor on.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// `GET /v1/log`
 pub(super) async fn query(State(state): State<AdminState>, Query(question): Query<LogQuestion>) -> JsonResult {
     let limit = question.limit().unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
     let rows = question.rows(&state).await?;
-    let (rows, next) = page(rows, limit, clock::instant() + LOOK_MAX).await?;
+    let Page { rows, next, seen } = page(rows, limit, clock::instant() + question.look(LOOK_MAX)).await?;
+    let looked = next.as_ref().map(|next| looked_through(next, seen));
     let rows: Vec<Value> = rows
         .iter()
         .map(|row| row_body(row, question.lines().then_some(&*state.providers)))
@@ -46,8 +48,13 @@ pub(super) async fn query(State(state): State<AdminState>, Query(question): Quer
     let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
     let next = next.map(|place| cursor::text(&place));
     Ok(Json(
-        json!({ "rows": rows, "next": next, "unknown_model": unknown_model }),
+        json!({ "rows": rows, "next": next, "looked_through": looked, "unknown_model": unknown_model }),
     ))
+}
+
+/// How far the log has been looked through: the days before one, of that one the accounts before one, and some rows of that.
+fn looked_through(next: &LogCursor, seen: usize) -> Value {
+    json!({ "before_day": date(next.day).to_string(), "before_account": next.place.account, "rows_of_account": seen })
 }
 
 /// What to say where no row has a model that the catalogue does not know either.
@@ -59,18 +66,27 @@ fn unknown_model(state: &AdminState, model: &str) -> Option<String> {
     ))
 }
 
-/// Up to `limit` rows, and where to go on; `None`: that was all. It goes on until there are some, or `until`.
-pub(super) async fn page(
-    mut rows: LogRows,
-    limit: usize,
-    until: Instant,
-) -> Result<(Vec<Row>, Option<LogCursor>), LogReadError> {
-    let mut found = Vec::new();
+/// What a look at the log found.
+pub(super) struct Page {
+    pub(super) rows: Vec<Row>,
+    /// Where to go on; `None`: that was all.
+    pub(super) next: Option<LogCursor>,
+    /// How many rows of the account there were looked at already, and will be known to the next look.
+    pub(super) seen: usize,
+}
+
+/// Up to `limit` rows. It goes on until there are some, or `until`.
+pub(super) async fn page(rows: LogRows, limit: usize, until: Instant) -> Result<Page, LogReadError> {
+    let (mut rows, mut found) = (rows.within(until), Vec::new());
     loop {
         found.extend(rows.next(limit - found.len()).await?);
         let next = rows.cursor();
         if next.is_none() || found.len() == limit || clock::instant() >= until {
-            return Ok((found, next.cloned()));
+            return Ok(Page {
+                next: next.cloned(),
+                seen: rows.seen_ahead(),
+                rows: found,
+            });
         }
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{console_links::ConsoleLinks, home::LogHomes, peer::Peer, served::Providers, upgrades::Upgrades};
+use super::{
+    changes_seen::ChangesSeen, console_links::ConsoleLinks, home::LogHomes, peer::Peer, served::Providers,
+    upgrades::Upgrades,
+};
 use crate::{
     domain::keys::secret::KeyPrefix,
     edges::clock,
@@ -37,6 +40,8 @@ pub(crate) struct AdminState {
     pub(super) upgrades: Option<Arc<dyn Upgrades>>,
     /// Accounts are changed one after the other.
     pub(super) changing: Arc<Mutex<()>>,
+    /// Counts what was changed through this node.
+    pub(super) changes_seen: ChangesSeen,
 }
 
 /// What keys, accounts and the log are read from and changed by.
@@ -77,6 +82,7 @@ impl AdminState {
             sign_ins: None,
             upgrades,
             changing: Arc::default(),
+            changes_seen: ChangesSeen::default(),
         }
     }
 

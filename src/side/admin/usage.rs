@@ -6,6 +6,7 @@ use axum::{
     Json,
     extract::{Query, State},
 };
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::json;
@@ -27,7 +28,7 @@ use crate::domain::{
 
 /// How many days a report has, unless asked otherwise.
 const DAYS_DEFAULT: i64 = 30;
-/// Accounts in one answer where none is named. Others are for the next one.
+/// Accounts in one answer where none is named, all asked about together. Others are for the next one.
 const ACCOUNTS_AT_ONCE: usize = 32;
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -64,8 +65,11 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     let (accounts, next) = accounts_asked(&state, &query, key.as_ref()).await?;
     let most = query.most.unwrap_or(usize::MAX);
     let mut report = UsageReport::default();
-    for account in &accounts {
-        let sums = state.ledger.sums(account, days.clone(), &of).await?;
+    let reads = accounts
+        .iter()
+        .map(|account| state.ledger.sums(account, days.clone(), &of));
+    let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffered(ACCOUNTS_AT_ONCE);
+    while let Some(sums) = reads.try_next().await? {
         let takes = |sum: &&DailySum| query.model.as_ref().is_none_or(|model| *model == sum.model);
         report.add(sums.iter().filter(takes), by);
     }

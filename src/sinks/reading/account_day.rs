@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
+    time::Instant,
 };
 
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
         log_filter::LogFilter,
         log_place::{self, LogPlace},
     },
+    edges::clock,
     store::{
         StoreError,
         ledger::{LOG_ROWS_MAX, LedgerStore},
@@ -25,6 +27,15 @@ pub(super) const PLACES_MAX: usize = 200_000;
 const PIECES_MAX: usize = 8;
 /// How often a day is looked through again because rows of it have left the store meanwhile.
 const ATTEMPTS_MAX: usize = 8;
+
+/// How a look through the store's rows ended.
+enum Looked {
+    Through,
+    /// The time was over. What has been looked at is remembered.
+    InPart,
+    /// Rows that had been looked at are not where they were.
+    Moved,
+}
 
 /// Where the rows are that a filter takes.
 pub(super) struct AccountDay {
@@ -83,13 +94,23 @@ impl AccountDay {
         }
     }
 
-    /// The next rows, at most `limit` and [`LOG_ROWS_MAX`]; none at the end.
-    pub(super) async fn next(&mut self, ledger: &dyn LedgerStore, limit: usize) -> Result<Vec<Row>, StoreError> {
+    /// The next rows, at most `limit` and [`LOG_ROWS_MAX`]; none at the end. `None`: the day has not been looked through, and the
+    /// time is over. Then it goes on where it was, some rows further each time.
+    pub(super) async fn next(
+        &mut self,
+        ledger: &dyn LedgerStore,
+        limit: usize,
+        until: Option<Instant>,
+    ) -> Result<Option<Vec<Row>>, StoreError> {
         let limit = limit.min(LOG_ROWS_MAX);
         for _ in 0..ATTEMPTS_MAX {
-            if !self.look(ledger).await? {
-                self.forget();
-                continue;
+            match self.look(ledger, until).await? {
+                Looked::Through => {}
+                Looked::InPart => return Ok(None),
+                Looked::Moved => {
+                    self.forget();
+                    continue;
+                }
             }
             let next = self.ahead().take(limit);
             let next: Vec<((i64, String), usize)> = next.map(|(key, place)| (key.clone(), *place)).collect();
@@ -98,7 +119,7 @@ impl AccountDay {
                     self.at = last;
                 }
                 if !rows.is_empty() || !self.more {
-                    return Ok(rows);
+                    return Ok(Some(rows));
                 }
             }
             self.forget();
@@ -107,6 +128,16 @@ impl AccountDay {
             "rows of account `{}` change their places faster than they are read; try again later",
             self.account
         )))
+    }
+
+    /// Whose rows they are.
+    pub(super) fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// How many of the store's rows have been looked at.
+    pub(super) fn seen(&self) -> usize {
+        self.seen
     }
 
     /// Whether there was more behind what was given, when the store was looked at last.
@@ -127,14 +158,14 @@ impl AccountDay {
         self.seen = 0;
     }
 
-    /// Looks at the store's rows that have not been looked at. False: those that have been are not where they were.
-    async fn look(&mut self, ledger: &dyn LedgerStore) -> Result<bool, StoreError> {
+    /// Looks at the store's rows that have not been looked at.
+    async fn look(&mut self, ledger: &dyn LedgerStore, until: Option<Instant>) -> Result<Looked, StoreError> {
         loop {
             let known = usize::from(self.seen > 0);
             let first = self.seen - known;
             let rows = ledger.rows(&self.account, self.day, first, LOG_ROWS_MAX).await?;
             if known == 1 && rows.first().is_none_or(|row| LogPlace::of(row) != self.last_seen) {
-                return Ok(false);
+                return Ok(Looked::Moved);
             }
             for (place, row) in std::iter::zip(first.., &rows).skip(known) {
                 let (_, time_ms, id) = log_place::order(row);
@@ -155,7 +186,10 @@ impl AccountDay {
                 self.remember(first, rows);
             }
             if count < LOG_ROWS_MAX {
-                return Ok(true);
+                return Ok(Looked::Through);
+            }
+            if is_over(until) {
+                return Ok(Looked::InPart);
             }
         }
     }
@@ -192,4 +226,9 @@ impl AccountDay {
         }
         self.pieces.push_back((first, rows));
     }
+}
+
+/// Whether this time has come.
+pub(super) fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| clock::instant() >= until)
 }

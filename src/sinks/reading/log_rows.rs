@@ -1,8 +1,12 @@
 //! The rows that a filter takes, of the store and of the home, brought together.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use super::{LogReadError, LogReading, account_day::AccountDay, survey::Survey};
+use super::{
+    LogReadError, LogReading,
+    account_day::{AccountDay, is_over},
+    survey::Survey,
+};
 use crate::{
     domain::ledger::{
         consumption::Row,
@@ -53,6 +57,10 @@ pub(crate) struct LogRows {
     home_at: LogPlace,
     home_ends: bool,
     has_begun: bool,
+    /// When it is to stop looking.
+    until: Option<Instant>,
+    /// The time was over before the store's rows of the day had been looked through.
+    is_late: bool,
 }
 
 impl LogReading {
@@ -72,11 +80,25 @@ impl LogReading {
             of_home: VecDeque::new(),
             home_ends: true,
             has_begun: false,
+            until: None,
+            is_late: false,
         }
     }
 }
 
 impl LogRows {
+    /// The same, which looks for rows until this time: however many there are that the filter does not take, each look ends soon
+    /// after it, and the next one goes on further on.
+    pub(crate) fn within(mut self, until: Instant) -> Self {
+        self.until = Some(until);
+        self
+    }
+
+    /// How many rows of the account at the cursor were looked at without coming to their end; the next look knows them.
+    pub(crate) fn seen_ahead(&self) -> usize {
+        self.account.as_ref().map_or(0, AccountDay::seen)
+    }
+
     /// Where it goes on; `None`: all has been read.
     pub(crate) fn cursor(&self) -> Option<&LogCursor> {
         (self.at.day <= self.filter.last_day()).then_some(&self.at)
@@ -93,7 +115,7 @@ impl LogRows {
         }
         while found.len() < limit {
             let most = (limit - found.len()).min(PAGE_ROWS_MAX);
-            if self.of_store.is_empty() && !self.store_ends {
+            if self.of_store.is_empty() && !self.store_ends && !self.is_late {
                 self.read_store(most).await?;
                 // What has gone over to the home before this look was not there yet when the home was read.
                 self.of_home.clear();
@@ -104,7 +126,10 @@ impl LogRows {
                 self.read_home(most).await?;
             }
             let Some(row) = self.first() else {
-                self.end_day();
+                match self.unread().map(str::to_owned) {
+                    None => self.end_day(),
+                    Some(account) => self.stop_before(account),
+                }
                 break;
             };
             // A row may be in both, and in a home twice.
@@ -116,8 +141,23 @@ impl LogRows {
         Ok(found)
     }
 
-    /// The next row of both.
+    /// The account whose rows of the store are the next ones that have not been read; `None`: all of the day have.
+    fn unread(&self) -> Option<&str> {
+        let begun = self.account.as_ref().map(AccountDay::account);
+        let next = begun.or_else(|| self.accounts.front().map(String::as_str));
+        next.filter(|_| !self.store_ends)
+    }
+
+    /// The next row of both. Where the store has not been read to its end, none of the home that might come behind its next one.
     fn first(&mut self) -> Option<Row> {
+        if self.of_store.is_empty() {
+            let is_next = |row: &Row| self.unread().is_none_or(|account| *row.account < *account);
+            return self
+                .of_home
+                .front()
+                .is_some_and(is_next)
+                .then(|| self.of_home.pop_front())?;
+        }
         let store_is_next = match (self.of_store.front(), self.of_home.front()) {
             (Some(store), Some(home)) => log_place::order(store) <= log_place::order(home),
             (store, _) => store.is_some(),
@@ -130,6 +170,11 @@ impl LogRows {
     }
 
     async fn begin(&mut self) -> Result<(), LogReadError> {
+        if let Some(account) = self.account.take() {
+            self.reading.keep(account);
+        }
+        self.of_home.clear();
+        self.is_late = false;
         let (day, last) = (self.at.day, self.filter.last_day());
         let account = self.filter.account.as_deref();
         self.survey.cover(&*self.reading.ledger, account, day, last).await?;
@@ -154,6 +199,17 @@ impl LogRows {
         self.has_begun = false;
     }
 
+    /// All before this account's rows has been read.
+    fn stop_before(&mut self, account: String) {
+        if account > self.at.place.account {
+            self.at.place = LogPlace {
+                account,
+                ..LogPlace::default()
+            };
+        }
+        self.has_begun = false;
+    }
+
     /// Reads up to `most` rows of the store, some accounts together.
     async fn read_store(&mut self, most: usize) -> Result<(), LogReadError> {
         while self.of_store.len() < most {
@@ -167,10 +223,16 @@ impl LogRows {
                     }
                 },
             };
-            let rows = account.next(&*self.reading.ledger, most - self.of_store.len()).await?;
-            self.of_store.extend(rows);
-            if account.has_more() {
+            let wanted = most - self.of_store.len();
+            let rows = account.next(&*self.reading.ledger, wanted, self.until).await?;
+            if rows.is_none() || account.has_more() {
                 self.account = Some(account);
+            }
+            self.of_store.extend(rows.into_iter().flatten());
+            if is_over(self.until) {
+                self.store_ends = self.account.is_none() && self.accounts.is_empty();
+                self.is_late = true;
+                break;
             }
         }
         Ok(())

@@ -1,19 +1,20 @@
 //! Rows of the store and of the home come once each, however they are shared between the two and whatever happens meanwhile.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
     domain::ledger::{consumption::Row, log_place, tag::Tag},
+    edges::clock,
     sinks::{
         Home,
         contract::samples::{BEGIN_MS, row},
     },
 };
 
-mod shelves;
+pub(super) mod shelves;
 
 use shelves::{HomeShelf, StoreShelf};
 
@@ -63,11 +64,23 @@ impl Split {
     }
 
     /// Reads page by page, each as a request of its own, with something happening before each.
-    async fn read(&self, filter: &LogFilter, limit: usize, mut happen: impl FnMut(&Self)) -> Vec<Row> {
+    async fn read(&self, filter: &LogFilter, limit: usize, happen: impl FnMut(&Self)) -> Vec<Row> {
+        self.read_within(Duration::from_secs(3600), filter, limit, happen).await
+    }
+
+    /// The same, with so much time for each page.
+    async fn read_within(
+        &self,
+        time: Duration,
+        filter: &LogFilter,
+        limit: usize,
+        mut happen: impl FnMut(&Self),
+    ) -> Vec<Row> {
         let (mut found, mut cursor) = (Vec::new(), Some(LogCursor::before(filter)));
         while let Some(from) = cursor {
             happen(self);
-            let mut rows = self.reading.rows(filter.clone(), from, false);
+            let rows = self.reading.rows(filter.clone(), from, false);
+            let mut rows = rows.within(clock::instant() + time);
             let some = rows.next(limit).await.unwrap();
             assert!(some.len() <= limit);
             found.extend(some);
@@ -136,6 +149,11 @@ fn anywhere() -> impl Strategy<Value = Where> {
     ])
 }
 
+/// As much time as is needed for a page, or none.
+fn any_time() -> impl Strategy<Value = Duration> {
+    prop::sample::select(vec![Duration::from_secs(3600), Duration::ZERO])
+}
+
 /// What happens between two pages.
 #[derive(Clone, Debug)]
 enum Event {
@@ -181,10 +199,11 @@ proptest! {
         filter in any_filter(),
         limit in 1..20_usize,
         places_max in 1..30_usize,
+        time in any_time(),
     ) {
         let split = Split::of(&rows, places_max);
         let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
-        let found = block_on(split.read(&filter, limit, |_| {}));
+        let found = block_on(split.read_within(time, &filter, limit, |_| {}));
         let mut expected = expected(&rows, &filter);
         expected.dedup();
         prop_assert_eq!(ids(&found), ids(&expected));
@@ -197,10 +216,12 @@ proptest! {
         filter in any_filter(),
         limit in 1..8_usize,
         places_max in 1..30_usize,
+        time in any_time(),
     ) {
         let split = Split::of(&rows, places_max);
         let mut events = events.into_iter();
-        let found = block_on(split.read(&filter, limit, |split| happen(split, events.next())));
+        let read = split.read_within(time, &filter, limit, |split| happen(split, events.next()));
+        let found = block_on(read);
         let there: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
         let mut sorted = expected(&found, &filter);
         prop_assert_eq!(ids(&found), ids(&sorted), "only what is wanted, in order");
@@ -258,6 +279,40 @@ async fn a_page_behind_another_does_not_look_through_the_day_again() {
     // Each page at most reads the pieces that its rows are in, and asks what has come.
     let most = calls.iter().skip(2).max().unwrap();
     assert!(*most <= 52, "{most} calls for a page");
+}
+
+#[tokio::test]
+async fn a_look_at_a_busy_day_ends_in_time_and_goes_on_where_it_was() {
+    let mut rows = busy_day(5_300);
+    for (number, account) in (0..).zip(["a", "c", "z"]) {
+        let account = account.to_owned();
+        let row = row(100_000 + number, BEGIN_MS + 7);
+        rows.push(Row { account, ..row });
+    }
+    let places = rows.into_iter().enumerate().map(|(number, row)| match number {
+        // Some of it is at home, and all of two other accounts.
+        _ if row.account != "busy" => (row, if number % 2 == 0 { Where::Home } else { Where::Store }),
+        _ => (row, if number % 1000 == 0 { Where::Both } else { Where::Store }),
+    });
+    let places: Vec<(Row, Where)> = places.collect();
+    let rows: Vec<Row> = places.iter().map(|(row, _)| row.clone()).collect();
+    let split = Split::of(&places, 100_000);
+    let few = LogFilter {
+        status: Some(500..=599),
+        ..LogFilter::between(BEGIN_MS, BEGIN_MS + 60_000)
+    };
+    for filter in [few, LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS)] {
+        let (mut before, mut calls) = (split.store.calls(), Vec::new());
+        let found = split
+            .read_within(Duration::ZERO, &filter, 1000, |split| {
+                calls.push(split.store.calls() - before);
+                before = split.store.calls();
+            })
+            .await;
+        assert_eq!(ids(&found), ids(&expected(&rows, &filter)));
+        assert!(calls.len() > 6, "a piece of the day at a time: {calls:?}");
+        assert!(calls.iter().all(|calls| *calls <= 3), "{calls:?}");
+    }
 }
 
 #[tokio::test]

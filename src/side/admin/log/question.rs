@@ -1,6 +1,6 @@
 //! What is asked of the log, checked.
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Duration};
 
 use serde::Deserialize;
 
@@ -36,6 +36,8 @@ pub(in crate::side::admin) struct LogQuestion {
     /// Only rows that the store has: for when the log's home is away.
     store_only: Option<bool>,
     limit: Option<usize>,
+    /// The most milliseconds that are spent on looking, if that is less than usual.
+    look_ms: Option<u64>,
     cursor: Option<String>,
     /// Each row with the lines of its charge.
     lines: Option<bool>,
@@ -46,6 +48,12 @@ impl LogQuestion {
         self.limit
     }
 
+    /// How long to look, at most as long as that.
+    pub(super) fn look(&self, most: Duration) -> Duration {
+        self.look_ms
+            .map_or(most, |wanted| most.min(Duration::from_millis(wanted)))
+    }
+
     pub(super) fn lines(&self) -> bool {
         self.lines.unwrap_or(false)
     }
@@ -54,8 +62,17 @@ impl LogQuestion {
         self.model.as_deref()
     }
 
-    /// The rows that are asked for.
-    pub(super) async fn rows(&self, state: &AdminState) -> Result<LogRows, ApiError> {
+    /// The place to go on from, as `read` makes it of its text.
+    pub(super) fn place<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, ApiError> {
+        let place = self.cursor.as_deref().map(|text| {
+            let wrong = || ApiError::invalid("cursor: not one of weir's for this order");
+            read(text).ok_or_else(wrong)
+        });
+        place.transpose()
+    }
+
+    /// What is asked of rows.
+    pub(super) async fn wanted(&self, state: &AdminState) -> Result<LogFilter, ApiError> {
         let mut filter = self.filter(state.ledger.now_ms().await?)?;
         if let Some(account) = &self.account {
             accounts::existing(state, account).await?;
@@ -64,12 +81,14 @@ impl LogQuestion {
             let known = state.store.by_id(key).await?;
             filter.account = known.map(|known| known.record.account);
         }
-        let cursor = self
-            .cursor
-            .as_deref()
-            .map(|text| cursor::read(text).ok_or_else(|| ApiError::invalid("cursor: not one of weir's")));
+        Ok(filter)
+    }
+
+    /// The rows that are asked for.
+    pub(super) async fn rows(&self, state: &AdminState) -> Result<LogRows, ApiError> {
+        let filter = self.wanted(state).await?;
         let begin = LogCursor::before(&filter);
-        let from = match cursor.transpose()? {
+        let from = match self.place(cursor::read)? {
             // Days that have fallen out of the log since the page before need not be asked for.
             Some(cursor) if cursor.day >= begin.day => cursor,
             Some(_) | None => begin,

@@ -27,11 +27,11 @@ use crate::{
 };
 
 /// An account and a day.
-pub(super) type Day = (String, i64);
+pub(in crate::sinks::reading) type Day = (String, i64);
 
 /// What of a ledger is asked when the log is read.
 #[derive(Default)]
-pub(super) struct StoreShelf {
+pub(in crate::sinks::reading) struct StoreShelf {
     /// In the order in which they came.
     rows: Mutex<BTreeMap<Day, Vec<Row>>>,
     sums: Mutex<BTreeMap<String, (DailySums, DayTags)>>,
@@ -39,7 +39,7 @@ pub(super) struct StoreShelf {
 }
 
 impl StoreShelf {
-    pub(super) fn put(&self, row: Row) {
+    pub(in crate::sinks::reading) fn put(&self, row: Row) {
         let day = row.time_ms.div_euclid(DAY_MS);
         let mut sums = self.sums.lock();
         let (sums, tags) = sums.entry(row.account.clone()).or_default();
@@ -51,22 +51,22 @@ impl StoreShelf {
             .push(row);
     }
 
-    pub(super) fn all(&self) -> Vec<Row> {
+    pub(in crate::sinks::reading) fn all(&self) -> Vec<Row> {
         self.rows.lock().values().flatten().cloned().collect()
     }
 
-    pub(super) fn days(&self) -> Vec<Day> {
+    pub(in crate::sinks::reading) fn days(&self) -> Vec<Day> {
         self.rows.lock().keys().cloned().collect()
     }
 
     /// Takes the first half of a day's rows. Its sums stay.
-    pub(super) fn trim(&self, day: &Day) -> Vec<Row> {
+    pub(in crate::sinks::reading) fn trim(&self, day: &Day) -> Vec<Row> {
         let mut rows = self.rows.lock();
         let of_day = rows.entry(day.clone()).or_default();
         of_day.drain(..of_day.len().div_ceil(2)).collect()
     }
 
-    pub(super) fn calls(&self) -> usize {
+    pub(in crate::sinks::reading) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
 }
@@ -203,17 +203,17 @@ impl LedgerStore for StoreShelf {
 
 /// A home that may be away.
 #[derive(Default)]
-pub(super) struct HomeShelf {
+pub(in crate::sinks::reading) struct HomeShelf {
     rows: Mutex<Vec<Row>>,
     is_away: AtomicBool,
 }
 
 impl HomeShelf {
-    pub(super) fn put(&self, row: Row) {
+    pub(in crate::sinks::reading) fn put(&self, row: Row) {
         self.rows.lock().push(row);
     }
 
-    pub(super) fn go_away(&self) {
+    pub(in crate::sinks::reading) fn go_away(&self) {
         self.is_away.store(true, Ordering::Relaxed);
     }
 }
