@@ -19,9 +19,11 @@ use tokio::{
 use crate::{
     Scale,
     driver::Connection,
-    fleet::{self, Form, Proxy, Script, Weir, redis_server, sample_provider},
+    fleet::{self, Proxy, Script, redis_server, sample_provider},
+    node::Weir,
     process::Process,
     reference::Reference,
+    request::Form,
     row::Subject,
     timed::{self, Asker},
 };

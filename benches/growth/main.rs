@@ -28,12 +28,16 @@ mod fleet;
 mod keys;
 #[path = "../passthrough/machine.rs"]
 mod machine;
+#[path = "../passthrough/node.rs"]
+mod node;
 mod nodes;
 #[path = "../passthrough/process.rs"]
 mod process;
 mod redis_count;
 #[path = "../passthrough/reference.rs"]
 mod reference;
+#[path = "../passthrough/request.rs"]
+mod request;
 #[path = "../passthrough/row.rs"]
 mod row;
 mod streams;

@@ -7,10 +7,12 @@ use tempfile::TempDir;
 use crate::{
     Scale,
     driver::Connection,
-    fleet::{Form, Proxy, Script, Weir, redis_server, sample_provider},
+    fleet::{Proxy, Script, redis_server, sample_provider},
+    node::Weir,
     process::Process,
     redis_count::Commands,
     reference::Reference,
+    request::Form,
     row::Subject,
     timed::{self, Asker},
 };

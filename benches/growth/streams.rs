@@ -22,10 +22,10 @@ use tokio::{
 use crate::{
     Scale,
     decoder::Decoder,
-    fleet::{
-        Form, Launch, Proxy, Script, Weir, bare_proxy, direct_request, has_redis_server, redis_server, sample_provider,
-    },
+    fleet::{Launch, Proxy, Script, bare_proxy, has_redis_server, redis_server, sample_provider},
+    node::Weir,
     process::Process,
+    request::{Form, direct_request},
     row::{Subject, quantile},
 };
 

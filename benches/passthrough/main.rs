@@ -22,16 +22,26 @@
 )]
 
 mod bare;
+mod billed;
+mod closed;
 mod decoder;
+mod delays;
 mod driver;
+mod due;
+mod first_byte;
 mod fleet;
+mod held;
 mod load;
 mod machine;
 mod memory;
+mod mixture;
+mod node;
+mod open;
 mod options;
 mod phases;
 mod process;
 mod reference;
+mod request;
 mod row;
 mod servers;
 mod table;
