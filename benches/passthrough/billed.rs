@@ -137,10 +137,10 @@ impl Billed {
             complaints.push(format!("its rows say {charged:?}, the provider billed {billed:?}"));
         }
         let (spent, balance) = (account.spent_nano_usd, account.balance_nano_usd);
-        for (what, is) in [("its rows", cost), ("the account's spending", spent)] {
+        for (whose, is) in [("its rows", cost), ("the account's spending", spent)] {
             if is != cost_nano_usd {
                 complaints.push(format!(
-                    "{what} add up to {is} nano-USD, what was billed to {cost_nano_usd}"
+                    "{is} nano-USD by {whose}, {cost_nano_usd} by what the provider billed"
                 ));
             }
         }

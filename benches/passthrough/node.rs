@@ -1,6 +1,11 @@
 //! A node of weir that is measured: its configuration, an account with money and a key.
 
-use std::{fs, net::SocketAddr, path::Path, process::Command};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -25,6 +30,9 @@ const PRICE: &str = "tiers = [{ input = \"3\", output = \"15\" }]\n";
 /// The same for one token read and one written, in nano-USD.
 pub(crate) const NANO_USD_PER_TOKEN: (u64, u64) = (3_000, 15_000);
 
+/// The configuration, in a node's folder.
+const CONF: &str = "etc/weir.toml";
+
 /// The account that all keys are of, and what it has, in USD.
 pub(crate) const ACCOUNT: &str = "bench";
 pub(crate) const FUNDS_USD: u64 = 1_000_000;
@@ -44,6 +52,13 @@ pub(crate) struct Weir<'a> {
     pub(crate) limits: &'a [&'a str],
 }
 
+impl Proxy {
+    /// Writes a backup of its store to a file.
+    pub(crate) fn back_up(&self, to: &Path) {
+        store_command(&self.home, &["backup", "--out", &to.to_string_lossy()]);
+    }
+}
+
 impl<'a> Weir<'a> {
     /// The only one with a store that is empty.
     pub(crate) fn of(subject: Subject, store: &'a str) -> Self {
@@ -57,28 +72,18 @@ impl<'a> Weir<'a> {
         }
     }
 
+    /// Puts a backup into its store, which is empty. It is not running.
+    pub(crate) fn restore(&self, provider: SocketAddr, folder: &Path, backup: &Path) {
+        let home = self.configure(provider, folder);
+        store_command(&home, &["restore", "--from", &backup.to_string_lossy()]);
+    }
+
     /// Starts it; returns when it accepts connections.
     pub(crate) fn start(&self, provider: SocketAddr, folder: &Path, launch: Launch) -> Proxy {
-        let home = folder.join(self.name);
-        // What weir writes is elsewhere than its configuration, which it watches.
-        fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
-        let admin = home.join("admin.sock");
-        let price = |(model, _, _)| format!("[[price]]\nname = \"{model}\"\n{PRICE}");
-        let prices: String = self.models().into_iter().map(price).collect();
-        let prices = format!("version = \"bench\"\n{prices}");
-        fs::write(home.join("etc/prices.toml"), prices).expect("a file in the temporary folder");
-        let conf = home.join("etc/weir.toml");
-        fs::write(&conf, self.configuration(provider, &home)).expect("a file in the temporary folder");
-        let ready = home.join("ready.json");
+        let home = self.configure(provider, folder);
+        let (admin, ready, conf) = (home.join("admin.sock"), home.join("ready.json"), home.join(CONF));
         if self.subject == Subject::Redis && self.key.is_none() {
-            let set_up = Command::new(WEIR)
-                .args(["store", "init", "--conf"])
-                .arg(&conf)
-                .env(SECRET_NAME, SECRET)
-                .output();
-            let set_up = set_up.expect("weir store can be started");
-            let said = String::from_utf8_lossy(&set_up.stderr);
-            assert!(set_up.status.success(), "weir store init: {said}");
+            store_command(&home, &["init"]);
         }
         let mut command = launch(Path::new(WEIR), &home);
         command.env(SECRET_NAME, SECRET);
@@ -108,6 +113,20 @@ impl<'a> Weir<'a> {
             model: MODEL,
             home,
         }
+    }
+
+    /// Writes its configuration and its prices; answers with its folder.
+    fn configure(&self, provider: SocketAddr, folder: &Path) -> PathBuf {
+        let home = folder.join(self.name);
+        let conf = home.join(CONF);
+        // What weir writes is elsewhere than its configuration, which it watches.
+        fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
+        let price = |(model, _, _)| format!("[[price]]\nname = \"{model}\"\n{PRICE}");
+        let prices: String = self.models().into_iter().map(price).collect();
+        let prices = format!("version = \"bench\"\n{prices}");
+        fs::write(home.join("etc/prices.toml"), prices).expect("a file in the temporary folder");
+        fs::write(&conf, self.configuration(provider, &home)).expect("a file in the temporary folder");
+        home
     }
 
     /// Each with its provider and its protocol; the last is its own, by which its bills are told from others'.
@@ -152,6 +171,20 @@ pub(crate) fn model_of(protocol: &str) -> String {
         "messages" => MODEL.to_owned(),
         other => format!("{MODEL}-{other}"),
     }
+}
+
+/// Runs `weir store` for the node whose folder this is.
+fn store_command(home: &Path, words: &[&str]) {
+    let done = Command::new(WEIR)
+        .arg("store")
+        .args(words)
+        .arg("--conf")
+        .arg(home.join(CONF))
+        .env(SECRET_NAME, SECRET)
+        .output();
+    let done = done.expect("weir store can be started");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "weir store {words:?}: {said}");
 }
 
 fn create_account(admin: &Path) {
