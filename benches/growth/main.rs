@@ -25,6 +25,8 @@ mod chart;
 mod decoder;
 #[path = "../passthrough/driver.rs"]
 mod driver;
+#[path = "../passthrough/files.rs"]
+mod files;
 #[path = "../passthrough/fleet.rs"]
 mod fleet;
 mod keys;
@@ -134,7 +136,7 @@ fn main() -> ExitCode {
         println!("growth: nothing measured without --bench (cargo bench passes it) or --quick");
         return ExitCode::SUCCESS;
     }
-    streams::raise_files();
+    files::raise();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

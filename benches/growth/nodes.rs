@@ -121,8 +121,8 @@ pub(crate) async fn measure(scale: &Scale) -> Result<Vec<Panel>, String> {
     );
     println!("|---:|---|---:|---:|---:|---:|---:|");
     let mut panels = [
-        Panel::new("commands to Redis per 1,000 requests", "nodes"),
-        Panel::new("requests a second of one core of Redis", "nodes"),
+        Panel::new("Redis commands per 1,000 requests", "nodes"),
+        Panel::new("requests a second of one Redis core", "nodes"),
         Panel::new("Redis' CPU per request (us)", "nodes"),
     ];
     for leases in [Leases::None, Leases::OfBudget, Leases::OfLimits] {

@@ -11,7 +11,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -23,6 +22,7 @@ use crate::{
     Scale,
     chart::Panel,
     decoder::Decoder,
+    files,
     fleet::{Launch, Proxy, Script, bare_proxy, has_redis_server, redis_server, sample_provider},
     node::Weir,
     process::Process,
@@ -40,10 +40,6 @@ const AT_ONCE: usize = 64;
 const MANY: &str = "[connections]\nmax = 30000\nrunning_max = 30000\nper_address_max = 15000";
 const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
 const KIB: f64 = 1024.0;
-/// weir takes a client for each four files of three quarters of those that it may open: so many files for so many clients.
-const FILES_PER_CLIENT: (u64, u64) = (16, 3);
-/// Besides those.
-const OTHER_FILES: u64 = 500;
 
 /// What the streams of one proxy have said.
 #[derive(Default)]
@@ -53,17 +49,6 @@ struct Heard {
     is_measured: AtomicBool,
     /// By how much longer than the provider's gap the time between two chunks was, in milliseconds.
     late: Mutex<Vec<f64>>,
-}
-
-/// Lets this process, and those that it starts, have as many open files as the system allows it.
-pub(crate) fn raise_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // Where that is refused, what needs more files is left out.
-    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// Prints a table; answers with its drawing.
@@ -78,12 +63,12 @@ pub(crate) async fn measure(scale: &Scale) -> Result<Vec<Panel>, String> {
         Panel::new("latest chunk (ms)", "open streams"),
         Panel::new("memory per stream (KiB)", "open streams"),
     ];
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     for streams in &scale.streams {
-        let needed = (*streams as u64 * FILES_PER_CLIENT.0).div_ceil(FILES_PER_CLIENT.1) + OTHER_FILES;
-        if files < needed {
+        let (needed, limit) = (files::needed(*streams), files::limit());
+        if limit < needed {
             println!(
-                "| {streams} | left out: weir takes so many with {needed} open files, and may have {files} here (`ulimit -n`) | | | | | |"
+                "| {streams} | left out: weir needs {needed} open files for so many, this process may have {limit} (`ulimit -n`) \
+                 | | | | | |"
             );
             continue;
         }

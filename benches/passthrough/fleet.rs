@@ -24,9 +24,6 @@ pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 /// The provider's ledger, in the fleet's folder.
 const LEDGER: &str = "ledger.jsonl";
 
-/// All clients of a bench come from one address.
-const MANY_CLIENTS: &str = "[connections]\nper_address_max = 8192";
-
 /// How the provider answers: always the same bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Script {
@@ -93,17 +90,17 @@ impl Fleet {
     /// Starts everything, the proxies by `launch`.
     pub(crate) fn launch(script: Script, redis: RedisRow, launch: Launch) -> Self {
         let folder = TempDir::with_prefix("weir-passthrough-").expect("a temporary folder");
-        Self::behind(&mut sample_provider(script), script, redis, launch, "", folder)
+        Self::behind(&mut sample_provider(script), script, redis, launch, folder)
     }
 
-    /// The same with a provider that writes down what it bills, and weirs that take many clients from one address. Each weir is
-    /// asked for a model of its own, by which its bills are found.
+    /// The same with a provider that writes down what it bills. Each weir is asked for a model of its own, by which its bills are
+    /// found.
     pub(crate) fn billed(script: Script, redis: RedisRow) -> Self {
         let folder = TempDir::with_prefix("weir-passthrough-").expect("a temporary folder");
         let mut provider = sample_provider(script);
         provider.arg("--ledger").arg(folder.path().join(LEDGER));
         let launch: Launch = |program, _| Command::new(program);
-        let mut fleet = Self::behind(&mut provider, script, redis, launch, MANY_CLIENTS, folder);
+        let mut fleet = Self::behind(&mut provider, script, redis, launch, folder);
         for proxy in &mut fleet.proxies {
             proxy.model = proxy.subject.model();
         }
@@ -115,31 +112,20 @@ impl Fleet {
         self.folder().join(LEDGER)
     }
 
-    fn behind(
-        provider: &mut Command,
-        script: Script,
-        redis: RedisRow,
-        launch: Launch,
-        more: &str,
-        folder: TempDir,
-    ) -> Self {
+    fn behind(provider: &mut Command, script: Script, redis: RedisRow, launch: Launch, folder: TempDir) -> Self {
         let mut sample = Process::start("sample-provider", provider, folder.path());
         let provider = sample.announced_address();
         let mut others = vec![sample];
         let mut proxies = vec![bare_proxy(provider, &folder.path().join("bare"), launch)];
         let embedded = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
-        let weir = |subject, store| Weir {
-            more,
-            ..Weir::of(subject, store)
-        };
-        proxies.push(weir(Subject::Embedded, embedded).start(provider, folder.path(), launch));
+        proxies.push(Weir::of(Subject::Embedded, embedded).start(provider, folder.path(), launch));
         let mut redis_address = None;
         if redis == RedisRow::In {
             let (server, address) = redis_server(folder.path());
             redis_address = Some(address);
             others.push(server);
             let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{address}\"]");
-            proxies.push(weir(Subject::Redis, &store).start(provider, folder.path(), launch));
+            proxies.push(Weir::of(Subject::Redis, &store).start(provider, folder.path(), launch));
         }
         Self {
             provider,

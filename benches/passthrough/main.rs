@@ -28,6 +28,7 @@ mod decoder;
 mod delays;
 mod driver;
 mod due;
+mod files;
 mod first_byte;
 mod fleet;
 mod held;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     if !options.is_selected() {
         return ExitCode::SUCCESS;
     }
+    files::raise();
     match phases::run(&options) {
         Ok(report) => {
             let machine = machine::Machine::read();

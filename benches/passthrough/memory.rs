@@ -1,12 +1,10 @@
 //! Memory of an open stream: many streams that have begun and then are silent for a while.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::{
     billed::Billed,
+    files,
     fleet::{RedisRow, Script},
     held::Held,
     options::{Phase, Scale},
@@ -14,9 +12,6 @@ use crate::{
     request::Form,
     row::{Aim, Compared, Row, WEIRS},
 };
-
-/// File descriptors that a process has for other things than streams.
-const OTHER_FILES: usize = 100;
 
 /// After the last stream is open, before memory is read.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -29,7 +24,7 @@ const STREAM_AIM: Aim = Aim::Most(40.0);
 
 /// Opens the streams at each proxy, with fresh processes each round: what an allocator has once taken it seldom returns.
 pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
-    let streams = scale.open_streams.min(streams_possible());
+    let streams = files::streams_within(scale.open_streams);
     let mut idle = Row::new("memory: resident, idle (KiB)", Compared::AsRatio).aiming(WEIRS, IDLE_AIM);
     let mut resident = Row::new("memory: resident per open stream (KiB)", Compared::AsRatio).aiming(WEIRS, STREAM_AIM);
     let mut proportional = Row::new("memory: proportional (PSS) per open stream (KiB)", Compared::AsRatio);
@@ -71,12 +66,4 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
         scale.memory_rounds
     ));
     Ok(())
-}
-
-/// A proxy needs two files per stream, and inherits this process's limit.
-pub(crate) fn streams_possible() -> usize {
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    let soft = files.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    soft.map_or(usize::MAX, |soft| soft.saturating_sub(OTHER_FILES) / 2)
 }

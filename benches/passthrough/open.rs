@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::{
     billed::Billed,
+    files,
     held::Held,
-    memory::streams_possible,
     options::Scale,
     phases::{DELTA_BYTES, Report, order},
     process::Process,
@@ -18,7 +18,7 @@ const LATEST_AIM: Aim = Aim::Most(50.0);
 
 pub(crate) async fn measure(billed: &Billed, scale: &Scale, report: &mut Report) -> Result<(), String> {
     let (fleet, load) = (&billed.fleet, scale.open);
-    let streams = load.streams.min(streams_possible());
+    let streams = files::streams_within(load.streams);
     let (gap, length) = (
         Duration::from_millis(load.gap_ms),
         Duration::from_millis(load.length_ms),
