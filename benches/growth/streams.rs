@@ -40,6 +40,8 @@ const AT_ONCE: usize = 64;
 const MANY: &str = "[connections]\nmax = 30000\nrunning_max = 30000\nper_address_max = 15000";
 const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
 const KIB: f64 = 1024.0;
+/// What a chunk costs among more streams is compared with what it costs among so many.
+const FEW: usize = 64;
 
 /// What the streams of one proxy have said.
 #[derive(Default)]
@@ -63,6 +65,7 @@ pub(crate) async fn measure(scale: &Scale) -> Result<Vec<Panel>, String> {
         Panel::new("latest chunk (ms)", "open streams"),
         Panel::new("memory per stream (KiB)", "open streams"),
     ];
+    let mut cpu: Vec<(&str, usize, f64)> = Vec::new();
     for streams in &scale.streams {
         let (needed, limit) = (files::needed(*streams), files::limit());
         if limit < needed {
@@ -76,9 +79,19 @@ pub(crate) async fn measure(scale: &Scale) -> Result<Vec<Panel>, String> {
             let across = *streams as f64;
             panels[1].add(name, across, quantile(&costs.late, 1.0).expect("chunks"));
             if costs.cpu_micros > 0.0 {
+                cpu.push((name, *streams, costs.cpu_micros));
                 panels[0].add(name, across, costs.cpu_micros);
                 panels[2].add(name, across, costs.bytes_per_stream / KIB);
             }
+        }
+    }
+    println!();
+    for (name, streams, cost) in cpu.iter().filter(|(_, streams, _)| *streams > FEW) {
+        if let Some((_, _, of_few)) = cpu.iter().find(|(other, few, _)| (other, *few) == (name, FEW)) {
+            let ratio = cost / of_few;
+            println!(
+                "- {name}: a chunk among {streams} open streams costs {ratio:.2} times what it costs among {FEW}."
+            );
         }
     }
     println!();

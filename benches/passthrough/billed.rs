@@ -2,7 +2,7 @@
 //! many, with the same tokens, and with all that the account has spent.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs::File,
     io::{BufRead, BufReader},
     path::Path,
@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -35,6 +36,16 @@ pub(crate) struct Billed {
     pub(crate) fleet: Fleet,
     /// How the provider called what the bench has asked it without a proxy.
     own: Mutex<HashSet<String>>,
+}
+
+/// What the provider answers, by the model that is asked for.
+pub(crate) struct References(BTreeMap<&'static str, Arc<Reference>>);
+
+impl References {
+    /// Of what somebody is asked.
+    pub(crate) fn of(&self, subject: Subject) -> Arc<Reference> {
+        Arc::clone(&self.0[subject.model()])
+    }
 }
 
 /// What a weir has charged in a phase, and its provider billed.
@@ -99,13 +110,20 @@ impl Billed {
         }
     }
 
-    /// What the provider answers to what a proxy is asked.
-    pub(crate) async fn reference(&self, subject: Subject, form: Form) -> Result<Arc<Reference>, String> {
+    /// What the provider answers to what everybody is asked.
+    pub(crate) async fn references(&self, form: Form) -> Result<References, String> {
         let Fleet { provider, script, .. } = self.fleet;
-        let reference = Reference::of_model(provider, script, form, subject.model()).await;
-        let reference = reference.map_err(|bad| format!("direct: {bad}"))?;
-        self.own.lock().extend(reference.asked.iter().cloned());
-        Ok(Arc::new(reference))
+        let subjects = self.fleet.proxies.iter().map(|proxy| proxy.subject);
+        let models: BTreeSet<&str> = subjects.chain([Subject::Direct]).map(Subject::model).collect();
+        // Of a slow stream, all take as long as one.
+        let read = models.into_iter().map(|model| async move {
+            let reference = Reference::of_model(provider, script, form, model).await;
+            reference.map(|reference| (model, Arc::new(reference)))
+        });
+        let read = try_join_all(read).await.map_err(|bad| format!("direct: {bad}"))?;
+        let asked = read.iter().flat_map(|(_, reference)| reference.asked.iter().cloned());
+        self.own.lock().extend(asked);
+        Ok(References(read.into_iter().collect()))
     }
 
     /// Compares what each weir has charged with what was billed. The error says which differs.

@@ -38,9 +38,10 @@ async fn rounds(
     mut spent: impl FnMut(Subject, &Spent),
 ) -> Result<(), String> {
     let fleet = &billed.fleet;
+    let references = billed.references(form).await?;
     let mut loads = Vec::new();
     for proxy in &fleet.proxies {
-        let reference = billed.reference(proxy.subject, form).await?;
+        let reference = references.of(proxy.subject);
         loads.push(Load::warm(proxy, form, &reference, at_once, fleet.script.gap).await?);
     }
     for round in 0..scale.rounds {

@@ -22,11 +22,12 @@ pub(crate) async fn measure(billed: &Billed, scale: &Scale, report: &mut Report)
     let direct = (Subject::Direct, fleet.provider, direct_request(Form::Stream));
     let proxies = fleet.proxies.iter();
     let proxies = proxies.map(|proxy| (proxy.subject, proxy.address, proxy.request(Form::Stream)));
+    let references = billed.references(Form::Stream).await?;
     let mut subjects = Vec::new();
     for (subject, address, request) in std::iter::once(direct).chain(proxies) {
         let asked = Asked {
             request: request.into(),
-            reference: billed.reference(subject, Form::Stream).await?,
+            reference: references.of(subject),
         };
         subjects.push((subject, Address::new(address), [asked]));
     }

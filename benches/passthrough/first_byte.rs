@@ -15,18 +15,19 @@ const TAIL_AIM: Aim = Aim::MostOver(250.0, Subject::Bare);
 
 pub(crate) async fn measure(billed: &Billed, scale: &Scale, report: &mut Report) -> Result<(), String> {
     let fleet = &billed.fleet;
+    let references = billed.references(Form::Stream).await?;
     let mut subjects = vec![(
         Subject::Direct,
         Connection::new(fleet.provider),
         direct_request(Form::Stream),
-        billed.reference(Subject::Direct, Form::Stream).await?,
+        references.of(Subject::Direct),
     )];
     for proxy in &fleet.proxies {
         subjects.push((
             proxy.subject,
             Connection::new(proxy.address),
             proxy.request(Form::Stream),
-            billed.reference(proxy.subject, Form::Stream).await?,
+            references.of(proxy.subject),
         ));
     }
     let mut median = Row::new("first byte: p50 (us)", Compared::AsRatio).aiming(WEIRS, MEDIAN_AIM);

@@ -36,10 +36,12 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
         };
         let billed = Billed::start(script, redis);
         let proxies = &billed.fleet.proxies;
+        let references = billed.references(Form::Stream).await?;
+        let mut open = Vec::new();
         for place in order(proxies.len(), round) {
             let proxy = &proxies[place];
             let failed = |bad: String| format!("memory, {}: {bad}", proxy.subject.name());
-            let reference = billed.reference(proxy.subject, Form::Stream).await?;
+            let reference = references.of(proxy.subject);
             let mut held = Held::new(proxy.address, proxy.request(Form::Stream), &reference);
             // The first stream sets up what all share.
             held.open(1).await.map_err(failed)?;
@@ -55,8 +57,13 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
             idle.add(proxy.subject, before.resident / KIB);
             resident.add(proxy.subject, each(after.resident, before.resident));
             proportional.add(proxy.subject, each(after.proportional, before.proportional));
+            open.push((proxy.subject, held));
+        }
+        // All end, so that all are billed.
+        for (subject, held) in open {
             let now = Instant::now();
-            held.end(script.gap, now, now).await.map_err(failed)?;
+            let ended = held.end(script.gap, now, now).await;
+            ended.map_err(|bad| format!("memory, {}: {bad}", subject.name()))?;
         }
         report.billed.extend(billed.close(Phase::Memory.name()).await?);
     }

@@ -34,17 +34,18 @@ pub(crate) async fn measure(billed: &Billed, scale: &Scale, report: &mut Report)
         Form::Long(mixture.body_bytes),
     ];
     let every = Duration::from_secs(1) / mixture.rate;
-    let mut subjects = Vec::new();
-    for proxy in &billed.fleet.proxies {
-        let mut asked = Vec::new();
-        for form in forms {
-            asked.push(Asked {
-                request: proxy.request(form).into(),
-                reference: billed.reference(proxy.subject, form).await?,
-            });
-        }
-        subjects.push((proxy, Address::new(proxy.address), asked));
+    let mut references = Vec::new();
+    for form in forms {
+        references.push((form, billed.references(form).await?));
     }
+    let subjects = billed.fleet.proxies.iter().map(|proxy| {
+        let asked = references.iter().map(|(form, references)| Asked {
+            request: proxy.request(*form).into(),
+            reference: references.of(proxy.subject),
+        });
+        (proxy, Address::new(proxy.address), asked.collect::<Vec<_>>())
+    });
+    let subjects: Vec<_> = subjects.collect();
     let mut cpu = Row::new("mixture: CPU per request (us)", Compared::AsRatio);
     let mut kernel = Row::new("mixture: of it in the kernel (us)", Compared::AsRatio);
     let mut delays: Vec<Vec<Row>> = KINDS

@@ -33,10 +33,10 @@ pub(crate) async fn measure(billed: &Billed, scale: &Scale, report: &mut Report)
         let request = proxy.request(Form::Stream);
         (proxy.subject, proxy.address, request, Some(&proxy.process))
     });
+    let references = billed.references(Form::Stream).await?;
     let mut subjects = Vec::new();
     for (subject, address, request, process) in std::iter::once(direct).chain(proxies) {
-        let reference = billed.reference(subject, Form::Stream).await?;
-        subjects.push((subject, address, request, process, reference));
+        subjects.push((subject, address, request, process, references.of(subject)));
     }
     for round in 0..load.rounds {
         for place in order(subjects.len(), round) {
