@@ -119,7 +119,7 @@ impl Scale {
         Self {
             length: Duration::from_secs(5),
             warm: Duration::from_secs(2),
-            streams: vec![10, 64, 640, 2_000, 10_000],
+            streams: vec![10, 64, 640, 2_000, 3_500, 10_000],
             keys: fewer.chain([options.keys]).collect(),
         }
     }
