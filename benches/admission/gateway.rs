@@ -7,8 +7,9 @@ use tokio::task::JoinSet;
 use crate::{
     AT_ONCE, Scale, cells,
     driver::{Connection, Expect},
-    fleet::{Fleet, Form, Proxy, RedisRow, Script},
+    fleet::{Fleet, Proxy, RedisRow, Script},
     reference::Reference,
+    request::Form,
     row::quantile,
 };
 

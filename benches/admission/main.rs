@@ -31,10 +31,14 @@ mod gateway;
 mod ledger;
 #[path = "../passthrough/machine.rs"]
 mod machine;
+#[path = "../passthrough/node.rs"]
+mod node;
 #[path = "../passthrough/process.rs"]
 mod process;
 #[path = "../passthrough/reference.rs"]
 mod reference;
+#[path = "../passthrough/request.rs"]
+mod request;
 #[path = "../passthrough/row.rs"]
 mod row;
 

@@ -1,6 +1,7 @@
 //! How what weir costs grows: with the nodes at one Redis, with the streams that are open, and with the keys there are.
 //!
-//! `cargo bench --profile dist --bench growth [-- --quick] [-- --only nodes,streams,keys]`. Each part prints a table.
+//! `cargo bench --profile dist --bench growth [-- --quick] [-- --only nodes,streams,keys]`. Each part prints a table, and
+//! with `--svg FOLDER` it is drawn to a file there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,31 +20,39 @@
 
 #[path = "../passthrough/bare.rs"]
 mod bare;
+mod chart;
 #[path = "../passthrough/decoder.rs"]
 mod decoder;
 #[path = "../passthrough/driver.rs"]
 mod driver;
+#[path = "../passthrough/files.rs"]
+mod files;
 #[path = "../passthrough/fleet.rs"]
 mod fleet;
 mod keys;
 #[path = "../passthrough/machine.rs"]
 mod machine;
+mod many_keys;
+#[path = "../passthrough/node.rs"]
+mod node;
 mod nodes;
 #[path = "../passthrough/process.rs"]
 mod process;
 mod redis_count;
 #[path = "../passthrough/reference.rs"]
 mod reference;
+#[path = "../passthrough/request.rs"]
+mod request;
 #[path = "../passthrough/row.rs"]
 mod row;
 mod streams;
 mod timed;
 
-use std::{ffi::OsString, process::ExitCode, time::Duration};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, ValueEnum};
 
-use crate::bare::BareArgs;
+use crate::{bare::BareArgs, chart::Panel};
 
 /// The allocator of the weir binary, for the bare proxy to have the same.
 #[global_allocator]
@@ -60,8 +69,11 @@ struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     only: Vec<Part>,
     /// Most keys
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keys: usize,
+    /// Draw each part to `growth-PART.svg` in this folder
+    #[arg(long, value_name = "FOLDER")]
+    svg: Option<PathBuf>,
     /// Passed by cargo bench
     #[arg(long, hide = true)]
     bench: bool,
@@ -102,12 +114,12 @@ impl Scale {
                 keys: vec![10, 100],
             };
         }
-        let decades = std::iter::successors(Some(10), |keys| Some(keys * 100));
+        let decades = std::iter::successors(Some(10), |keys| Some(keys * 10));
         let fewer = decades.take_while(|keys| *keys < options.keys);
         Self {
             length: Duration::from_secs(5),
             warm: Duration::from_secs(2),
-            streams: vec![10, 64, 640, 2_000, 10_000],
+            streams: vec![10, 64, 640, 2_000, 3_500, 10_000],
             keys: fewer.chain([options.keys]).collect(),
         }
     }
@@ -124,6 +136,7 @@ fn main() -> ExitCode {
         println!("growth: nothing measured without --bench (cargo bench passes it) or --quick");
         return ExitCode::SUCCESS;
     }
+    files::raise();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -143,16 +156,23 @@ async fn measure(options: &Options) -> Result<(), String> {
     let wants = |part| options.only.is_empty() || options.only.contains(&part);
     if wants(Part::Nodes) {
         if fleet::has_redis_server() {
-            nodes::measure(&scale).await?;
+            draw(options, "nodes", "Nodes at one Redis", &nodes::measure(&scale).await?)?;
         } else {
             println!("growth: no nodes at one Redis, redis-server is not installed");
         }
     }
     if wants(Part::Streams) {
-        streams::measure(&scale).await?;
+        draw(options, "streams", "Open streams", &streams::measure(&scale).await?)?;
     }
     if wants(Part::Keys) {
-        keys::measure(&scale).await?;
+        draw(options, "keys", "Keys", &keys::measure(&scale).await?)?;
     }
     Ok(())
+}
+
+/// Writes the drawing of a part, where one is wanted.
+fn draw(options: &Options, part: &str, title: &str, panels: &[Panel]) -> Result<(), String> {
+    let Some(folder) = &options.svg else { return Ok(()) };
+    let file = folder.join(format!("growth-{part}.svg"));
+    std::fs::write(&file, chart::svg(title, panels)).map_err(|error| format!("--svg: {}: {error}", file.display()))
 }

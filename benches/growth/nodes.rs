@@ -6,11 +6,14 @@ use tempfile::TempDir;
 
 use crate::{
     Scale,
+    chart::Panel,
     driver::Connection,
-    fleet::{Form, Proxy, Script, Weir, redis_server, sample_provider},
+    fleet::{Proxy, Script, redis_server, sample_provider},
+    node::Weir,
     process::Process,
     redis_count::Commands,
     reference::Reference,
+    request::Form,
     row::Subject,
     timed::{self, Asker},
 };
@@ -25,6 +28,17 @@ enum Leases {
     None,
     OfBudget,
     OfLimits,
+}
+
+impl Leases {
+    /// As the drawing has it.
+    fn title(self) -> &'static str {
+        match self {
+            Self::None => "without leases",
+            Self::OfBudget => "leases",
+            Self::OfLimits => "leases, of rates and places too",
+        }
+    }
 }
 
 /// Far from what is asked for.
@@ -92,8 +106,8 @@ impl Cluster {
     }
 }
 
-/// Prints both tables.
-pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
+/// Prints both tables; answers with the drawing of the second.
+pub(crate) async fn measure(scale: &Scale) -> Result<Vec<Panel>, String> {
     println!(
         "| requests a second of one key, one node, leases | sent to Redis per 1,000 requests | run in its scripts per 1,000 |"
     );
@@ -106,13 +120,21 @@ pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
          CPU per request (us) | requests a second that keep one core of Redis busy |"
     );
     println!("|---:|---|---:|---:|---:|---:|---:|");
+    let mut panels = [
+        Panel::new("Redis commands per 1,000 requests", "nodes"),
+        Panel::new("requests a second of one Redis core", "nodes"),
+        Panel::new("Redis' CPU per request (us)", "nodes"),
+    ];
     for leases in [Leases::None, Leases::OfBudget, Leases::OfLimits] {
         for nodes in 1..=NODES_MAX {
-            saturated(scale, nodes, leases).await?;
+            let (sent, cpu) = saturated(scale, nodes, leases).await?;
+            for (panel, value) in panels.iter_mut().zip([sent, 1e6 / cpu, cpu]) {
+                panel.add(leases.title(), nodes as f64, value);
+            }
         }
     }
     println!();
-    Ok(())
+    Ok(panels.into())
 }
 
 async fn paced(scale: &Scale, per_second: u32) -> Result<(), String> {
@@ -132,7 +154,8 @@ async fn paced(scale: &Scale, per_second: u32) -> Result<(), String> {
     Ok(())
 }
 
-async fn saturated(scale: &Scale, nodes: usize, leases: Leases) -> Result<(), String> {
+/// Commands sent per 1,000 requests, and Redis' CPU time per request in microseconds.
+async fn saturated(scale: &Scale, nodes: usize, leases: Leases) -> Result<(f64, f64), String> {
     let cluster = Cluster::start(nodes, leases).await?;
     let mut askers = cluster.askers(AT_ONCE);
     timed::ask(&mut askers, &cluster.reference, scale.warm, None).await?;
@@ -156,5 +179,5 @@ async fn saturated(scale: &Scale, nodes: usize, leases: Leases) -> Result<(), St
         per_thousand(of_scripts),
         1e6 / cpu
     );
-    Ok(())
+    Ok((per_thousand(sent), cpu))
 }

@@ -1,7 +1,6 @@
 //! Open streams: what a chunk costs and how late the latest is, at the same rate of chunks, however many streams they are of.
 
 use std::{
-    fs,
     net::SocketAddr,
     process::Command,
     sync::{
@@ -21,11 +20,13 @@ use tokio::{
 
 use crate::{
     Scale,
+    chart::Panel,
     decoder::Decoder,
-    fleet::{
-        Form, Launch, Proxy, Script, Weir, bare_proxy, direct_request, has_redis_server, redis_server, sample_provider,
-    },
+    files,
+    fleet::{Launch, Proxy, Script, bare_proxy, has_redis_server, redis_server, sample_provider},
+    node::Weir,
     process::Process,
+    request::{Form, direct_request},
     row::{Subject, quantile},
 };
 
@@ -39,6 +40,8 @@ const AT_ONCE: usize = 64;
 const MANY: &str = "[connections]\nmax = 30000\nrunning_max = 30000\nper_address_max = 15000";
 const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
 const KIB: f64 = 1024.0;
+/// What a chunk costs among more streams is compared with what it costs among so many.
+const FEW: usize = 64;
 
 /// What the streams of one proxy have said.
 #[derive(Default)]
@@ -50,30 +53,53 @@ struct Heard {
     late: Mutex<Vec<f64>>,
 }
 
-/// Prints a table.
-pub(crate) async fn measure(scale: &Scale) -> Result<(), String> {
-    let possible = streams_possible();
+/// Prints a table; answers with its drawing.
+pub(crate) async fn measure(scale: &Scale) -> Result<Vec<Panel>, String> {
     println!(
         "| open streams | | CPU per chunk (us) | beside bare Pingora | chunks late by: p99 (ms) | latest (ms) | memory per \
          stream (KiB) |"
     );
     println!("|---:|---|---:|---:|---:|---:|---:|");
+    let mut panels = [
+        Panel::new("CPU per chunk (us)", "open streams"),
+        Panel::new("latest chunk (ms)", "open streams"),
+        Panel::new("memory per stream (KiB)", "open streams"),
+    ];
+    let mut cpu: Vec<(&str, usize, f64)> = Vec::new();
     for streams in &scale.streams {
-        measure_so_many(scale, (*streams).min(possible)).await?;
+        let (needed, limit) = (files::needed(*streams), files::limit());
+        if limit < needed {
+            println!(
+                "| {streams} | left out: weir needs {needed} open files for so many, this process may have {limit} (`ulimit -n`) \
+                 | | | | | |"
+            );
+            continue;
+        }
+        for (name, costs) in measure_so_many(scale, *streams).await? {
+            let across = *streams as f64;
+            panels[1].add(name, across, quantile(&costs.late, 1.0).expect("chunks"));
+            if costs.cpu_micros > 0.0 {
+                cpu.push((name, *streams, costs.cpu_micros));
+                panels[0].add(name, across, costs.cpu_micros);
+                panels[2].add(name, across, costs.bytes_per_stream / KIB);
+            }
+        }
     }
     println!();
-    Ok(())
+    for (name, streams, cost) in cpu.iter().filter(|(_, streams, _)| *streams > FEW) {
+        if let Some((_, _, of_few)) = cpu.iter().find(|(other, few, _)| (other, *few) == (name, FEW)) {
+            let ratio = cost / of_few;
+            println!(
+                "- {name}: a chunk among {streams} open streams costs {ratio:.2} times what it costs among {FEW}."
+            );
+        }
+    }
+    println!();
+    Ok(panels.into())
 }
 
-/// Proxies inherit this process's limit of files. weir takes a client for each four, and keeps a quarter for others.
-fn streams_possible() -> usize {
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    let soft = files.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    soft.map_or(usize::MAX, |soft| soft / 20 * 3)
-}
-
-async fn measure_so_many(scale: &Scale, streams: usize) -> Result<(), String> {
+/// What each of them costs, by its name.
+async fn measure_so_many(scale: &Scale, streams: usize) -> Result<Vec<(&'static str, Costs)>, String> {
     let launch: Launch = |program, _| Command::new(program);
     let folder = TempDir::with_prefix("weir-growth-").expect("a temporary folder");
     let folder = folder.path();
@@ -88,29 +114,29 @@ async fn measure_so_many(scale: &Scale, streams: usize) -> Result<(), String> {
     let address = provider.announced_address();
     let measured = Measured { scale, streams, gap };
     let direct = measured.look(address, &direct_request(Form::Stream), None).await?;
-    measured.print("direct", &direct, None);
+    measured.print(Subject::Direct, &direct, None);
     let bare = bare_proxy(address, &folder.join("bare"), launch);
     let of_bare = measured.proxy(&bare).await?;
-    measured.print("bare Pingora", &of_bare, None);
+    measured.print(Subject::Bare, &of_bare, None);
     drop(bare);
-    let embedded = Weir {
-        more: MANY,
-        ..Weir::of(Subject::Embedded, EMBEDDED)
-    };
-    let weir = embedded.start(address, folder, launch);
-    measured.print("weir, embedded store", &measured.proxy(&weir).await?, Some(&of_bare));
-    drop(weir);
-    if has_redis_server() {
-        let (_redis, redis_address) = redis_server(folder);
+    let mut all = vec![(Subject::Direct.title(), direct)];
+    let redis = has_redis_server().then(|| redis_server(folder));
+    let mut stores = vec![(Subject::Embedded, EMBEDDED.to_owned())];
+    if let Some((_, redis_address)) = &redis {
         let store = format!("engine = \"redis\"\n[store.redis]\nnodes = [\"{redis_address}\"]");
-        let redis = Weir {
-            more: MANY,
-            ..Weir::of(Subject::Redis, &store)
-        };
-        let weir = redis.start(address, folder, launch);
-        measured.print("weir, Redis store", &measured.proxy(&weir).await?, Some(&of_bare));
+        stores.push((Subject::Redis, store));
     }
-    Ok(())
+    for (subject, store) in &stores {
+        let weir = Weir {
+            more: MANY,
+            ..Weir::of(*subject, store)
+        };
+        let costs = measured.proxy(&weir.start(address, folder, launch)).await?;
+        measured.print(*subject, &costs, Some(&of_bare));
+        all.push((subject.title(), costs));
+    }
+    all.insert(1, (Subject::Bare.title(), of_bare));
+    Ok(all)
 }
 
 /// What is measured of each.
@@ -193,14 +219,15 @@ impl Measured<'_> {
         })
     }
 
-    fn print(&self, name: &str, costs: &Costs, bare: Option<&Costs>) {
+    fn print(&self, subject: Subject, costs: &Costs, bare: Option<&Costs>) {
         let at = |share| quantile(&costs.late, share).expect("chunks");
         let cpu = (costs.cpu_micros > 0.0).then(|| format!("{:.1}", costs.cpu_micros));
         let ratio = bare.map(|bare| format!("{:.2}", costs.cpu_micros / bare.cpu_micros));
         let memory = (costs.bytes_per_stream > 0.0).then(|| format!("{:.1}", costs.bytes_per_stream / KIB));
         println!(
-            "| {} | {name} | {} | {} | {:.1} | {:.1} | {} |",
+            "| {} | {} | {} | {} | {:.1} | {:.1} | {} |",
             self.streams,
+            subject.title(),
             cpu.unwrap_or_default(),
             ratio.unwrap_or_default(),
             at(0.99),

@@ -19,6 +19,27 @@ pub(crate) struct Asker {
     pub(crate) requests: Vec<Vec<u8>>,
 }
 
+/// Lets each ask everything that it has once; how many answers there were. Each is compared.
+pub(crate) async fn once(askers: &mut Vec<Asker>, reference: &Arc<Reference>) -> Result<u64, String> {
+    let mut running = JoinSet::new();
+    for mut asker in askers.drain(..) {
+        let reference = Arc::clone(reference);
+        running.spawn(async move {
+            for request in &asker.requests {
+                asker.connection.ask(request, Expect::Whole(&reference.body)).await?;
+            }
+            Ok::<_, String>(asker)
+        });
+    }
+    let mut answers = 0;
+    for ended in running.join_all().await {
+        let asker = ended?;
+        answers += asker.requests.len() as u64;
+        askers.push(asker);
+    }
+    Ok(answers)
+}
+
 /// Lets all ask for some time, each `every` so often, or again at once; how many answers there were. Each is compared.
 pub(crate) async fn ask(
     askers: &mut Vec<Asker>,

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::{
     Options, counted,
     driver::{Connection, Expect},
-    fleet::{self, Fleet, Proxy, RedisRow, Script, model_of},
+    fleet::{self, Fleet, Proxy, RedisRow, Script},
+    node::model_of,
     profile::Profile,
     row::Subject,
 };

@@ -34,9 +34,13 @@ mod fleet;
 mod loads;
 #[path = "../passthrough/machine.rs"]
 mod machine;
+#[path = "../passthrough/node.rs"]
+mod node;
 #[path = "../passthrough/process.rs"]
 mod process;
 mod profile;
+#[path = "../passthrough/request.rs"]
+mod request;
 #[path = "../passthrough/row.rs"]
 mod row;
 mod saved;

@@ -29,6 +29,8 @@ pub(crate) struct Decoder {
     pub(crate) chunks: u64,
     /// The server said that it will close the connection.
     pub(crate) closes: bool,
+    /// The name that the server gives the request; empty where it gives none.
+    pub(crate) request_id: String,
 }
 
 impl Decoder {
@@ -42,6 +44,7 @@ impl Decoder {
             status: 0,
             chunks: 0,
             closes: false,
+            request_id: String::new(),
         }
     }
 
@@ -137,6 +140,8 @@ impl Decoder {
             self.chunked = value.eq_ignore_ascii_case("chunked");
         } else if name.eq_ignore_ascii_case("connection") {
             self.closes = value.eq_ignore_ascii_case("close");
+        } else if name.eq_ignore_ascii_case("request-id") {
+            value.clone_into(&mut self.request_id);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -19,16 +20,14 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
 
 /// What the body must be.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Expect<'a> {
     /// Not known yet: it is collected to its end.
     Anything,
-    /// Not known yet: it is collected up to and with the first generated delta.
-    FirstDelta,
     /// Exactly this.
     Whole(&'a [u8]),
-    /// This, and then it goes on; the rest is not read.
-    Prefix(&'a [u8]),
+    /// Exactly this but for these places, at which anything may be.
+    But(&'a [u8], Range<usize>),
 }
 
 /// What came back.
@@ -39,6 +38,18 @@ pub(crate) struct Answer {
     pub(crate) chunks: u64,
     /// The body when it was to be collected; empty otherwise.
     pub(crate) body: Vec<u8>,
+    /// The name that the server gave the request; empty where it gave none.
+    pub(crate) request_id: String,
+}
+
+/// What has come of a body with one read.
+pub(crate) struct Progress {
+    /// When it was read.
+    pub(crate) at: Instant,
+    /// How much of the body there is now.
+    pub(crate) bytes: usize,
+    /// And in how many chunks.
+    pub(crate) chunks: u64,
 }
 
 /// A connection that is opened when needed and kept.
@@ -70,12 +81,22 @@ impl Connection {
 
     /// Sends the request and reads the response. Anything but status 200 with the expected body is an error.
     pub(crate) async fn ask(&mut self, request: &[u8], expect: Expect<'_>) -> Result<Answer, String> {
+        self.watch(request, expect, &mut |_| {}).await
+    }
+
+    /// The same, and tells after each read that brings some of the body.
+    pub(crate) async fn watch(
+        &mut self,
+        request: &[u8],
+        expect: Expect<'_>,
+        seen: &mut (impl FnMut(Progress) + Send),
+    ) -> Result<Answer, String> {
         let exchange = async {
-            match self.attempt(request, expect).await? {
+            match self.attempt(request, expect.clone(), seen).await? {
                 Attempt::Answered(answer) => Ok(answer),
                 Attempt::Stale => {
                     self.reopened += 1;
-                    match self.attempt(request, expect).await? {
+                    match self.attempt(request, expect, seen).await? {
                         Attempt::Answered(answer) => Ok(answer),
                         Attempt::Stale => Err("the connection was closed without an answer".to_owned()),
                     }
@@ -88,7 +109,12 @@ impl Connection {
         }
     }
 
-    async fn attempt(&mut self, request: &[u8], expect: Expect<'_>) -> Result<Attempt, String> {
+    async fn attempt(
+        &mut self,
+        request: &[u8],
+        expect: Expect<'_>,
+        seen: &mut (impl FnMut(Progress) + Send),
+    ) -> Result<Attempt, String> {
         let kept = self.stream.take();
         let was_kept = kept.is_some();
         let mut stream = match kept {
@@ -119,7 +145,7 @@ impl Connection {
                 Err(format!("sending: {error}"))
             };
         }
-        while !decoder.is_done() && !sink.has_enough() {
+        while !decoder.is_done() {
             let read = match stream.read(&mut self.buffer).await {
                 Ok(0) | Err(_) if untouched && was_kept => return Ok(Attempt::Stale),
                 Ok(0) => return Err(format!("cut after {} bytes of the body", sink.at)),
@@ -127,6 +153,7 @@ impl Connection {
                 Err(error) => return Err(format!("{error} after {} bytes of the body", sink.at)),
             };
             untouched = false;
+            let before = sink.at;
             let pushed = decoder.push(&self.buffer[..read], &mut |piece| {
                 first_byte.get_or_insert_with(|| sent.elapsed());
                 sink.take(piece)
@@ -136,6 +163,13 @@ impl Connection {
                 return Err(format!("status {}: {start}", decoder.status));
             }
             pushed?;
+            if sink.at > before {
+                seen(Progress {
+                    at: Instant::now(),
+                    bytes: sink.at,
+                    chunks: decoder.chunks,
+                });
+            }
         }
         sink.check_end()?;
         if !decoder.closes {
@@ -146,6 +180,7 @@ impl Connection {
             first_byte,
             chunks: decoder.chunks,
             body: sink.body,
+            request_id: decoder.request_id,
         }))
     }
 }
@@ -159,45 +194,33 @@ struct Sink<'a> {
 
 impl Sink<'_> {
     fn take(&mut self, piece: &[u8]) -> Result<(), String> {
-        match self.expect {
-            Expect::Anything | Expect::FirstDelta => self.body.extend_from_slice(piece),
-            Expect::Whole(expected) | Expect::Prefix(expected) => {
-                let here = expected.get(self.at..).unwrap_or_default();
-                if !here.starts_with(piece) {
-                    let same = here
-                        .iter()
-                        .zip(piece)
-                        .take_while(|(expected, got)| expected == got)
-                        .count();
-                    return Err(format!(
-                        "differs from what the provider sends at byte {}",
-                        self.at + same
-                    ));
-                }
-            }
+        match &self.expect {
+            Expect::Anything => self.body.extend_from_slice(piece),
+            Expect::Whole(expected) => same(expected, self.at, piece, &(0..0))?,
+            Expect::But(expected, free) => same(expected, self.at, piece, free)?,
         }
         self.at += piece.len();
         Ok(())
     }
 
-    fn has_enough(&self) -> bool {
-        match self.expect {
-            Expect::Anything | Expect::Whole(_) => false,
-            Expect::Prefix(expected) => self.at == expected.len(),
-            Expect::FirstDelta => {
-                let text = String::from_utf8_lossy(&self.body);
-                text.split_once("event: content_block_delta")
-                    .is_some_and(|(_, rest)| rest.ends_with("\n\n"))
-            }
-        }
-    }
-
     fn check_end(&self) -> Result<(), String> {
         match self.expect {
-            Expect::Whole(expected) if self.at != expected.len() => {
+            Expect::Whole(expected) | Expect::But(expected, _) if self.at != expected.len() => {
                 Err(format!("ended after {} of {} bytes", self.at, expected.len()))
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether a piece is what is expected at its place, but for places that are free.
+fn same(expected: &[u8], at: usize, piece: &[u8], free: &Range<usize>) -> Result<(), String> {
+    if expected.get(at..).unwrap_or_default().starts_with(piece) {
+        return Ok(());
+    }
+    let mut places = (at..).zip(piece);
+    match places.find(|(place, got)| expected.get(*place) != Some(*got) && !free.contains(place)) {
+        Some((place, _)) => Err(format!("differs from what the provider sends at byte {place}")),
+        None => Ok(()),
     }
 }

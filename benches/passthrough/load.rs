@@ -7,15 +7,10 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::{
-    driver::{Connection, Expect},
-    fleet::{Form, Proxy},
-    process::Cpu,
-    reference::Reference,
-};
+use crate::{driver::Connection, fleet::Proxy, process::Cpu, reference::Reference, request::Form};
 
 /// After the last answer, before the CPU time is read: the proxy may still have something to write down.
-const SETTLE: Duration = Duration::from_millis(100);
+pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
 /// Complaints that are shown.
 const COMPLAINTS_MAX: usize = 5;
@@ -101,7 +96,7 @@ impl Load {
                 tokio::time::sleep(step * place).await;
                 let mut chunks = 0;
                 for _ in 0..repeats {
-                    match connection.ask(&request, Expect::Whole(&reference.body)).await {
+                    match connection.ask(&request, reference.expected()).await {
                         Ok(answer) => chunks += answer.chunks,
                         Err(bad) => return (connection, Err(bad)),
                     }

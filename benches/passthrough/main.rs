@@ -1,10 +1,12 @@
-//! weir beside a bare Pingora proxy, measured in one run: CPU time per request and per chunk, added time to first byte,
-//! memory per open stream. Every stream is compared byte for byte with what the provider sends directly.
+//! weir beside a bare Pingora proxy, nginx and HAProxy, measured in one run: CPU time per request, stream and chunk, delays, memory
+//! per open stream. Every answer is compared byte for byte with what the provider sends directly, and what weir has charged with
+//! what the provider has billed.
 //!
 //! `cargo bench --profile dist --bench passthrough [-- OPTIONS]`; `-- --help` lists the options. The exit code is 1 when
-//! a stream was not what the provider sent; a missed aim is only printed, for a busy machine misses it too.
+//! an answer was not what the provider sent, or money differs; a missed aim is only printed, for a busy machine misses it too.
 //!
-//! Reading order: `options`, `phases` (what is measured), `fleet` (what is started), `driver` (the client), `table`.
+//! Reading order: `options`, `phases` (what is measured), `billed` and `fleet` (what is started, and how its money is compared),
+//! `driver` (the client), the phases (`closed`, `first_byte`, `delays`, `mixture`, `open`, `memory`), `table`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,16 +24,27 @@
 )]
 
 mod bare;
+mod billed;
+mod closed;
 mod decoder;
+mod delays;
 mod driver;
+mod due;
+mod files;
+mod first_byte;
 mod fleet;
+mod held;
 mod load;
 mod machine;
 mod memory;
+mod mixture;
+mod node;
+mod open;
 mod options;
 mod phases;
 mod process;
 mod reference;
+mod request;
 mod row;
 mod servers;
 mod table;
@@ -64,6 +77,7 @@ fn main() -> ExitCode {
     if !options.is_selected() {
         return ExitCode::SUCCESS;
     }
+    files::raise();
     match phases::run(&options) {
         Ok(report) => {
             let machine = machine::Machine::read();

@@ -39,34 +39,130 @@ pub(crate) struct Options {
 pub(crate) enum Phase {
     /// Small answers in one piece, one at a time and many at a time
     Unary,
+    /// Bodies of 1 MB with small answers
+    Large,
+    /// Short streams, each chunk by itself
+    TenChunks,
     /// Time to the first byte of a streamed answer, one at a time
     FirstByte,
+    /// Delays of first bytes and of chunks, at rates far below what a proxy can bear
+    Delays,
     /// Many streams at the pace of a model
     Paced,
     /// Streams as fast as they go
     Unpaced,
+    /// Small requests, streams and larger bodies at a steady rate
+    Mixture,
+    /// Many open streams that talk slowly
+    Open,
     /// Many open streams that are silent
     Memory,
+}
+
+impl Phase {
+    /// As the options have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unary => "unary",
+            Self::Large => "large",
+            Self::TenChunks => "ten-chunks",
+            Self::FirstByte => "first-byte",
+            Self::Delays => "delays",
+            Self::Paced => "paced",
+            Self::Unpaced => "unpaced",
+            Self::Mixture => "mixture",
+            Self::Open => "open",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// How much of everything.
 pub(crate) struct Scale {
     /// Rounds of every phase.
     pub(crate) rounds: usize,
+    /// Deltas of a small answer.
+    pub(crate) small_deltas: usize,
     /// Requests of one connection, one after the other.
     pub(crate) unary_single: usize,
     /// Connections and requests of each.
     pub(crate) unary_many: (usize, usize),
+    /// Connections and requests of each, with large bodies.
+    pub(crate) large: (usize, usize),
+    /// The text in a large body, in bytes.
+    pub(crate) large_bytes: usize,
+    /// Short streams.
+    pub(crate) ten_chunks: Streams,
     /// Samples of each proxy per round.
     pub(crate) first_bytes: usize,
+    /// Streams whose delays are measured.
+    pub(crate) delayed: Delayed,
+    /// How many of those there are a second.
+    pub(crate) delayed_rates: Vec<u32>,
     /// Paced streams.
     pub(crate) paced: Streams,
     /// Unpaced streams.
     pub(crate) unpaced: Streams,
+    /// A mixture.
+    pub(crate) mixture: Mixture,
+    /// Many open streams.
+    pub(crate) open: Open,
     /// Silent streams held open.
     pub(crate) open_streams: usize,
+    /// How long those are silent, in milliseconds: longer than it takes to open them.
+    pub(crate) silence_ms: u64,
     /// Rounds of the memory phase, each with fresh processes.
     pub(crate) memory_rounds: usize,
+}
+
+/// Streams at set times.
+#[derive(Clone, Copy)]
+pub(crate) struct Delayed {
+    /// Streams of each round.
+    pub(crate) requests: usize,
+    /// Deltas of each.
+    pub(crate) deltas: usize,
+    /// Between two deltas, in milliseconds.
+    pub(crate) gap_ms: u64,
+}
+
+/// What one stream says.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    /// Its deltas.
+    pub(crate) deltas: usize,
+    /// Between two deltas, in milliseconds.
+    pub(crate) gap_ms: u64,
+}
+
+/// Requests of several kinds at set times.
+#[derive(Clone, Copy)]
+pub(crate) struct Mixture {
+    /// A second.
+    pub(crate) rate: u32,
+    /// Of each round.
+    pub(crate) requests: usize,
+    /// Short streams.
+    pub(crate) short: Pace,
+    /// Longer ones.
+    pub(crate) paced: Pace,
+    /// The text in a larger body, in bytes.
+    pub(crate) body_bytes: usize,
+}
+
+/// Many streams that are open at once.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    /// How many.
+    pub(crate) streams: usize,
+    /// Deltas of each: enough for as long as it takes to open all, and to measure.
+    pub(crate) deltas: usize,
+    /// Between two deltas, in milliseconds.
+    pub(crate) gap_ms: u64,
+    /// How long is measured, in milliseconds.
+    pub(crate) length_ms: u64,
+    /// How often: each takes long.
+    pub(crate) rounds: usize,
 }
 
 /// A load of streams.
@@ -99,32 +195,28 @@ impl Options {
     pub(crate) fn scale(&self) -> Scale {
         let rounds = |default: usize| self.rounds.map_or(default, usize::from);
         if self.quick {
-            return Scale {
-                rounds: rounds(1),
-                unary_single: 50,
-                unary_many: (8, 10),
-                first_bytes: 50,
-                paced: Streams {
-                    at_once: 16,
-                    repeats: 1,
-                    deltas: 20,
-                    gap_ms: 5,
-                },
-                unpaced: Streams {
-                    at_once: 8,
-                    repeats: 2,
-                    deltas: 100,
-                    gap_ms: 0,
-                },
-                open_streams: 50,
-                memory_rounds: rounds(1),
-            };
+            return Scale::quick(rounds(1));
         }
         Scale {
             rounds: rounds(7),
+            small_deltas: 8,
             unary_single: 2_000,
             unary_many: (32, 250),
+            large: (4, 100),
+            large_bytes: 1_000_000,
+            ten_chunks: Streams {
+                at_once: 32,
+                repeats: 40,
+                deltas: 10,
+                gap_ms: 5,
+            },
             first_bytes: 1_000,
+            delayed: Delayed {
+                requests: 2_000,
+                deltas: 10,
+                gap_ms: 20,
+            },
+            delayed_rates: vec![200, 500],
             paced: Streams {
                 at_once: 200,
                 repeats: 2,
@@ -137,8 +229,82 @@ impl Options {
                 deltas: 500,
                 gap_ms: 0,
             },
+            mixture: Mixture {
+                rate: 300,
+                requests: 3_000,
+                short: Pace { deltas: 10, gap_ms: 5 },
+                paced: Pace {
+                    deltas: 100,
+                    gap_ms: 20,
+                },
+                body_bytes: 100_000,
+            },
+            open: Open {
+                streams: 2_000,
+                deltas: 30,
+                gap_ms: 500,
+                length_ms: 5_000,
+                rounds: rounds(7).min(5),
+            },
             open_streams: 1_000,
+            silence_ms: 15_000,
             memory_rounds: rounds(7).min(3),
+        }
+    }
+}
+
+impl Scale {
+    /// A little of everything.
+    fn quick(rounds: usize) -> Self {
+        Self {
+            rounds,
+            small_deltas: 8,
+            unary_single: 50,
+            unary_many: (8, 10),
+            large: (2, 5),
+            large_bytes: 1_000_000,
+            ten_chunks: Streams {
+                at_once: 8,
+                repeats: 2,
+                deltas: 10,
+                gap_ms: 5,
+            },
+            first_bytes: 50,
+            delayed: Delayed {
+                requests: 50,
+                deltas: 10,
+                gap_ms: 5,
+            },
+            delayed_rates: vec![100],
+            paced: Streams {
+                at_once: 16,
+                repeats: 1,
+                deltas: 20,
+                gap_ms: 5,
+            },
+            unpaced: Streams {
+                at_once: 8,
+                repeats: 2,
+                deltas: 100,
+                gap_ms: 0,
+            },
+            mixture: Mixture {
+                rate: 100,
+                requests: 60,
+                short: Pace { deltas: 10, gap_ms: 5 },
+                paced: Pace { deltas: 20, gap_ms: 10 },
+                body_bytes: 100_000,
+            },
+            open: Open {
+                streams: 50,
+                deltas: 30,
+                gap_ms: 100,
+                length_ms: 500,
+                rounds,
+            },
+            open_streams: 50,
+            silence_ms: 2_000,
+            memory_rounds: rounds,
         }
     }
 }

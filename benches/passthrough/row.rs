@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::request::MODEL;
+
 /// Who was measured. The order is that of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
@@ -54,20 +56,36 @@ impl Subject {
         }
     }
 
+    /// The model that it is asked for where bills are told apart by it. All names are of the same length.
+    pub(crate) fn model(self) -> &'static str {
+        match self {
+            Self::Direct | Self::Bare | Self::Nginx | Self::Haproxy => MODEL,
+            Self::Embedded => "embed",
+            Self::Redis => "redis",
+        }
+    }
+
     /// Whether it is weir.
     pub(crate) fn is_weir(self) -> bool {
         matches!(self, Self::Embedded | Self::Redis)
     }
 }
 
-/// What weir is to reach.
+/// What is to be reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
-    /// At most this many times the bare proxy's value.
-    Ratio(f64),
     /// At most this.
-    Value(f64),
+    Most(f64),
+    /// At most this more than another one's value of the same round.
+    MostOver(f64, Subject),
+    /// At most this many times another one's value of the same round.
+    MostTimes(f64, Subject),
+    /// At least this many times another one's value of the same round.
+    LeastTimes(f64, Subject),
 }
+
+/// Both weirs.
+pub(crate) const WEIRS: &[Subject] = &[Subject::Embedded, Subject::Redis];
 
 /// Whether weir's value is divided by the bare proxy's.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,8 +102,8 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// How weir and the bare proxy are compared.
     pub(crate) compared: Compared,
-    /// What weir is to reach.
-    pub(crate) aim: Option<Aim>,
+    /// What is to be reached, and by whom.
+    pub(crate) aims: Vec<(&'static [Subject], Aim)>,
     /// One value per round.
     pub(crate) values: BTreeMap<Subject, Vec<f64>>,
 }
@@ -96,14 +114,15 @@ impl Row {
         Self {
             name: name.to_owned(),
             compared,
-            aim: None,
+            aims: Vec::new(),
             values: BTreeMap::new(),
         }
     }
 
-    /// With an aim.
-    pub(crate) fn aiming(self, aim: Aim) -> Self {
-        Self { aim: Some(aim), ..self }
+    /// With an aim of some.
+    pub(crate) fn aiming(mut self, subjects: &'static [Subject], aim: Aim) -> Self {
+        self.aims.push((subjects, aim));
+        self
     }
 
     /// Adds the value of the next round.
@@ -116,24 +135,23 @@ impl Row {
         self.values.get(&subject).and_then(|values| quantile(values, 0.5))
     }
 
-    /// The value of each round divided by the bare proxy's of the same round.
-    pub(crate) fn ratios(&self, subject: Subject) -> Vec<f64> {
-        self.ratios_to(subject, Subject::Bare)
-    }
-
     /// The value of each round divided by another one's of the same round.
-    pub(crate) fn ratios_to(&self, subject: Subject, other: Subject) -> Vec<f64> {
-        let (Some(own), Some(bare)) = (self.values.get(&subject), self.values.get(&other)) else {
-            return Vec::new();
-        };
+    pub(crate) fn ratios(&self, subject: Subject, other: Subject) -> Vec<f64> {
         if self.compared == Compared::Not {
             return Vec::new();
         }
-        own.iter()
-            .zip(bare)
-            .filter(|(_, bare)| **bare > 0.0)
-            .map(|(own, bare)| own / bare)
-            .collect()
+        let pairs = self.pairs(subject, other).filter(|(_, other)| *other > 0.0);
+        pairs.map(|(own, other)| own / other).collect()
+    }
+
+    /// The value of each round less another one's of the same round.
+    pub(crate) fn differences(&self, subject: Subject, other: Subject) -> Vec<f64> {
+        self.pairs(subject, other).map(|(own, other)| own - other).collect()
+    }
+
+    fn pairs(&self, subject: Subject, other: Subject) -> impl Iterator<Item = (f64, f64)> {
+        let of = |subject| self.values.get(&subject).map_or(&[][..], Vec::as_slice);
+        of(subject).iter().copied().zip(of(other).iter().copied())
     }
 }
 

@@ -11,25 +11,30 @@ use std::{
 use crate::{
     fleet::{Fleet, Proxy},
     process::Process,
+    request::MODEL,
     row::Subject,
 };
 
 /// Connections that are kept to the provider, and that may be open at all.
-const KEPT: usize = 1_024;
-const CONNECTIONS_MAX: usize = 4_096;
+const KEPT: usize = 2_048;
+const CONNECTIONS_MAX: usize = 8_192;
 
-/// Adds those that are installed to a fleet; the names of the others.
-pub(crate) fn join(fleet: &mut Fleet) -> Vec<&'static str> {
-    let (mut missing, mut joined) = (Vec::new(), Vec::new());
-    for subject in [Subject::Nginx, Subject::Haproxy] {
-        match program(subject.name()) {
-            Some(program) => joined.push(start(subject, &program, fleet)),
-            None => missing.push(subject.title()),
-        }
-    }
+const SERVERS: [Subject; 2] = [Subject::Nginx, Subject::Haproxy];
+
+/// Adds those that are installed to a fleet.
+pub(crate) fn join(fleet: &mut Fleet) {
+    let installed = SERVERS
+        .into_iter()
+        .filter_map(|subject| Some(start(subject, &program(subject.name())?, fleet)));
+    let joined: Vec<Proxy> = installed.collect();
     // Behind the bare proxy.
     fleet.proxies.splice(1..1, joined);
-    missing
+}
+
+/// The names of those that are not installed.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let missing = SERVERS.into_iter().filter(|subject| program(subject.name()).is_none());
+    missing.map(Subject::title).collect()
 }
 
 fn program(name: &str) -> Option<PathBuf> {
@@ -64,6 +69,7 @@ fn start(subject: Subject, program: &Path, fleet: &Fleet) -> Proxy {
         process,
         home,
         key: "any-key".to_owned(),
+        model: MODEL,
     }
 }
 
@@ -74,18 +80,20 @@ fn nginx(listen: SocketAddr, provider: SocketAddr) -> String {
     format!(
         "daemon off;\nmaster_process off;\npid pid;\nerror_log stderr error;\n\
          events {{ worker_connections {CONNECTIONS_MAX}; }}\n\
-         http {{\n    access_log off;\n{temporary}    keepalive_requests 1000000000;\n\
+         http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    keepalive_requests 1000000000;\n\
          \x20   upstream provider {{ server {provider}; keepalive {KEPT}; keepalive_requests 1000000000; }}\n\
          \x20   server {{\n        listen {listen};\n        location / {{\n            proxy_pass http://provider;\n\
          \x20           proxy_http_version 1.1;\n            proxy_set_header Connection \"\";\n\
-         \x20           proxy_buffering off;\n            proxy_read_timeout 600s;\n        }}\n    }}\n}}\n"
+         \x20           proxy_buffering off;\n            proxy_request_buffering off;\n\
+         \x20           proxy_read_timeout 600s;\n        }}\n    }}\n}}\n"
     )
 }
 
+/// Without `http-no-delay` it keeps chunks back until more of them have come.
 fn haproxy(listen: SocketAddr, provider: SocketAddr) -> String {
     format!(
         "global\n    nbthread 1\n    maxconn {CONNECTIONS_MAX}\n\
-         defaults\n    mode http\n    timeout connect 5s\n    timeout client 600s\n    timeout server 600s\n\
+         defaults\n    mode http\n    option http-no-delay\n    timeout connect 5s\n    timeout client 600s\n    timeout server 600s\n\
          frontend clients\n    bind {listen}\n    default_backend provider\n\
          backend provider\n    http-reuse always\n    server provider {provider} pool-max-conn {KEPT}\n"
     )

@@ -59,9 +59,18 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
 pub(crate) fn json(report: &Report, machine: &Machine) -> Value {
     let rows = report.rows.iter().map(|row| {
         let values: BTreeMap<&str, &Vec<f64>> = row.values.iter().map(|(subject, all)| (subject.name(), all)).collect();
-        let weirs = row.values.keys().filter(|subject| subject.is_weir());
-        let ratios: BTreeMap<&str, Vec<f64>> = weirs.map(|subject| (subject.name(), row.ratios(*subject))).collect();
-        json!({ "name": row.name, "rounds": values, "ratios_to_bare": ratios })
+        let weirs = || row.values.keys().copied().filter(|subject| subject.is_weir());
+        let ratios = |other| -> BTreeMap<&str, Vec<f64>> {
+            weirs()
+                .map(|subject| (subject.name(), row.ratios(subject, other)))
+                .collect()
+        };
+        json!({
+            "name": row.name,
+            "rounds": values,
+            "ratios_to_bare": ratios(Subject::Bare),
+            "ratios_to_nginx": ratios(Subject::Nginx),
+        })
     });
     json!({
         "machine": {
@@ -74,6 +83,16 @@ pub(crate) fn json(report: &Report, machine: &Machine) -> Value {
         },
         "rows": rows.collect::<Vec<_>>(),
         "notes": report.notes,
+        "billed": report.billed.iter().map(|sums| {
+            json!({
+                "phase": sums.phase,
+                "subject": sums.subject.name(),
+                "rows": sums.rows,
+                "input_tokens": sums.tokens.0,
+                "output_tokens": sums.tokens.1,
+                "cost_nano_usd": sums.cost_nano_usd,
+            })
+        }).collect::<Vec<_>>(),
         "aims": verdicts(report),
     })
 }
@@ -96,7 +115,7 @@ fn present_in(subjects: &[Subject]) -> impl Fn(&Subject) -> bool {
 }
 
 fn ratio(row: &Row, subject: Subject, other: Subject) -> String {
-    let ratios = row.ratios_to(subject, other);
+    let ratios = row.ratios(subject, other);
     let at = |share| quantile(&ratios, share);
     match (at(0.5), at(0.0), at(1.0)) {
         (Some(median), Some(low), Some(high)) => format!("{median:.2} ({low:.2}..{high:.2})"),
@@ -110,28 +129,45 @@ fn verdicts(report: &Report) -> Vec<String> {
         return said;
     }
     for row in &report.rows {
-        for subject in row.values.keys().copied().filter(|subject| subject.is_weir()) {
-            let (reached, aim, what) = match row.aim {
-                Some(Aim::Ratio(aim)) => (quantile(&row.ratios(subject), 0.5), aim, " times the bare proxy's"),
-                Some(Aim::Value(aim)) => (row.median(subject), aim, ""),
-                None => continue,
-            };
-            let Some(reached) = reached else {
-                said.push(format!(
-                    "Aim not judged, too little CPU time to tell: {}, {}.",
-                    row.name,
-                    subject.title()
-                ));
-                continue;
-            };
-            let met = if reached <= aim { "met" } else { "missed" };
-            let (reached, aim) = (number(reached), number(aim));
-            said.push(format!(
-                "Aim {met}: {}, {}: {reached}{what}, aim at most {aim}.",
-                row.name,
-                subject.title()
-            ));
+        for (subjects, aim) in &row.aims {
+            let present = subjects.iter().filter(|subject| row.values.contains_key(subject));
+            said.extend(present.filter_map(|subject| verdict(row, *subject, *aim)));
         }
     }
     said
+}
+
+/// Nothing where the other one did not take part.
+fn verdict(row: &Row, subject: Subject, aim: Aim) -> Option<String> {
+    let median = |values: Vec<f64>| quantile(&values, 0.5);
+    let (reached, bound, words) = match aim {
+        Aim::Most(most) => (row.median(subject), most, String::new()),
+        Aim::MostOver(most, other) => {
+            row.median(other)?;
+            (
+                median(row.differences(subject, other)),
+                most,
+                format!(" more than {}", other.title()),
+            )
+        }
+        Aim::MostTimes(bound, other) | Aim::LeastTimes(bound, other) => {
+            row.median(other)?;
+            (
+                median(row.ratios(subject, other)),
+                bound,
+                format!(" times {}", other.title()),
+            )
+        }
+    };
+    let name = format!("{}, {}", row.name, subject.title());
+    let Some(reached) = reached else {
+        return Some(format!("Aim not judged, too little CPU time to tell: {name}."));
+    };
+    let (is_met, which) = match aim {
+        Aim::LeastTimes(..) => (reached >= bound, "at least"),
+        Aim::Most(_) | Aim::MostOver(..) | Aim::MostTimes(..) => (reached <= bound, "at most"),
+    };
+    let met = if is_met { "met" } else { "missed" };
+    let (reached, bound) = (number(reached), number(bound));
+    Some(format!("Aim {met}: {name}: {reached}{words}, aim {which} {bound}."))
 }

@@ -35,10 +35,14 @@ mod generator;
 mod intake;
 #[path = "../passthrough/machine.rs"]
 mod machine;
+#[path = "../passthrough/node.rs"]
+mod node;
 #[path = "../passthrough/process.rs"]
 mod process;
 #[path = "../passthrough/reference.rs"]
 mod reference;
+#[path = "../passthrough/request.rs"]
+mod request;
 #[path = "../passthrough/row.rs"]
 mod row;
 
@@ -55,10 +59,11 @@ use tokio::task::JoinSet;
 use crate::{
     bare::BareArgs,
     driver::{Connection, Expect},
-    fleet::{Fleet, Form, Proxy, RedisRow, Script},
+    fleet::{Fleet, Proxy, RedisRow, Script},
     flood::{Flood, From, Heard},
     intake::{Intake, Rows},
     reference::Reference,
+    request::Form,
     row::{Subject, quantile},
 };
 
