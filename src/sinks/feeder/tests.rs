@@ -172,3 +172,37 @@ async fn a_journal_behind_its_sink_goes_on_behind_the_rows_that_it_has_lost() {
     let there = fed(&journal, &memory, rows.len() + 1).await;
     assert_eq!(only_rows(&there), [rows, more].concat());
 }
+
+#[tokio::test]
+async fn a_sink_that_is_away_since_the_start_is_as_far_behind_as_the_oldest_row_of_the_journal() {
+    let folder = scratch();
+    let memory = Memory::new(SOON);
+    let journal = open(folder.path());
+    memory.set_away(true);
+    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkFigures>::default());
+    let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::clone(&figures));
+    let task = tokio::spawn(feeder.run(stop.subscribe()));
+    let behind = async |wanted: u64| {
+        while figures.behind_ms(BEGIN_MS + 10_000) != wanted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), async {
+        // The first row comes when the sink has been found to be away.
+        while figures.failures() == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(figures.behind_ms(BEGIN_MS + 10_000), 0, "there is no row");
+        settle(&journal, &row(1, BEGIN_MS));
+        settle(&journal, &row(2, BEGIN_MS + 5000));
+        behind(10_000).await;
+        assert_eq!(figures.complete_before(BEGIN_MS + 10_000), i64::MIN);
+        memory.set_away(false);
+        behind(0).await;
+    })
+    .await
+    .expect("what is said of the sink follows");
+    assert_eq!(memory.of(journal.node()).len(), 2);
+    stop.send_replace(true);
+    task.await.unwrap();
+}
