@@ -17,6 +17,7 @@ use crate::{
 
 mod bucket;
 mod earlier;
+mod groups;
 mod server;
 mod way;
 

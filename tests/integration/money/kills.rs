@@ -1,6 +1,8 @@
 //! Kills at random moments, with requests under way: after each round the log's home has each billed request once, and its sums are
 //! the ledger's.
 
+use serde_json::Value as Json;
+
 use super::log_files::rows_in_files;
 use super::{log_bucket, log_files};
 use crate::harness::books::Books;
@@ -10,7 +12,7 @@ use crate::harness::kills::{Kills, Victim};
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;
 use crate::harness::sample::SampleProvider;
-use crate::harness::tools::{rounds, skip};
+use crate::harness::tools::{python, rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
 use crate::log_postgres::{URL, assert_same, gateway, set_up};
 
@@ -50,31 +52,41 @@ fn kill(kills: &mut Kills, choices: &[&[Victim]]) {
     }
 }
 
-/// Waits until `weir log verify` finds the rows of these books in the files, each once.
+/// Waits until `weir log verify` finds as many rows in the files, and has them read by others: each row once, with its tokens and its
+/// charge, and what they report is what the provider has billed.
 #[track_caller]
-fn assert_in_files(weir: &Weir, books: &Books) {
-    let rows = books.rows.len();
+fn assert_in_files(kills: &Kills, books: &Books, read: impl Fn() -> Json) {
+    let (weir, rows) = (&kills.nodes[0], books.rows.len());
     wait_until("the files to have all rows", || {
         rows_in_files(weir, &books.rows) >= rows
     });
     assert_eq!(rows_in_files(weir, &books.rows), rows);
+    let read = read();
+    log_files::assert_same(&read, &books.rows);
+    kills.assert_billed(read["reported"].as_array().unwrap());
 }
 
 #[test]
 fn killed_under_load_the_files_have_each_billed_request_once_after_every_round() {
+    let Some(python) = python(".venv-parquet") else {
+        skip!("no .venv-parquet, which tests/run makes");
+    };
     let provider = SampleProvider::start();
     let weir = log_files::builder(&provider).start();
     let mut kills = Kills::new(provider, vec![weir], None, None);
+    let folder = kills.nodes[0].folder().join("log");
     for _ in 0..rounds(SHORT, LONG) {
         let books = kills.round(&[Victim::Node(0)]);
-        assert_in_files(&kills.nodes[0], &books);
+        assert_in_files(&kills, &books, || {
+            log_files::read_by_others(&python, &[folder.to_str().unwrap()])
+        });
     }
 }
 
 #[test]
 fn killed_under_load_while_the_bucket_stands_still_it_has_each_billed_request_once_after_every_round() {
-    let Some(bucket) = BucketServer::start() else {
-        skip!("no .venv-s3, which tests/run makes");
+    let (Some(python), Some(bucket)) = (python(".venv-parquet"), BucketServer::start()) else {
+        skip!("no .venv-parquet or no .venv-s3, which tests/run makes");
     };
     let provider = SampleProvider::start();
     let weir = log_bucket::builder(&provider, &bucket).start();
@@ -84,14 +96,16 @@ fn killed_under_load_while_the_bucket_stands_still_it_has_each_billed_request_on
     let choices: [&[Victim]; 3] = [&[bucket, weir], &[weir], &[weir, bucket]];
     for round in 0..rounds(SHORT, LONG) {
         let books = kills.round(choices[round % choices.len()]);
-        assert_in_files(&kills.nodes[0], &books);
+        assert_in_files(&kills, &books, || {
+            log_bucket::read_bucket(&python, kills.bucket.as_ref().unwrap())
+        });
     }
 }
 
 #[test]
 fn killed_under_load_while_the_bucket_fails_it_has_each_billed_request_once_after_every_round() {
-    let Some(bucket) = BucketServer::start() else {
-        skip!("no .venv-s3, which tests/run makes");
+    let (Some(python), Some(bucket)) = (python(".venv-parquet"), BucketServer::start()) else {
+        skip!("no .venv-parquet or no .venv-s3, which tests/run makes");
     };
     let (provider, way) = (SampleProvider::start(), FaultyWay::to(bucket.port()));
     let builder = log_bucket::builder(&provider, &bucket);
@@ -103,7 +117,9 @@ fn killed_under_load_while_the_bucket_fails_it_has_each_billed_request_once_afte
         // In every other round of the long form weir is not killed, and does what it failed to do again by itself.
         let victims = [faults[round % 3], Victim::Node(0)];
         let books = kills.round(&victims[..2 - round / 3 % 2]);
-        assert_in_files(&kills.nodes[0], &books);
+        assert_in_files(&kills, &books, || {
+            log_bucket::read_bucket(&python, kills.bucket.as_ref().unwrap())
+        });
     }
 }
 
