@@ -42,8 +42,8 @@ struct At {
 
 /// What a Redis without another home for the log costs. A row was measured to take 510 to 625 bytes of its memory.
 const STAYS_IN_REDIS: &str = "the log has no home but Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 \
-    days: a hundred thousand requests a day come to 10 GB. Name a home in `[log] home`: \"postgres\", \"files\", or \"store\" to leave \
-    it so; docs/log.md says more";
+    days: a hundred thousand requests a day come to 10 GB. Name a home in `[log] home`: \"postgres\", \"files\" in a folder or bucket \
+    that all nodes share, or \"store\" to leave it so; docs/log.md says more";
 
 impl LogSinks {
     /// Opens what the configuration names; the second is where the log is besides the store.

@@ -7,7 +7,10 @@ use crate::{
     config::{JournalConfig, JournalSink},
     domain::ledger::{Change, Settlement, consumption::Row},
     edges::clock,
-    journal::{JournalError, NumberedRow, STEP_BYTES_MAX, tests::scratch},
+    journal::{
+        JournalError, NumberedRow, STEP_BYTES_MAX,
+        tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
+    },
     sinks::{
         batching::{Batching, Linger},
         contract::samples::{BEGIN_MS, row},
@@ -20,18 +23,22 @@ const SOON: Batching = Batching {
     linger: Linger::For(Duration::from_millis(1)),
 };
 
-/// The journal of a folder, as soon as nobody has it any more: a read that was begun goes on although nobody waits for it.
-fn open(folder: &Path) -> Arc<Journal> {
-    let settings = JournalConfig {
+fn settings(folder: &Path, required: bool) -> JournalConfig {
+    JournalConfig {
         path: folder.to_owned(),
         segment_bytes: 1 << 16,
         keep: Duration::from_secs(86_400),
         sync: Duration::from_millis(1),
         sinks: vec![JournalSink {
             name: "memory",
-            required: true,
+            required,
         }],
-    };
+    }
+}
+
+/// The journal of a folder, as soon as nobody has it any more: a read that was begun goes on although nobody waits for it.
+fn open(folder: &Path) -> Arc<Journal> {
+    let settings = settings(folder, true);
     let begun = clock::instant();
     loop {
         match Journal::open(&settings) {
@@ -205,4 +212,36 @@ async fn a_sink_that_is_away_since_the_start_is_as_far_behind_as_the_oldest_row_
     assert_eq!(memory.of(journal.node()).len(), 2);
     stop.send_replace(true);
     task.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_optional_sink_that_was_given_up_goes_on_behind_the_gap() {
+    let folder = scratch();
+    let memory = Memory::new(SOON);
+    let journal = open_on_a_short_disk(&settings(folder.path(), false));
+    let rows: Vec<Row> = some_rows(0, 600)
+        .into_iter()
+        .map(|row| Row {
+            account: "acme".to_owned(),
+            ..row
+        })
+        .collect();
+    rows[..50].iter().for_each(|row| settle(&journal, row));
+    let before = fed(&journal, &memory, 50).await;
+    memory.set_away(true);
+    rows[50..].iter().for_each(|row| settle(&journal, row));
+    journal.on_disk_beyond(journal.end().number() - 1).await;
+    journal.acknowledged("acme", u64::MAX / 2);
+    tell(&journal);
+    grow_old(&journal);
+    let dropped = usize::try_from(journal.sink_dropped("memory")).unwrap();
+    assert!((1..550).contains(&dropped), "{dropped}");
+    memory.set_away(false);
+    let there = fed(&journal, &memory, rows.len() - dropped).await;
+    assert_eq!(there[..50], before);
+    assert_eq!(only_rows(&there), [&rows[..50], &rows[50 + dropped..]].concat());
+    let more = some_rows(5000, 1);
+    settle(&journal, &more[0]);
+    let there = fed(&journal, &memory, rows.len() - dropped + 1).await;
+    assert_eq!(only_rows(&there[there.len() - 1..]), more);
 }
