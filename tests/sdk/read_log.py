@@ -95,7 +95,8 @@ def documented(folder: Path) -> dict:
         if language in blocks:
             blocks[language] += code
     queries = [query for query in blocks["sql"].split(";") if query.strip()]
-    answers = [duckdb.sql(query).fetchall() for query in queries]
+    answers = [duckdb.sql(query).to_arrow_table().to_pylist() for query in queries]
+    answers = [[list(row.values()) for row in answer] for answer in answers]
     names: dict = {"print": lambda *_: None}
     exec(blocks["python"], names)  # noqa: S102, the document is this repository's own
     bill = {row["key_id"]: row["cost_nano_usd_sum"] for row in names["bill"].to_pylist()}
