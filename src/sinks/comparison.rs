@@ -57,7 +57,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads the rows of an account that ended on a day, page by page.
+/// Reads the rows of an account that ended on a day, page by page; of a home only what is counted ([`Home::counted`]).
 pub(crate) async fn each_row(
     source: Source<'_>,
     account: &str,
@@ -66,7 +66,10 @@ pub(crate) async fn each_row(
 ) -> Result<usize, ComparisonError> {
     let mut rows = 0;
     loop {
-        let page = source.rows((account, day), rows, LOG_ROWS_MAX).await?;
+        let page = match source {
+            Source::Store(ledger) => ledger.rows(account, day, rows, LOG_ROWS_MAX).await?,
+            Source::Home(home) => home.counted(account, day, rows, LOG_ROWS_MAX).await?,
+        };
         page.iter().for_each(&mut visit);
         rows += page.len();
         if page.len() < LOG_ROWS_MAX {
