@@ -154,14 +154,12 @@ impl Found {
             ));
         }
         faults.extend(self.journal.fault(home));
-        if let Some(home) = home {
-            if self.home_wrong > 0 {
-                faults.push(format!(
-                    "on {} days {home} does not have what the sums say; --fill brings what the store or this node's journal has and \
-                     it lacks, and docs/log.md says what to do about rows that are there twice",
-                    self.home_wrong
-                ));
-            }
+        if let (Some(home), 1..) = (home, self.home_wrong) {
+            faults.push(format!(
+                "on {} days {home} does not have what the sums say; --fill brings what the store or this node's journal has and it \
+                 lacks, and docs/log.md says what to do about rows that are there twice",
+                self.home_wrong
+            ));
         }
         faults.extend(self.counters.fault());
         faults

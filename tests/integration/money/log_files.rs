@@ -140,15 +140,11 @@ fn column(answer: &Json, place: usize) -> Vec<f64> {
     rows.map(|row| row[place].as_f64().unwrap()).collect()
 }
 
-#[test]
-fn the_documented_queries_give_what_the_rows_say() {
-    let Some(python) = python(".venv-parquet") else {
-        skip!("no .venv-parquet, which tests/run makes");
-    };
-    let provider = SampleProvider::start();
-    let weir = start(&provider);
+const TAGS: [&str; 3] = ["team=research", "team=search", "project=atlas"];
+
+/// Thirty requests of two keys in all protocols, with up to three tags and with input from a cache.
+fn say_with_tags(weir: &Weir) {
     let keys = [weir.key().text, weir.key().text];
-    let tags = ["team=research", "team=search", "project=atlas"];
     for number in 0..30 {
         let order = format!(
             "[[sample: deltas={} cache_read={} cache_write=300]]",
@@ -158,10 +154,20 @@ fn the_documented_queries_give_what_the_rows_say() {
         let request = ALL_WIRES[number % 3].request(&keys[usize::from(number % 5 == 0)], &format!("Tell me. {order}"));
         let request = match number % 4 {
             0 => request,
-            several => request.header("x-weir-tag", &tags[..several].join(", ")),
+            several => request.header("x-weir-tag", &TAGS[..several].join(", ")),
         };
         assert_eq!(weir.exchange(&request).status, 200);
     }
+}
+
+#[test]
+fn the_documented_queries_give_what_the_rows_say() {
+    let Some(python) = python(".venv-parquet") else {
+        skip!("no .venv-parquet, which tests/run makes");
+    };
+    let provider = SampleProvider::start();
+    let weir = start(&provider);
+    say_with_tags(&weir);
     let rows = weir.books(30).rows;
     wait_until("the files to have all rows", || {
         rows_in_files(&weir, &rows) == rows.len()
@@ -211,7 +217,7 @@ fn the_documented_queries_give_what_the_rows_say() {
     for (found, [read, of]) in std::iter::zip(column(shares, 1), read_of.values()) {
         assert!((found - 100.0 * read / of).abs() <= 0.051 && found > 0.0, "{shares}");
     }
-    assert_eq!(by_tag.as_array().unwrap().len(), tags.len());
+    assert_eq!(by_tag.as_array().unwrap().len(), TAGS.len());
     for row in by_tag.as_array().unwrap() {
         let usd = usd_of[row[0].as_str().unwrap()];
         assert!((row[1].as_f64().unwrap() - usd).abs() < 1e-9, "{by_tag}");
