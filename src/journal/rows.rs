@@ -70,6 +70,20 @@ impl Journal {
         Rows(Reader::new(Arc::clone(&self.engine), from, Scope::StepsOnDisk))
     }
 
+    /// The store has acknowledged all rows with lower numbers. 0, while steps are looked up that it has forgotten.
+    pub(crate) fn acknowledged_before(&self) -> u64 {
+        let state = self.engine.lock();
+        let accounts = &state.contents.accounts;
+        if !accounts.rewound().is_empty() {
+            return 0;
+        }
+        let end = Position {
+            segment: state.tail.current.number,
+            offset: state.tail.current.at,
+        };
+        accounts.first_position().unwrap_or(end).number()
+    }
+
     /// Waits until it is decided of something with a number of at least `number` whether it is on disk.
     pub(crate) async fn on_disk_beyond(&self, number: u64) {
         let mut synced = self.engine.synced.subscribe();

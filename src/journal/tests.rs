@@ -32,7 +32,7 @@ mod retention;
 mod room;
 mod shares;
 mod shut;
-mod sinks;
+pub(crate) mod sinks;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -112,14 +112,14 @@ fn step(journal: &Journal, account: &str, change: Change) -> u64 {
 }
 
 /// The stability record is told everything.
-fn tell(journal: &Journal) -> Vec<Share> {
+pub(crate) fn tell(journal: &Journal) -> Vec<Share> {
     let (shares, position) = journal.shares_changed();
     journal.shares_told(position);
     shares
 }
 
 /// Keeps house as on the days to come, until what is there now is old.
-fn grow_old(journal: &Journal) {
+pub(crate) fn grow_old(journal: &Journal) {
     for half_days in 1..=8 {
         let later = clock::unix_millis() + half_days * crate::domain::ledger::retention::EVERY_MS;
         journal.engine.remove_old(later);

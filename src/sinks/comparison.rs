@@ -33,13 +33,13 @@ pub(crate) enum ComparisonError {
     Store(#[from] StoreError),
 }
 
-/// Where rows are that a home is to have.
+/// Where rows are.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'s> {
     /// In the store.
     Store(&'s dyn LedgerStore),
-    /// In the home before it.
-    Former(&'s dyn Home),
+    /// In a home of the log.
+    Home(&'s dyn Home),
 }
 
 impl Source<'_> {
@@ -52,21 +52,24 @@ impl Source<'_> {
     ) -> Result<Vec<Row>, ComparisonError> {
         Ok(match self {
             Self::Store(ledger) => ledger.rows(account, day, skip, limit).await?,
-            Self::Former(home) => home.rows(account, day, skip, limit).await?,
+            Self::Home(home) => home.rows(account, day, skip, limit).await?,
         })
     }
 }
 
-/// Reads the home's rows of an account that ended on a day, page by page.
+/// Reads the rows of an account that ended on a day, page by page; of a home only what is counted ([`Home::counted`]).
 pub(crate) async fn each_row(
-    home: &dyn Home,
+    source: Source<'_>,
     account: &str,
     day: i64,
     mut visit: impl FnMut(&Row) + Send,
-) -> Result<usize, HomeError> {
+) -> Result<usize, ComparisonError> {
     let mut rows = 0;
     loop {
-        let page = home.rows(account, day, rows, LOG_ROWS_MAX).await?;
+        let page = match source {
+            Source::Store(ledger) => ledger.rows(account, day, rows, LOG_ROWS_MAX).await?,
+            Source::Home(home) => home.counted(account, day, rows, LOG_ROWS_MAX).await?,
+        };
         page.iter().for_each(&mut visit);
         rows += page.len();
         if page.len() < LOG_ROWS_MAX {
@@ -90,13 +93,13 @@ pub(crate) async fn count(
     (account, day): (&str, i64),
     (expected, at_once): (u64, usize),
     mut visit: impl FnMut(&Row) + Send,
-) -> Result<Present, HomeError> {
+) -> Result<Present, ComparisonError> {
     let hashes = RandomState::new();
     let parts = expected.div_ceil(at_once.max(1) as u64).max(1);
     let mut present = Present::default();
     for part in 0..parts {
         let (mut seen, mut again) = (HashSet::new(), 0);
-        present.rows = each_row(home, account, day, |row| {
+        present.rows = each_row(Source::Home(home), account, day, |row| {
             let hash = hashes.hash_one(&row.request_id);
             again += usize::from(hash % parts == part && !seen.insert(hash));
             if part == 0 {
@@ -141,7 +144,7 @@ impl Missing {
                 break;
             }
         }
-        each_row(home, account, day, |row| {
+        each_row(Source::Home(home), account, day, |row| {
             missing.ids.remove(&missing.hashes.hash_one(&row.request_id));
             visit(row);
         })

@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use crate::{
+    edges::low_priority::LowPriority,
     journal::{Journal, JournalError},
     sinks::{
         figures::SinkFigures,
@@ -42,7 +43,7 @@ pub(crate) struct Feeder {
 impl Feeder {
     /// Feeds the sink from the journal, and counts what comes of it.
     pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, figures: Arc<SinkFigures>) -> Self {
-        figures.may_lack_all(journal.node());
+        figures.may_lack_all(journal.node(), None);
         Self { journal, sink, figures }
     }
 
@@ -67,6 +68,9 @@ impl Feeder {
 
     /// Feeds from where the sink is, until something fails that makes it necessary to ask it again.
     async fn feed_on(&self, trouble: &mut Trouble) -> Result<Infallible, FeedError> {
+        if !self.figures.knows(self.journal.node()) {
+            self.look_back().await?;
+        }
         let watermark = called(self.sink.watermark(self.journal.node())).await?;
         if self.journal.number_beyond(watermark)? {
             tracing::error!(
@@ -86,6 +90,18 @@ impl Feeder {
             self.hand_over(&batch, trouble).await?;
             self.journal.sink_has(self.sink.name(), batch.upto);
         }
+    }
+
+    /// Notes the age of the oldest row: it is what the sink may lack until it has said what it has. A sink that has been away since
+    /// the start would be taken for one that lacks nothing.
+    async fn look_back(&self) -> Result<(), FeedError> {
+        let mut rows = self.journal.rows(0);
+        let reading = LowPriority::new(1);
+        let read = reading.run(move || rows.read()).await;
+        let oldest = read.map_err(|_| JournalError::NotDurable)??;
+        self.figures
+            .may_lack_all(self.journal.node(), oldest.map(|oldest| oldest.row.time_ms));
+        Ok(())
     }
 
     /// Hands a batch over as often as it takes: a second time changes nothing.

@@ -54,6 +54,7 @@ use query::{Readers, is_gone};
 pub(crate) use s3::{BucketError, BucketSettings};
 use storage::Storage;
 use table::sort_key;
+use wanted::Columns;
 use workplace::Workplace;
 
 /// The log in files.
@@ -162,6 +163,23 @@ impl LogFiles {
         }
     }
 
+    /// Rows of an account that ended on a day, as [`Home::rows`] has them; of each these columns.
+    async fn of_day(
+        &self,
+        account: &str,
+        day: i64,
+        columns: Columns,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<Row>, HomeError> {
+        let (files, account) = (self.clone(), account.to_owned());
+        self.read(move || {
+            let of = (account.as_str(), day);
+            files.readers.rows(&*files.storage, of, columns, skip, limit)
+        })
+        .await
+    }
+
     /// Merges the files of days that are over, and removes those of days that are not kept any more. At any time, as often as
     /// one likes; blocks on the disk.
     ///
@@ -234,9 +252,11 @@ impl Sink for LogFiles {
 #[async_trait]
 impl Home for LogFiles {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
-        let (files, account) = (self.clone(), account.to_owned());
-        self.read(move || files.readers.rows(&*files.storage, &account, day, skip, limit))
-            .await
+        self.of_day(account, day, Columns::All, skip, limit).await
+    }
+
+    async fn counted(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
+        self.of_day(account, day, Columns::Counted, skip, limit).await
     }
 
     async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {

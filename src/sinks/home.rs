@@ -28,6 +28,12 @@ pub trait Home: Sink {
     /// stays while no rows of that day come, the first `skip` left out.
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError>;
 
+    /// The rows that [`Home::rows`] has there, of each only what tells which it is and what is counted: account, key, model, time,
+    /// request id, tags, status, usage and cost. Other fields may be empty.
+    async fn counted(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
+        self.rows(account, day, skip, limit).await
+    }
+
     /// The first rows of a day (days since the Unix epoch, UTC) that the filter takes and that are behind a place, over all
     /// lanes, in the order of [`LogPlace`]: `limit` of them, or fewer if there are no more. `limit` is at most
     /// [`PAGE_ROWS_MAX`]. A row that is there twice comes twice.

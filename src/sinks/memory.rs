@@ -1,6 +1,13 @@
 //! A sink in memory: the model that the others obey.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -29,6 +36,8 @@ pub(crate) struct Memory {
     batching: Batching,
     /// What the next calls to `append` do instead of succeeding.
     faults: Mutex<Vec<Fault>>,
+    /// Whether it can say what it has.
+    is_away: AtomicBool,
 }
 
 /// How a call fails.
@@ -42,18 +51,29 @@ pub(crate) enum Fault {
     Forgets,
 }
 
+/// What [`Sink::watermark`] and [`Sink::append`] say of a sink that cannot be reached.
+fn away<T>() -> Result<T, SinkError> {
+    Err(SinkError::Unavailable("it is away".to_owned()))
+}
+
 impl Memory {
     pub(crate) fn new(batching: Batching) -> Arc<Self> {
         Arc::new(Self {
             lanes: Mutex::default(),
             batching,
             faults: Mutex::default(),
+            is_away: AtomicBool::new(false),
         })
     }
 
     /// The next call fails so; several come in the order in which they were asked for.
     pub(crate) fn fail(&self, fault: Fault) {
         self.faults.lock().insert(0, fault);
+    }
+
+    /// From now on it can, or cannot, be asked what it has.
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::Relaxed);
     }
 
     /// The rows of a lane.
@@ -73,6 +93,9 @@ impl Sink for Memory {
     }
 
     async fn watermark(&self, node: &NodeId) -> Result<u64, SinkError> {
+        if self.is_away.load(Ordering::Relaxed) {
+            return away();
+        }
         Ok(self.lanes.lock().get(node).map_or(0, |lane| lane.watermark))
     }
 
@@ -80,7 +103,6 @@ impl Sink for Memory {
         let fault = self.faults.lock().pop();
         let mut lanes = self.lanes.lock();
         let lane = lanes.entry(batch.node.clone()).or_default();
-        let away = || Err(SinkError::Unavailable("it is away".to_owned()));
         match fault {
             Some(Fault::Before) => return away(),
             Some(Fault::Forgets) => {

@@ -1,5 +1,6 @@
-//! Whether a home has the rows that this process's journals still have, each with the same charge, and what brings those that it
-//! lacks although it has said that it has them. What a home is yet to get, its feeder brings: that is not looked at.
+//! Whether the log has the rows that this process's journals still have, each with the same charge: the log's home, or the store where
+//! that is the home. And what brings those to a home that it lacks although it has said that it has them. What is yet to be
+//! brought, a feeder or a settlement brings: that is not looked at.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,11 +20,12 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
-        comparison,
+        comparison::{self, ComparisonError, Source},
         fill::{self, BATCH_ROWS},
-        home::{Home, HomeError},
+        home::Home,
         sink::SinkError,
     },
+    store::{StoreError, ledger::LedgerStore},
 };
 
 /// Rows that are compared at once: their hashes are in memory meanwhile, some 40 MB.
@@ -33,9 +35,9 @@ const PIECE_ROWS: usize = 4096;
 /// The most rows of a day that are named.
 const NAMED_MAX: usize = 5;
 
-/// The lanes of the journal that a sink is fed from, as long as they are open.
+/// The lanes of the journal that this process has, as long as they are open.
 #[derive(Debug, Default)]
-pub(crate) struct FedLanes(Mutex<BTreeMap<NodeId, Weak<Journal>>>);
+pub(crate) struct OpenLanes(Mutex<BTreeMap<NodeId, Weak<Journal>>>);
 
 /// A place in the journals: all before it was compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub(crate) struct Wanted {
 pub(crate) struct JournalDay {
     /// Rows of the journal that were looked for.
     pub(crate) rows: u64,
-    /// How many of them the home lacked.
+    /// How many of them the log lacked.
     pub(crate) missing: u64,
     /// How many have another charge there.
     pub(crate) differing: u64,
@@ -79,7 +81,9 @@ pub(crate) struct Portion {
 #[derive(Debug, Error)]
 pub(crate) enum OwnJournalError {
     #[error(transparent)]
-    Home(#[from] HomeError),
+    Comparison(#[from] ComparisonError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error(transparent)]
     Sink(#[from] SinkError),
     #[error(transparent)]
@@ -89,8 +93,8 @@ pub(crate) enum OwnJournalError {
     Closed,
 }
 
-impl FedLanes {
-    /// The sink is fed from this one too.
+impl OpenLanes {
+    /// It has this one too.
     pub(crate) fn add(&self, journal: &Arc<Journal>) {
         let mut lanes = self.0.lock();
         lanes.retain(|_, lane| lane.strong_count() > 0);
@@ -143,7 +147,7 @@ struct Rows<'w> {
     lane: Weak<Journal>,
     wanted: &'w Wanted,
     at: u64,
-    /// The home has the rows before it.
+    /// The log has been given the rows before it.
     watermark: u64,
 }
 
@@ -175,19 +179,60 @@ impl Rows<'_> {
 /// What is looked for of an account and day: the charge of each row, by the hash of its request.
 type LookedFor = BTreeMap<(String, i64), HashMap<u64, NanoUsd>>;
 
-/// Compares the wanted ones of the next rows with the home, at most `at_once` ([`ROWS_AT_ONCE`]), and brings what it lacks if it is to
-/// be filled. Whoever fills a home is the only one who does.
+/// What the rows are compared with.
+#[derive(Clone, Copy)]
+pub(crate) enum Log<'l> {
+    /// The log's home. What it lacks is brought if it `fills`; whoever fills a home is the only one who does.
+    Home { home: &'l dyn Home, fills: bool },
+    /// The store, which is the home itself, and the home before it.
+    Store {
+        ledger: &'l dyn LedgerStore,
+        former: Option<&'l dyn Home>,
+    },
+}
+
+impl<'l> Log<'l> {
+    /// Up to which number it has been given the rows of a lane.
+    async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
+        match self {
+            Self::Home { home, .. } => Ok(home.watermark(node).await?),
+            Self::Store { .. } => {
+                let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
+                Ok(journal.acknowledged_before())
+            }
+        }
+    }
+
+    fn sources(self) -> impl Iterator<Item = Source<'l>> {
+        let (first, second) = match self {
+            Self::Home { home, .. } => (Source::Home(home), None),
+            Self::Store { ledger, former } => (Source::Store(ledger), former.map(Source::Home)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// Whether rows of a day have gone where nobody looks: from the store to a home that is not named any more.
+    async fn has_left(self, account: &str, day: i64) -> Result<bool, OwnJournalError> {
+        let Self::Store { ledger, former: None } = self else {
+            return Ok(false);
+        };
+        let days = ledger.log_days(account, day..=day).await?;
+        Ok(days.iter().any(|day| day.trimmed > 0))
+    }
+}
+
+/// Compares the wanted ones of the next rows with the log, at most `at_once` ([`ROWS_AT_ONCE`]).
 pub(crate) async fn compare(
-    home: &dyn Home,
-    lanes: &FedLanes,
+    log: Log<'_>,
+    lanes: &OpenLanes,
     wanted: &Wanted,
     from: Option<&JournalPlace>,
-    (fills, at_once): (bool, usize),
+    at_once: usize,
 ) -> Result<Portion, OwnJournalError> {
     let Some((place, lane)) = lanes.from(from) else {
         return Ok(Portion::default());
     };
-    let watermark = home.watermark(&place.node).await?;
+    let watermark = log.watermark(&place.node, &lane).await?;
     let rows = |at| Rows {
         lane: Weak::clone(&lane),
         wanted,
@@ -210,7 +255,7 @@ pub(crate) async fn compare(
             break;
         }
     }
-    let mut portion = found(home, &hashes, &mut looked_for).await?;
+    let mut portion = found(log, &hashes, &mut looked_for).await?;
     portion.next = if ends || reading.at >= watermark {
         lanes.behind(&place.node)
     } else {
@@ -224,21 +269,30 @@ pub(crate) async fn compare(
             watermark: watermark.min(reading.at),
             ..rows(place.number)
         };
-        name_and_bring(home, again, (&hashes, looked_for), fills, &mut portion).await?;
+        name_and_bring(log, again, (&hashes, looked_for), &mut portion).await?;
     }
     Ok(portion)
 }
 
-/// What the home has of what is looked for. What it lacks is left.
-async fn found(home: &dyn Home, hashes: &RandomState, looked_for: &mut LookedFor) -> Result<Portion, OwnJournalError> {
+/// What the log has of what is looked for. What it lacks is left.
+async fn found(log: Log<'_>, hashes: &RandomState, looked_for: &mut LookedFor) -> Result<Portion, OwnJournalError> {
     let mut portion = Portion::default();
     for ((account, day), of_day) in looked_for.iter_mut() {
         let (rows, mut differing) = (of_day.len() as u64, 0);
-        comparison::each_row(home, account, *day, |row| {
-            let charged = of_day.remove(&hashes.hash_one(&row.request_id));
-            differing += u64::from(charged.is_some_and(|charged| charged != row.cost_nano_usd));
-        })
-        .await?;
+        for source in log.sources() {
+            if of_day.is_empty() {
+                break;
+            }
+            comparison::each_row(source, account, *day, |row| {
+                let charged = of_day.remove(&hashes.hash_one(&row.request_id));
+                differing += u64::from(charged.is_some_and(|charged| charged != row.cost_nano_usd));
+            })
+            .await?;
+        }
+        if !of_day.is_empty() && log.has_left(account, *day).await? {
+            of_day.clear();
+            continue;
+        }
         let missing = of_day.len() as u64;
         let found = JournalDay {
             rows,
@@ -254,12 +308,15 @@ async fn found(home: &dyn Home, hashes: &RandomState, looked_for: &mut LookedFor
 
 /// Reads the rows again of which some are missing: names these, and brings them.
 async fn name_and_bring(
-    home: &dyn Home,
+    log: Log<'_>,
     mut again: Rows<'_>,
     (hashes, mut missing): (&RandomState, LookedFor),
-    fills: bool,
     portion: &mut Portion,
 ) -> Result<(), OwnJournalError> {
+    let filled = match log {
+        Log::Home { home, fills: true } => Some(home),
+        Log::Home { fills: false, .. } | Log::Store { .. } => None,
+    };
     let mut lacking = Vec::new();
     loop {
         let piece = again.next().await?;
@@ -274,14 +331,15 @@ async fn name_and_bring(
             if found.named.len() < NAMED_MAX {
                 found.named.push(row.request_id.clone());
             }
-            found.brought += u64::from(fills);
+            found.brought += u64::from(filled.is_some());
             lacking.push(row);
         }
-        if !fills {
-            lacking.clear();
-        }
-        if !lacking.is_empty() && (ends || lacking.len() >= BATCH_ROWS) {
-            fill::append(home, std::mem::take(&mut lacking)).await?;
+        match filled {
+            None => lacking.clear(),
+            Some(home) if !lacking.is_empty() && (ends || lacking.len() >= BATCH_ROWS) => {
+                fill::append(home, std::mem::take(&mut lacking)).await?;
+            }
+            Some(_) => {}
         }
         if ends {
             return Ok(());

@@ -15,7 +15,7 @@ use crate::{
     side::admin::{LogHome, LogHomes},
     sinks::{
         Feeder, Home, Sink, SinkFigures,
-        own_journal::FedLanes,
+        own_journal::OpenLanes,
         trimmer::{TrimFigures, Trimmer, Trimming},
     },
     store::ledger::LedgerStore,
@@ -28,6 +28,7 @@ use crate::{
 pub(crate) struct LogSinks {
     sinks: Vec<(Arc<dyn Sink>, Arc<SinkFigures>)>,
     home: Option<At>,
+    lanes: Arc<OpenLanes>,
 }
 
 /// Where the log is at home.
@@ -36,14 +37,13 @@ struct At {
     home: Arc<dyn Home>,
     fed: Arc<SinkFigures>,
     filling: Arc<Mutex<()>>,
-    lanes: Arc<FedLanes>,
     trimmed: Arc<TrimFigures>,
 }
 
 /// What a Redis without another home for the log costs. A row was measured to take 510 to 625 bytes of its memory.
 const STAYS_IN_REDIS: &str = "the log has no home but Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 \
-    days: a hundred thousand requests a day come to 10 GB. Name a home in `[log] home`: \"postgres\", \"files\", or \"store\" to leave \
-    it so; docs/log.md says more";
+    days: a hundred thousand requests a day come to 10 GB. Name a home in `[log] home`: \"postgres\", \"files\" in a folder or bucket \
+    that all nodes share, or \"store\" to leave it so; docs/log.md says more";
 
 impl LogSinks {
     /// Opens what the configuration names; the second is where the log is besides the store.
@@ -68,23 +68,18 @@ impl LogSinks {
             home,
             fed: Arc::default(),
             filling: Arc::default(),
-            lanes: Arc::default(),
             trimmed: Arc::default(),
         });
         let log_home = home.as_ref().map(|at| {
             sinks.push((Arc::clone(&at.home) as _, Arc::clone(&at.fed)));
-            let filling = Arc::clone(&at.filling);
-            LogHome::new(
-                Arc::clone(&at.home),
-                Arc::clone(&at.fed),
-                filling,
-                Arc::clone(&at.lanes),
-            )
+            LogHome::new(Arc::clone(&at.home), Arc::clone(&at.fed), Arc::clone(&at.filling))
         });
         if let Some(events) = &config.log.events {
             sinks.push((log_events::open(events, config)?, Arc::default()));
         }
-        Ok((Self { sinks, home }, LogHomes::new(log_home, former)))
+        let lanes = Arc::<OpenLanes>::default();
+        let homes = LogHomes::new(log_home, former, Arc::clone(&lanes));
+        Ok((Self { sinks, home, lanes }, homes))
     }
 
     /// What takes rows out of the store that the log's home has, until `stopped` turns true. To be spawned when all lanes of the
@@ -115,9 +110,7 @@ impl LogSinks {
         journal: &Arc<Journal>,
         stopped: &watch::Receiver<bool>,
     ) -> impl Iterator<Item = impl Future<Output = ()> + Send + 'static> {
-        if let Some(at) = &self.home {
-            at.lanes.add(journal);
-        }
+        self.lanes.add(journal);
         self.sinks.iter().map(|(sink, figures)| {
             let feeder = Feeder::new(Arc::clone(journal), Arc::clone(sink), Arc::clone(figures));
             feeder.run(stopped.clone())

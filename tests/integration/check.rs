@@ -147,6 +147,36 @@ fn a_configuration_that_serves_nothing_is_warned_of() {
 }
 
 #[test]
+fn a_redis_that_is_to_keep_the_whole_log_is_warned_of_unless_the_file_says_so() {
+    let warned = |log: &str| {
+        let conf = format!("[store]\nengine = \"redis\"\n{log}");
+        let folder = folder(&conf);
+        let output = check(folder.path(), &["--json"]);
+        let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["ok"], true, "{told}");
+        let warnings = told["warnings"].as_array().unwrap().iter().filter_map(Json::as_str);
+        let of_log: Vec<String> = warnings
+            .filter(|text| text.contains("the log"))
+            .map(str::to_owned)
+            .collect();
+        of_log
+    };
+    let [warning] = warned("").try_into().unwrap();
+    for part in [
+        "a million rows take 0.5 to 0.6 GB",
+        "180 days",
+        "`[log] home`",
+        "\"postgres\"",
+        "that all nodes share",
+        "docs/log.md",
+    ] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+    assert_eq!(warned("[log]\nhome = \"store\"\n"), Vec::<String>::new());
+    assert_eq!(warned("[log]\nhome = \"files\"\n"), Vec::<String>::new());
+}
+
+#[test]
 fn certificates_are_told_with_their_names_and_ends() {
     let authority = Authority::new();
     let good = authority.files("good", &["api.test", "*.b.test"], Kind::Rsa);

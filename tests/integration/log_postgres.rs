@@ -207,3 +207,28 @@ fn rows_wait_in_the_journal_while_the_disk_of_postgres_is_full() {
     disk.free();
     assert_same(&server, &books.rows);
 }
+
+#[test]
+fn postgres_that_is_away_since_the_start_is_behind_and_not_taken_for_one_that_lacks_nothing() {
+    let Some(mut server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = gateway(&server, &provider);
+    let behind = |weir: &Weir| weir.figure("weir_log_sink_behind_seconds{sink=\"postgres\"}");
+    let key = weir.key().text;
+    say(&weir, &key, 1);
+    // `weir log init` has not run.
+    weir.kill_and_restart();
+    wait_until("the row to be lacking", || behind(&weir) >= 1);
+    set_up(&weir, &server);
+    assert_same(&server, &weir.books(1).rows);
+    wait_until("nothing to be lacking", || behind(&weir) == 0);
+    server.down();
+    say(&weir, &key, 1);
+    weir.kill_and_restart();
+    wait_until("the row to be lacking", || behind(&weir) >= 1);
+    server.up();
+    assert_same(&server, &weir.books(2).rows);
+    wait_until("nothing to be lacking", || behind(&weir) == 0);
+}

@@ -1,4 +1,4 @@
-//! The journal of the node that is asked: whether the log's home has the rows that it still has.
+//! The journal of the node that is asked: whether the log has the rows that it still has.
 
 use std::io::Write;
 
@@ -8,6 +8,12 @@ use serde_json::{Map, Value, json};
 
 use super::days::VERIFY_WAIT;
 use crate::cli::admin_client::{AdminClient, AdminClientError};
+
+/// What the log's home is called where it has no other.
+const STORE: &str = "the store";
+/// What helps where the store is the home: a home of its own gets all rows that the journal still has.
+const NAME_A_HOME: &str =
+    "keep the journal, and name files or postgres in `[log] home`, which get its rows as they are";
 
 /// What has been found.
 #[derive(Debug, Default)]
@@ -70,39 +76,44 @@ impl OfJournal {
             let requests = requests.join(", ");
             writeln!(
                 out,
-                "{whose}  journal: {missing} rows are missing in the log's home ({requests}{more})"
+                "{whose}  journal: {missing} rows are missing in the log ({requests}{more})"
             )?;
         }
         if brought > 0 {
             writeln!(out, "{whose}  {brought} rows brought")?;
         }
         if differing > 0 {
-            writeln!(
-                out,
-                "{whose}  journal: {differing} rows have another charge in the log's home"
-            )?;
+            writeln!(out, "{whose}  journal: {differing} rows have another charge in the log")?;
         }
         Ok(())
     }
 
     /// Tells how much was compared.
-    pub(super) fn tell(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
+    pub(super) fn tell(&self, home: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
+        let home = home.unwrap_or(STORE);
         writeln!(out, "{} rows of this node's journal looked for in {home}", self.rows)
     }
 
-    /// What is wrong, and what to do; `None`: nothing.
-    pub(super) fn fault(&self, home: &str) -> Option<String> {
+    /// What is wrong, and what to do; `None`: nothing. No home: it is the store.
+    pub(super) fn fault(&self, home: Option<&str>) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();
+        let (brings, corrects) = match home {
+            Some(_) => (
+                "--fill brings them",
+                "take them out there, and --fill brings them as they were",
+            ),
+            None => (NAME_A_HOME, NAME_A_HOME),
+        };
+        let home = home.unwrap_or(STORE);
         if lacking > 0 {
             faults.push(format!(
-                "{home} lacks {lacking} rows that this node's journal has and that it was given; --fill brings them"
+                "{home} lacks {lacking} rows that this node's journal has and that it was given: {brings}"
             ));
         }
         if self.differing > 0 {
             faults.push(format!(
-                "{} rows in {home} have another charge than in this node's journal: take them out there, and --fill brings them as \
-                 they were",
+                "{} rows in {home} have another charge than in this node's journal: {corrects}",
                 self.differing
             ));
         }

@@ -77,12 +77,13 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     let account = args.account.as_deref();
     let (from, until) = args.range(days::today());
     let json = args.client.json;
-    if home.is_some() && from < until {
+    if from < until {
         let asked = Asked {
             account,
             from,
             until,
-            fills: args.fill,
+            // What the store lacks nobody brings.
+            fills: args.fill && home.is_some(),
         };
         found.journal = OfJournal::compare(client, &asked, json, out).await?;
     }
@@ -133,8 +134,8 @@ impl Found {
         }
         if let Some(home) = home {
             writeln!(out, "{} rows in {home} compared with the same sums", self.home_rows)?;
-            self.journal.tell(home, out)?;
         }
+        self.journal.tell(home, out)?;
         self.counters.tell(out)?;
         if self.open > 0 {
             let what = "a day of an account each, were passed over: rows of them may still be on their way";
@@ -152,15 +153,13 @@ impl Found {
                 "the sums of {left} days differ from their rows; --mend puts the sums of the rows in their place"
             ));
         }
-        if let Some(home) = home {
-            faults.extend(self.journal.fault(home));
-            if self.home_wrong > 0 {
-                faults.push(format!(
-                    "on {} days {home} does not have what the sums say; --fill brings what the store or this node's journal has and \
-                     it lacks, and docs/log.md says what to do about rows that are there twice",
-                    self.home_wrong
-                ));
-            }
+        faults.extend(self.journal.fault(home));
+        if let (Some(home), 1..) = (home, self.home_wrong) {
+            faults.push(format!(
+                "on {} days {home} does not have what the sums say; --fill brings what the store or this node's journal has and it \
+                 lacks, and docs/log.md says what to do about rows that are there twice",
+                self.home_wrong
+            ));
         }
         faults.extend(self.counters.fault());
         faults

@@ -13,6 +13,11 @@ impl Disk for Free {
     }
 }
 
+/// Opens a journal on a disk of which 4 % are free.
+pub(crate) fn open_on_a_short_disk(settings: &JournalConfig) -> Arc<Journal> {
+    Journal::open_with(settings, Arc::new(Free(4))).unwrap().journal
+}
+
 fn open_for(path: &Path, required: bool, free: u64) -> Arc<Journal> {
     let settings = JournalConfig {
         sinks: vec![JournalSink { name: "sink", required }],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::sinks::{Home, Homes, SinkFigures, own_journal::FedLanes};
+use crate::sinks::{Home, Homes, SinkFigures, own_journal::OpenLanes};
 
 /// Where the log is besides the store.
 #[derive(Clone, Default)]
@@ -13,12 +13,14 @@ pub(crate) struct LogHomes {
     pub(super) home: Option<LogHome>,
     /// Where they went before, and are read as long as they are there.
     pub(super) former: Option<Arc<dyn Home>>,
+    /// The journals whose rows are to be in the log.
+    pub(super) lanes: Arc<OpenLanes>,
 }
 
 impl LogHomes {
     /// `home` is fed and filled; `former` is only read.
-    pub(crate) fn new(home: Option<LogHome>, former: Option<Arc<dyn Home>>) -> Self {
-        Self { home, former }
+    pub(crate) fn new(home: Option<LogHome>, former: Option<Arc<dyn Home>>, lanes: Arc<OpenLanes>) -> Self {
+        Self { home, former, lanes }
     }
 
     /// All of them, to be read.
@@ -35,23 +37,11 @@ pub(crate) struct LogHome {
     pub(super) figures: Arc<SinkFigures>,
     /// Filled by one task at a time: two would bring the same rows.
     pub(super) filling: Arc<Mutex<()>>,
-    /// What it is fed from.
-    pub(super) lanes: Arc<FedLanes>,
 }
 
 impl LogHome {
-    /// This home, fed from these lanes as its figures say, filled by whoever holds the lock.
-    pub(crate) fn new(
-        home: Arc<dyn Home>,
-        figures: Arc<SinkFigures>,
-        filling: Arc<Mutex<()>>,
-        lanes: Arc<FedLanes>,
-    ) -> Self {
-        Self {
-            home,
-            figures,
-            filling,
-            lanes,
-        }
+    /// This home, fed as its figures say, filled by whoever holds the lock.
+    pub(crate) fn new(home: Arc<dyn Home>, figures: Arc<SinkFigures>, filling: Arc<Mutex<()>>) -> Self {
+        Self { home, figures, filling }
     }
 }

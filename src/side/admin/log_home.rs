@@ -90,7 +90,7 @@ pub(super) async fn fill(
     let before_ms = home.figures.complete_before(state.ledger.now_ms().await?);
     let sources = [Source::Store(&*state.ledger)].into_iter();
     let mut rows = 0;
-    for source in sources.chain(state.homes.former.as_deref().map(Source::Former)) {
+    for source in sources.chain(state.homes.former.as_deref().map(Source::Home)) {
         let filled = fill::fill(&*home.home, source, (&account, day), before_ms).await;
         rows += filled.map_err(|error| ApiError::failed(error.to_string()))?;
     }

@@ -1,4 +1,4 @@
-//! The rows that this process's journals still have, beside those of the log's home.
+//! The rows that this process's journals still have, beside those of the log.
 
 use axum::{
     Extension, Json,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     domain::ledger::usage_report,
-    sinks::own_journal::{self, JournalPlace, Portion, ROWS_AT_ONCE, Wanted},
+    sinks::own_journal::{self, JournalPlace, Log, Portion, ROWS_AT_ONCE, Wanted},
 };
 
 /// Days, of one account or of all, from a place in the journals on.
@@ -38,9 +38,19 @@ pub(super) async fn verify(
     Query(query): Query<JournalQuery>,
 ) -> JsonResult {
     extension.extend();
-    let home = log_home::home(&state)?;
     let (wanted, from) = query.read()?;
-    let portion = own_journal::compare(&*home.home, &home.lanes, &wanted, from.as_ref(), (false, ROWS_AT_ONCE)).await;
+    let homes = &state.homes;
+    let log = match &homes.home {
+        Some(home) => Log::Home {
+            home: &*home.home,
+            fills: false,
+        },
+        None => Log::Store {
+            ledger: &*state.ledger,
+            former: homes.former.as_deref(),
+        },
+    };
+    let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
     answer(portion.map_err(|error| ApiError::failed(error.to_string()))?)
 }
 
@@ -58,7 +68,11 @@ pub(super) async fn fill(
     let home = log_home::home(&state)?;
     state.audit(peer, "log.fill", "", Value::Object(body)).await?;
     let _turn = home.filling.lock().await;
-    let portion = own_journal::compare(&*home.home, &home.lanes, &wanted, from.as_ref(), (true, ROWS_AT_ONCE)).await;
+    let log = Log::Home {
+        home: &*home.home,
+        fills: true,
+    };
+    let portion = own_journal::compare(log, &state.homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
     answer(portion.map_err(|error| ApiError::failed(error.to_string()))?)
 }
 

@@ -7,7 +7,10 @@ use crate::{
     config::{JournalConfig, JournalSink},
     domain::ledger::{Change, Settlement, consumption::Row},
     edges::clock,
-    journal::{JournalError, NumberedRow, STEP_BYTES_MAX, tests::scratch},
+    journal::{
+        JournalError, NumberedRow, STEP_BYTES_MAX,
+        tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
+    },
     sinks::{
         batching::{Batching, Linger},
         contract::samples::{BEGIN_MS, row},
@@ -20,18 +23,22 @@ const SOON: Batching = Batching {
     linger: Linger::For(Duration::from_millis(1)),
 };
 
-/// The journal of a folder, as soon as nobody has it any more: a read that was begun goes on although nobody waits for it.
-fn open(folder: &Path) -> Arc<Journal> {
-    let settings = JournalConfig {
+fn settings(folder: &Path, required: bool) -> JournalConfig {
+    JournalConfig {
         path: folder.to_owned(),
         segment_bytes: 1 << 16,
         keep: Duration::from_secs(86_400),
         sync: Duration::from_millis(1),
         sinks: vec![JournalSink {
             name: "memory",
-            required: true,
+            required,
         }],
-    };
+    }
+}
+
+/// The journal of a folder, as soon as nobody has it any more: a read that was begun goes on although nobody waits for it.
+fn open(folder: &Path) -> Arc<Journal> {
+    let settings = settings(folder, true);
     let begun = clock::instant();
     loop {
         match Journal::open(&settings) {
@@ -171,4 +178,70 @@ async fn a_journal_behind_its_sink_goes_on_behind_the_rows_that_it_has_lost() {
     settle(&journal, &more[0]);
     let there = fed(&journal, &memory, rows.len() + 1).await;
     assert_eq!(only_rows(&there), [rows, more].concat());
+}
+
+#[tokio::test]
+async fn a_sink_that_is_away_since_the_start_is_as_far_behind_as_the_oldest_row_of_the_journal() {
+    let folder = scratch();
+    let memory = Memory::new(SOON);
+    let journal = open(folder.path());
+    memory.set_away(true);
+    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkFigures>::default());
+    let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::clone(&figures));
+    let task = tokio::spawn(feeder.run(stop.subscribe()));
+    let behind = async |wanted: u64| {
+        while figures.behind_ms(BEGIN_MS + 10_000) != wanted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), async {
+        // The first row comes when the sink has been found to be away.
+        while figures.failures() == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(figures.behind_ms(BEGIN_MS + 10_000), 0, "there is no row");
+        settle(&journal, &row(1, BEGIN_MS));
+        settle(&journal, &row(2, BEGIN_MS + 5000));
+        behind(10_000).await;
+        assert_eq!(figures.complete_before(BEGIN_MS + 10_000), i64::MIN);
+        memory.set_away(false);
+        behind(0).await;
+    })
+    .await
+    .expect("what is said of the sink follows");
+    assert_eq!(memory.of(journal.node()).len(), 2);
+    stop.send_replace(true);
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_optional_sink_that_was_given_up_goes_on_behind_the_gap() {
+    let folder = scratch();
+    let memory = Memory::new(SOON);
+    let journal = open_on_a_short_disk(&settings(folder.path(), false));
+    let rows: Vec<Row> = some_rows(0, 600)
+        .into_iter()
+        .map(|row| Row {
+            account: "acme".to_owned(),
+            ..row
+        })
+        .collect();
+    rows[..50].iter().for_each(|row| settle(&journal, row));
+    let before = fed(&journal, &memory, 50).await;
+    memory.set_away(true);
+    rows[50..].iter().for_each(|row| settle(&journal, row));
+    journal.on_disk_beyond(journal.end().number() - 1).await;
+    journal.acknowledged("acme", u64::MAX / 2);
+    tell(&journal);
+    grow_old(&journal);
+    let dropped = usize::try_from(journal.sink_dropped("memory")).unwrap();
+    assert!((1..550).contains(&dropped), "{dropped}");
+    memory.set_away(false);
+    let there = fed(&journal, &memory, rows.len() - dropped).await;
+    assert_eq!(there[..50], before);
+    assert_eq!(only_rows(&there), [&rows[..50], &rows[50 + dropped..]].concat());
+    let more = some_rows(5000, 1);
+    settle(&journal, &more[0]);
+    let there = fed(&journal, &memory, rows.len() - dropped + 1).await;
+    assert_eq!(only_rows(&there[there.len() - 1..]), more);
 }

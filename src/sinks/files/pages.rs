@@ -126,8 +126,12 @@ struct InOrder {
 impl InOrder {
     /// What a filter takes of whatever files have it now, from the account and time of a place on.
     fn open(home: &dyn Storage, filter: LogFilter, from: LogPlace) -> Result<Self> {
+        let wanted = Wanted {
+            from,
+            ..Wanted::all(filter)
+        };
         Ok(Self {
-            stream: query::open(home, &Wanted { filter, from })?,
+            stream: query::open(home, &wanted)?,
             together: VecDeque::new(),
             ahead: None,
         })

@@ -10,7 +10,7 @@ use super::{
     storage::Storage,
     stream::Stream,
     table::Table,
-    wanted::Wanted,
+    wanted::{Columns, Wanted},
 };
 use crate::domain::ledger::{consumption::Row, log_filter::LogFilter};
 
@@ -32,16 +32,19 @@ struct Reader {
 }
 
 impl Readers {
-    /// Up to `limit` rows of an account that ended on a day, by time, the first `skip` left out.
+    /// Up to `limit` rows of an account that ended on a day, by time, the first `skip` left out; of each these columns.
     pub(super) fn rows(
         &self,
         home: &dyn Storage,
-        account: &str,
-        day: i64,
+        (account, day): (&str, i64),
+        columns: Columns,
         skip: usize,
         limit: usize,
     ) -> Result<Vec<Row>> {
-        let wanted = Wanted::all(LogFilter::of_day(account, day));
+        let wanted = Wanted {
+            columns,
+            ..Wanted::all(LogFilter::of_day(account, day))
+        };
         let mut reader = match self.take(&wanted, skip) {
             Some(reader) => reader,
             None => Reader {

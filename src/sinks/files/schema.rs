@@ -312,6 +312,12 @@ pub(super) fn put_tag(row: &mut NumberedRow, text: &str) -> Option<()> {
     Some(())
 }
 
+/// Whether a column has one of the counts of a row's usage.
+pub(super) fn is_of_usage(name: &str) -> bool {
+    let place = |name| index_of(name).unwrap_or(usize::MAX);
+    (place("input_uncached")..=place("image_generations")).contains(&place(name))
+}
+
 /// Where a column stands among all.
 pub(super) fn index_of(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)

@@ -201,7 +201,7 @@ impl Table {
             key,
             model,
             status,
-            tag: _,
+            tag,
             since_ms,
             until_ms,
         } = &wanted.filter;
@@ -215,6 +215,7 @@ impl Table {
             && key_fits
             && (text_fits("model", model) || text_fits("model_asked", model))
             && status_fits
+            && tag.as_ref().is_none_or(|tag| has_tag(group, tag))
             && has_integer(group, "time", *since_ms, until_ms.saturating_sub(1))
             && !ends_before(group, &wanted.from)
     }
@@ -259,7 +260,7 @@ impl Table {
 }
 
 fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Statistics> {
-    // Columns in front of the list stand where they stand in the schema.
+    // Each column is one leaf of the schema, the list of tags too.
     group.columns().get(schema::index_of(column)?)?.statistics()
 }
 
@@ -270,6 +271,17 @@ fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     };
     let text = text.as_bytes();
     all.min_bytes_opt().is_none_or(|min| min <= text) && all.max_bytes_opt().is_none_or(|max| max >= text)
+}
+
+/// Whether a row may have a tag: one that is between the least and the greatest of all. A group whose rows have none has neither.
+fn has_tag(group: &RowGroupMetaData, tag: &Tag) -> bool {
+    let Some(Statistics::ByteArray(all)) = statistics(group, "tags") else {
+        return true;
+    };
+    let places = schema::index_of("tags").and_then(|index| group.columns().get(index));
+    let places = places.and_then(|column| u64::try_from(column.num_values()).ok());
+    let is_empty = places.is_some() && all.null_count_opt() == places;
+    !is_empty && has_text(group, "tags", tag.as_str())
 }
 
 /// Whether a column may have a number from `first` to `last`.

@@ -7,6 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
+    domain::ledger::consumption::{Modifiers, UsageSource},
     edges::kept_client::KeptClient,
     journal::{NumberedRow, tests::scratch},
     sinks::contract::{
@@ -17,6 +18,7 @@ use crate::{
 
 mod bucket;
 mod earlier;
+mod groups;
 mod server;
 mod way;
 
@@ -252,6 +254,39 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
         }
         assert_eq!(found.len(), ids.len());
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), ids);
+    }
+}
+
+#[tokio::test]
+async fn what_is_counted_of_rows_is_what_they_say() {
+    let place = OnDisk(scratch());
+    let files = place.files();
+    for batch in hours(&node(1), 5, 400) {
+        files.append(&batch).await.unwrap();
+    }
+    let day = BEGIN_MS.div_euclid(DAY_MS);
+    let counted = |row: &Row| Row {
+        admitted_ms: 0,
+        protocol: String::new(),
+        model_asked: String::new(),
+        provider: String::new(),
+        outcome: String::new(),
+        stream: false,
+        usage_source: UsageSource::Reported,
+        parts: Vec::new(),
+        modifiers: Modifiers::default(),
+        price_version: String::new(),
+        latency_ms: 0,
+        ttft_ms: None,
+        hold_nano_usd: None,
+        attempts: None,
+        ..row.clone()
+    };
+    for skip in [0, 7] {
+        let rows = files.rows("account-1", day, skip, 300).await.unwrap();
+        let found = files.counted("account-1", day, skip, 300).await.unwrap();
+        assert!(rows.len() > 100);
+        assert_eq!(found, rows.iter().map(counted).collect::<Vec<_>>());
     }
 }
 

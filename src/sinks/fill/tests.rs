@@ -79,15 +79,11 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
     // The same from a home to the next one.
     let next_folder = scratch();
     let next = LogFiles::open(next_folder.path(), Duration::from_secs(3600), 50_000).unwrap();
-    let moved = fill(&next, Source::Former(&home), ("acme", DAY), i64::MAX)
-        .await
-        .unwrap();
+    let moved = fill(&next, Source::Home(&home), ("acme", DAY), i64::MAX).await.unwrap();
     let there = next.rows("acme", DAY, 0, 10_000).await.unwrap();
     assert_eq!((moved, ids(&there)), (2_500, ids(&rows)));
     assert_eq!(
-        fill(&next, Source::Former(&home), ("acme", DAY), i64::MAX)
-            .await
-            .unwrap(),
+        fill(&next, Source::Home(&home), ("acme", DAY), i64::MAX).await.unwrap(),
         0
     );
 }

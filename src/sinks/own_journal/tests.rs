@@ -5,13 +5,14 @@ use std::{path::Path, time::Duration};
 use super::*;
 use crate::{
     config::JournalConfig,
-    domain::ledger::{Change, Settlement},
+    domain::ledger::{Change, Settlement, Step},
     journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
         contract::samples::{BEGIN_MS, row},
         files::LogFiles,
         sink::{Batch, Sink},
     },
+    store::ledger::contract::memory,
 };
 
 const DAY: i64 = BEGIN_MS / 86_400_000;
@@ -45,12 +46,10 @@ async fn settled(journal: &Arc<Journal>, rows: &[Row]) -> Vec<NumberedRow> {
 }
 
 /// Compares all, some rows at a time.
-async fn all(home: &LogFiles, lanes: &FedLanes, wanted: &Wanted, fills: bool) -> (JournalDay, usize) {
+async fn all(log: Log<'_>, lanes: &OpenLanes, wanted: &Wanted) -> (JournalDay, usize) {
     let (mut found, mut next, mut portions) = (JournalDay::default(), None, 0);
     loop {
-        let portion = compare(home, lanes, wanted, next.as_ref(), (fills, 1000))
-            .await
-            .unwrap();
+        let portion = compare(log, lanes, wanted, next.as_ref(), 1000).await.unwrap();
         portions += 1;
         for (place, day) in portion.days {
             assert_eq!(place, ("acme".to_owned(), DAY));
@@ -96,13 +95,15 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         rows: kept.collect(),
     };
     home.append(&batch).await.unwrap();
-    let lanes = FedLanes::default();
+    let lanes = OpenLanes::default();
     lanes.add(&journal);
     let wanted = Wanted {
         days: DAY..DAY + 1,
         account: Some("acme".to_owned()),
     };
-    let (found, portions) = all(&home, &lanes, &wanted, false).await;
+    let log = |fills| Log::Home { home: &home, fills };
+    let (looked, filling) = (log(false), log(true));
+    let (found, portions) = all(looked, &lanes, &wanted).await;
     let named: Vec<String> = lost.iter().map(|place| rows[*place].request_id.clone()).collect();
     let expected = JournalDay {
         rows: 8_100,
@@ -113,9 +114,9 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
     };
     assert_eq!(found, expected);
     assert!(portions >= 3, "some at a time: {portions}");
-    let (filled, _) = all(&home, &lanes, &wanted, true).await;
+    let (filled, _) = all(filling, &lanes, &wanted).await;
     assert_eq!((filled.missing, filled.brought), (3, 3));
-    let (found, _) = all(&home, &lanes, &wanted, true).await;
+    let (found, _) = all(filling, &lanes, &wanted).await;
     assert_eq!(
         (found.rows, found.missing, found.brought, found.differing),
         (8_100, 0, 0, 1)
@@ -128,7 +129,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         days: DAY + 1..DAY + 9,
         account: None,
     };
-    assert_eq!(all(&home, &lanes, &days, true).await, (JournalDay::default(), 1));
+    assert_eq!(all(filling, &lanes, &days).await, (JournalDay::default(), 1));
 }
 
 #[tokio::test]
@@ -136,7 +137,7 @@ async fn a_lane_that_is_closed_is_passed_over() {
     let (folder, files) = (scratch(), scratch());
     let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
     let journal = open(folder.path());
-    let lanes = FedLanes::default();
+    let lanes = OpenLanes::default();
     lanes.add(&journal);
     let place = JournalPlace {
         node: journal.node().clone(),
@@ -148,6 +149,76 @@ async fn a_lane_that_is_closed_is_passed_over() {
         days: 0..i64::MAX,
         account: None,
     };
-    let portion = compare(&home, &lanes, &wanted, None, (false, 10)).await.unwrap();
+    let log = Log::Home {
+        home: &home,
+        fills: false,
+    };
+    let portion = compare(log, &lanes, &wanted, None, 10).await.unwrap();
     assert!(portion.days.is_empty() && portion.next.is_none());
+}
+
+#[tokio::test]
+async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() {
+    let (folder, ledger) = (scratch(), memory::ledger());
+    let journal = open(folder.path());
+    let rows: Vec<Row> = (0..100)
+        .map(|seed| Row {
+            account: "acme".to_owned(),
+            ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
+        })
+        .collect();
+    settled(&journal, &rows).await;
+    // The store says that it has the first ninety, has lost two of these, and of one another charge.
+    let steps = rows
+        .iter()
+        .take(90)
+        .enumerate()
+        .filter(|(place, _)| ![7, 50].contains(place));
+    let steps = steps.map(|(place, row)| {
+        let mut row = row.clone();
+        if place == 30 {
+            row.cost_nano_usd = row.cost_nano_usd.saturating_add(NanoUsd::from_nanos(1));
+        }
+        row
+    });
+    let steps: Vec<Step> = std::iter::zip(1.., steps)
+        .map(|(seq, row)| Step {
+            seq,
+            change: Change::Settle(Box::new(Settlement::of(row, 0))),
+        })
+        .collect();
+    ledger.apply(journal.node(), "acme", &steps).await.unwrap();
+    assert!(journal.acknowledged("acme", 90));
+    let lanes = OpenLanes::default();
+    lanes.add(&journal);
+    let wanted = Wanted {
+        days: DAY..DAY + 1,
+        account: None,
+    };
+    let log = |former| Log::Store {
+        ledger: &*ledger,
+        former,
+    };
+    let (found, _) = all(log(None), &lanes, &wanted).await;
+    let named: Vec<String> = [7, 50].map(|place: usize| rows[place].request_id.clone()).into();
+    let expected = JournalDay {
+        rows: 90,
+        missing: 2,
+        differing: 1,
+        brought: 0,
+        named,
+    };
+    assert_eq!(found, expected);
+    // The rows have left for a home that is named, or is not named any more.
+    let files = scratch();
+    let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
+    let moved = fill::fill(&home, Source::Store(&*ledger), ("acme", DAY), i64::MAX).await;
+    assert_eq!(moved.unwrap(), 88);
+    let day = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
+    assert!(ledger.trim("acme", &day).await.unwrap());
+    assert_eq!(all(log(Some(&home)), &lanes, &wanted).await.0, expected);
+    assert_eq!(all(log(None), &lanes, &wanted).await.0, JournalDay::default());
+    // What the store has forgotten is told again, and is not looked for meanwhile.
+    assert!(!journal.acknowledged("acme", 5));
+    assert_eq!(all(log(Some(&home)), &lanes, &wanted).await.0, JournalDay::default());
 }

@@ -27,9 +27,11 @@ const BY_BYTES: &str = "COLLATE \"C\"";
 
 /// A question: its conditions and what their parameters stand for.
 #[derive(Default)]
-struct Question {
+pub(super) struct Question {
     conditions: Vec<String>,
     values: Vec<Box<dyn ToSql + Sync + Send>>,
+    order: String,
+    limit: String,
 }
 
 impl Question {
@@ -37,6 +39,23 @@ impl Question {
     fn value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
         self.values.push(Box::new(value));
         format!("${}", self.values.len())
+    }
+
+    /// The first rows of a day behind a place that the filter takes, at most `limit` and [`PAGE_ROWS_MAX`].
+    pub(super) fn page(filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Self {
+        let mut question = Self::of(&filter.on(day));
+        question.behind(after);
+        question.in_order(format!("account, time, request_id {BY_BYTES}"), limit)
+    }
+
+    /// The last rows of a key that ended on one of these days, the latest first, at most `limit` and [`PAGE_ROWS_MAX`].
+    pub(super) fn latest((account, key): (&str, &KeyId), days: &RangeInclusive<i64>, limit: usize) -> Self {
+        let filter = LogFilter {
+            key: Some(key.clone()),
+            since_ms: LogFilter::of_day(account, *days.start()).since_ms,
+            ..LogFilter::of_day(account, *days.end())
+        };
+        Self::of(&filter).in_order(format!("time DESC, request_id {BY_BYTES} DESC"), limit)
     }
 
     /// Rows that a filter takes.
@@ -92,63 +111,39 @@ impl Question {
         ));
     }
 
-    fn sql(&self, order: &str, limit: &str) -> String {
+    fn in_order(mut self, order: String, limit: usize) -> Self {
+        self.limit = self.value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX));
+        self.order = order;
+        self
+    }
+
+    /// The statement, with the names of its parameters.
+    pub(super) fn sql(&self) -> String {
         let conditions = self.conditions.join(" AND ");
+        let (order, limit) = (&self.order, &self.limit);
         format!("SELECT * FROM weir.log WHERE {conditions} ORDER BY {order} LIMIT {limit}")
+    }
+
+    /// What the parameters stand for.
+    pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
+        values.collect()
     }
 }
 
 impl Reading {
-    /// The first rows of a day behind a place that the filter takes, at most `limit` and [`PAGE_ROWS_MAX`].
-    pub(super) async fn page_behind(
+    /// The rows that a question asks for.
+    pub(super) async fn put(
         &self,
         dialer: &Dialer,
         settings: &PostgresSettings,
-        (filter, day): (&LogFilter, i64),
-        after: &LogPlace,
-        limit: usize,
+        question: &Question,
     ) -> Result<Vec<Row>, PostgresError> {
-        let mut question = Question::of(&filter.on(day));
-        question.behind(after);
-        let order = format!("account, time, request_id {BY_BYTES}");
-        self.put(dialer, settings, question, &order, limit).await
-    }
-
-    /// The last rows of a key that ended on one of these days, the latest first, at most `limit` and [`PAGE_ROWS_MAX`].
-    pub(super) async fn latest(
-        &self,
-        dialer: &Dialer,
-        settings: &PostgresSettings,
-        (account, key): (&str, &KeyId),
-        days: &RangeInclusive<i64>,
-        limit: usize,
-    ) -> Result<Vec<Row>, PostgresError> {
-        let filter = LogFilter {
-            key: Some(key.clone()),
-            since_ms: LogFilter::of_day(account, *days.start()).since_ms,
-            ..LogFilter::of_day(account, *days.end())
-        };
-        let order = format!("time DESC, request_id {BY_BYTES} DESC");
-        self.put(dialer, settings, Question::of(&filter), &order, limit).await
-    }
-
-    async fn put(
-        &self,
-        dialer: &Dialer,
-        settings: &PostgresSettings,
-        mut question: Question,
-        order: &str,
-        limit: usize,
-    ) -> Result<Vec<Row>, PostgresError> {
-        let limit = question.value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX));
-        let statement = question.sql(order, &limit);
         let found = within(settings.read, async {
             // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
             let connection = self.connection(dialer, settings).await?;
-            let values = question.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
-            let values: Vec<_> = values.collect();
-            let found = connection.client.query(&statement, &values).await?;
+            let found = connection.client.query(&question.sql(), &question.values()).await?;
             self.idle.lock().push(connection);
             Ok(found)
         });

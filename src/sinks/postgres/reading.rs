@@ -19,6 +19,13 @@ use crate::{
 
 /// The most rows of a page.
 const PAGE_ROWS_MAX: usize = 1000;
+/// The rows of an account and day behind a place, and those behind so many.
+pub(super) const BEHIND_A_PLACE: &str = "SELECT * FROM weir.log
+    WHERE time >= $1 AND time < $2 AND account = $3 AND (time, node, number) > ($4, $5, $6)
+    ORDER BY time, node, number LIMIT $7";
+pub(super) const BEHIND_SO_MANY: &str = "SELECT * FROM weir.log
+    WHERE time >= $1 AND time < $2 AND account = $3
+    ORDER BY time, node, number LIMIT $4 OFFSET $5";
 /// The most pages that are read at the same time. Others wait for their turn, no longer than for a page.
 const READERS_MAX: usize = 2;
 /// How many places in the log are remembered, so that the next page need not count the rows of those before it.
@@ -123,21 +130,15 @@ impl Reading {
         let known = self.places.lock().get(begin).cloned();
         let rows = match known {
             Some(Place { time_ms, node, number }) => {
-                let statement = "SELECT * FROM weir.log
-                     WHERE time >= $1 AND time < $2 AND account = $3 AND (time, node, number) > ($4, $5, $6)
-                     ORDER BY time, node, number LIMIT $7";
                 let time = columns::moment(time_ms);
                 let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
                     [&since, &until, account, &time, &node, &number, &limit];
-                connection.client.query(statement, &values).await?
+                connection.client.query(BEHIND_A_PLACE, &values).await?
             }
             None => {
-                let statement = "SELECT * FROM weir.log
-                     WHERE time >= $1 AND time < $2 AND account = $3
-                     ORDER BY time, node, number LIMIT $4 OFFSET $5";
                 let skip = i64::try_from(*skip).unwrap_or(i64::MAX);
                 let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [&since, &until, account, &limit, &skip];
-                connection.client.query(statement, &values).await?
+                connection.client.query(BEHIND_SO_MANY, &values).await?
             }
         };
         Ok(rows)

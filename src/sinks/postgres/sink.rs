@@ -19,6 +19,7 @@ use crate::{
             connection::{Connection, Dialer, Use, within},
             error::PostgresError,
             migrations,
+            pages::Question,
             partitions::Partitions,
             reading::Reading,
             settings::PostgresSettings,
@@ -202,7 +203,8 @@ impl Home for PostgresLog {
 
     async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {
         let (dialer, settings) = (&self.dialer, &self.settings);
-        let rows = self.reading.page_behind(dialer, settings, (filter, day), after, limit);
+        let question = Question::page(filter, day, after, limit);
+        let rows = self.reading.put(dialer, settings, &question);
         rows.await.map_err(unreadable)
     }
 
@@ -214,7 +216,8 @@ impl Home for PostgresLog {
         limit: usize,
     ) -> Result<Vec<Row>, HomeError> {
         let (dialer, settings) = (&self.dialer, &self.settings);
-        let rows = self.reading.latest(dialer, settings, (account, key), &days, limit);
+        let question = Question::latest((account, key), &days, limit);
+        let rows = self.reading.put(dialer, settings, &question);
         rows.await.map_err(unreadable)
     }
 }

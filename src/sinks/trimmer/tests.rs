@@ -8,7 +8,7 @@ use crate::{
     },
     journal::{NumberedRow, tests::scratch},
     sinks::{
-        comparison::Present,
+        comparison::{Present, Source},
         contract::samples::{BEGIN_MS, node, row},
         files::LogFiles,
         sink::{Batch, Sink},
@@ -199,7 +199,7 @@ async fn further_rows_of_a_request_are_counted_in_portions() {
     for at_once in [1, 7, 40, 100] {
         let mut shown = 0;
         let count = comparison::count(&*both.home, ("acme", DAY), (40, at_once), |_| shown += 1);
-        assert_eq!(count.await, Ok(Present { rows: 45, again: 5 }), "{at_once}");
+        assert_eq!(count.await.unwrap(), Present { rows: 45, again: 5 }, "{at_once}");
         assert_eq!(shown, 45);
     }
 }
@@ -212,7 +212,7 @@ async fn a_store_of_one_node_fills_its_home_before_its_rows_leave() {
     both.feed(7, &all[200..]).await;
     let mut trimmer = both.trimmer(true);
     // A lane of the journal may still bring some.
-    trimmer.of.fed.may_lack_all(&node(7));
+    trimmer.of.fed.may_lack_all(&node(7), None);
     trimmer.round(DAY - 10, DAY + 1).await.unwrap();
     assert_eq!(both.standing().await, (300, 0));
     trimmer.of.fed.lacks(&node(7), None);
@@ -220,7 +220,7 @@ async fn a_store_of_one_node_fills_its_home_before_its_rows_leave() {
     trimmer.round(DAY - 10, DAY + 1).await.unwrap();
     assert_eq!(both.standing().await, (0, 300));
     let mut there = 0;
-    comparison::each_row(&*both.home, "acme", DAY, |_| there += 1)
+    comparison::each_row(Source::Home(&*both.home), "acme", DAY, |_| there += 1)
         .await
         .unwrap();
     assert_eq!(there, 300, "each once");

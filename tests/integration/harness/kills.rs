@@ -223,6 +223,14 @@ impl Kills {
     }
 }
 
+impl Kills {
+    /// What these rows report, wherever they were read, is what the provider has billed.
+    #[track_caller]
+    pub(crate) fn assert_billed(&self, rows: &[Json]) {
+        assert_reported(rows, &self.provider.bills(), "as they were read");
+    }
+}
+
 /// What rows report was billed so, each once.
 #[track_caller]
 fn assert_reported(rows: &[Json], bills: &[Json], what: &str) {

@@ -2,18 +2,17 @@
 //! DuckDB read them there.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
 use super::clocks::{DAY_S, OFFSET};
-use super::log_files::{expected, rows_in_files, streams};
+use super::log_files::{assert_same, read_by_others, rows_in_files, streams};
 use crate::harness::bucket::{BUCKET, BucketServer};
 use crate::harness::port::free_port;
 use crate::harness::redis::RedisServer;
 use crate::harness::sample::SampleProvider;
-use crate::harness::tools::{python, repository, rounds, skip};
+use crate::harness::tools::{python, rounds, skip};
 use crate::harness::{WeirBuilder, wait_until};
 
 const PREFIX: &str = "weir/log";
@@ -37,19 +36,10 @@ pub(super) fn builder(provider: &SampleProvider, bucket: &BucketServer) -> WeirB
         .variable("WEIR_TEST_BUCKET_KEY", SECRET)
 }
 
-/// What pyarrow and DuckDB find in the bucket is what the ledger's rows say.
+/// What pyarrow, pandas and DuckDB find in the bucket.
 #[track_caller]
-fn assert_read_by_others(python: &Path, bucket: &BucketServer, rows: &[Json]) {
-    let read = Command::new(python)
-        .arg(repository().join("tests/sdk/read_log.py"))
-        .args([&bucket.endpoint(), &format!("{BUCKET}/{PREFIX}")])
-        .output()
-        .unwrap();
-    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
-    let read: Json = serde_json::from_slice(&read.stdout).unwrap();
-    let expected = expected(rows);
-    assert_eq!(read["duckdb"], expected);
-    assert_eq!(read["pyarrow"], expected);
+pub(super) fn read_bucket(python: &Path, bucket: &BucketServer) -> Json {
+    read_by_others(python, &[&bucket.endpoint(), &format!("{BUCKET}/{PREFIX}")])
 }
 
 #[test]
@@ -83,7 +73,7 @@ fn two_nodes_one_of_them_a_day_ahead_write_to_one_bucket() {
             rows_in_files(weir, &books.rows) == requests
         });
     }
-    assert_read_by_others(&python, &bucket, &books.rows);
+    assert_same(&read_bucket(&python, &bucket), &books.rows);
 }
 
 #[test]
@@ -166,7 +156,7 @@ fn killed_at_any_moment_the_bucket_has_each_billed_request_once() {
         rows_in_files(&weir, &books.rows) >= requests
     });
     assert_eq!(rows_in_files(&weir, &books.rows), requests);
-    assert_read_by_others(&python, &bucket, &books.rows);
+    assert_same(&read_bucket(&python, &bucket), &books.rows);
     let logs = weir.logs();
     for secret in [SECRET, ID, "X-Amz-"] {
         assert!(!logs.contains(secret), "{secret} is in the log");

@@ -1,6 +1,7 @@
 //! The log's files have each billed request once, to the nano-USD, whenever the process dies; others than weir read them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -65,8 +66,26 @@ pub(super) fn streams(weir: &Weir, key: &str, count: usize) -> Vec<Client> {
     opened.collect()
 }
 
+/// What programs other than weir read of the log's files in a folder, or in a bucket.
+#[track_caller]
+pub(super) fn read_by_others(python: &Path, words: &[&str]) -> Json {
+    let script = repository().join("tests/sdk/read_log.py");
+    let read = Command::new(python).arg(script).args(words).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    serde_json::from_slice(&read.stdout).unwrap()
+}
+
+/// Each of them has found what the ledger's rows say.
+#[track_caller]
+pub(super) fn assert_same(read: &Json, rows: &[Json]) {
+    let expected = expected(rows);
+    for reader in ["duckdb", "pyarrow", "pandas"] {
+        assert_eq!(read[reader], expected, "{reader}");
+    }
+}
+
 /// What the ledger's rows say, in the form of `tests/sdk/read_log.py`.
-pub(super) fn expected(rows: &[Json]) -> Json {
+fn expected(rows: &[Json]) -> Json {
     let sum = |name: &str| rows.iter().map(|row| row[name].as_i64().unwrap_or(0)).sum::<i64>();
     let mut sums: serde_json::Map<String, Json> = SUMMED
         .iter()
@@ -101,27 +120,108 @@ fn killed_at_any_moment_the_files_have_each_billed_request_once() {
     wait_until("the files to have all rows", || {
         rows_in_files(&weir, &books.rows) >= requests
     });
-    let folder = weir.folder().join("log");
-    let read = Command::new(&python)
-        .arg(repository().join("tests/sdk/read_log.py"))
-        .arg(&folder)
-        .output()
-        .unwrap();
-    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
-    let read: Json = serde_json::from_slice(&read.stdout).unwrap();
-    let expected = expected(&books.rows);
-    assert_eq!(read["duckdb"], expected);
-    assert_eq!(read["pyarrow"], expected);
+    let read = read_by_others(&python, &[weir.folder().join("log").to_str().unwrap()]);
+    assert_same(&read, &books.rows);
+    assert_eq!(read["per_key"], serde_json::to_value(per_key(&books.rows)).unwrap());
+}
+
+/// What each key has cost.
+fn per_key<'a>(rows: impl IntoIterator<Item = &'a Json>) -> BTreeMap<&'a str, i64> {
     let mut per_key: BTreeMap<&str, i64> = BTreeMap::new();
-    for row in &books.rows {
+    for row in rows {
         *per_key.entry(row["key_id"].as_str().unwrap()).or_default() += books::cost(row);
     }
-    assert_eq!(read["per_key"], serde_json::to_value(&per_key).unwrap());
-    assert_eq!(read["documented"]["bill"], serde_json::to_value(&per_key).unwrap());
-    let answers = read["documented"]["rows"].as_array().unwrap();
-    assert!(answers.len() >= 4, "docs/log.md has its queries: {answers:?}");
-    // The first is of one month, and the rows may be of another.
-    assert!(answers.iter().skip(1).take(2).all(|rows| *rows != 0), "{answers:?}");
+    per_key
+}
+
+/// The numbers of one column of a query's answer.
+fn column(answer: &Json, place: usize) -> Vec<f64> {
+    let rows = answer.as_array().unwrap().iter();
+    rows.map(|row| row[place].as_f64().unwrap()).collect()
+}
+
+const TAGS: [&str; 3] = ["team=research", "team=search", "project=atlas"];
+
+/// Thirty requests of two keys in all protocols, with up to three tags and with input from a cache.
+fn say_with_tags(weir: &Weir) {
+    let keys = [weir.key().text, weir.key().text];
+    for number in 0..30 {
+        let order = format!(
+            "[[sample: deltas={} cache_read={} cache_write=300]]",
+            1 + number % 7,
+            number * 100
+        );
+        let request = ALL_WIRES[number % 3].request(&keys[usize::from(number % 5 == 0)], &format!("Tell me. {order}"));
+        let request = match number % 4 {
+            0 => request,
+            several => request.header("x-weir-tag", &TAGS[..several].join(", ")),
+        };
+        assert_eq!(weir.exchange(&request).status, 200);
+    }
+}
+
+#[test]
+fn the_documented_queries_give_what_the_rows_say() {
+    let Some(python) = python(".venv-parquet") else {
+        skip!("no .venv-parquet, which tests/run makes");
+    };
+    let provider = SampleProvider::start();
+    let weir = start(&provider);
+    say_with_tags(&weir);
+    let rows = weir.books(30).rows;
+    wait_until("the files to have all rows", || {
+        rows_in_files(&weir, &rows) == rows.len()
+    });
+    let read = read_by_others(&python, &[weir.folder().join("log").to_str().unwrap(), "--documented"]);
+    assert_same(&read, &rows);
+    let documented = &read["documented"];
+    let all = serde_json::to_value(per_key(&rows)).unwrap();
+    assert_eq!((&documented["pyarrow"], &documented["pandas"]), (&all, &all));
+    let [bill, dearest, shares, by_tag] = documented["answers"].as_array().unwrap().as_slice() else {
+        panic!("docs/log.md has other queries: {documented}");
+    };
+    let month = documented["month"].as_str().unwrap();
+    let of_month = rows
+        .iter()
+        .filter(|row| row["time"].as_str().unwrap().starts_with(month));
+    let mut expected: Vec<(&str, i64)> = per_key(of_month).into_iter().collect();
+    expected.sort_by_key(|(_, cost)| -cost);
+    assert_eq!(*bill, serde_json::to_value(expected).unwrap());
+    let mut costs: Vec<f64> = rows.iter().map(|row| books::cost(row) as f64 / 1e9).collect();
+    costs.sort_by(|one, other| other.total_cmp(one));
+    assert_eq!(column(dearest, 4), costs[..20]);
+    let number = |row: &Json, name: &str| row[name].as_f64().unwrap_or(0.0);
+    let input = [
+        "input_uncached",
+        "cache_read",
+        "cache_write_short",
+        "cache_write_long",
+        "tool_input",
+    ];
+    let (mut read_of, mut usd_of) = (BTreeMap::<&str, [f64; 2]>::new(), BTreeMap::<&str, f64>::new());
+    for row in &rows {
+        let [read, of] = read_of.entry(row["model"].as_str().unwrap()).or_default();
+        *read += number(row, "cache_read");
+        *of += input.iter().map(|name| number(row, name)).sum::<f64>();
+        for tag in row["tags"].as_array().into_iter().flatten() {
+            *usd_of.entry(tag.as_str().unwrap()).or_default() += books::cost(row) as f64 / 1e9;
+        }
+    }
+    let models: Vec<&str> = shares
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row[0].as_str().unwrap())
+        .collect();
+    assert_eq!(models, read_of.keys().copied().collect::<Vec<_>>());
+    for (found, [read, of]) in std::iter::zip(column(shares, 1), read_of.values()) {
+        assert!((found - 100.0 * read / of).abs() <= 0.051 && found > 0.0, "{shares}");
+    }
+    assert_eq!(by_tag.as_array().unwrap().len(), TAGS.len());
+    for row in by_tag.as_array().unwrap() {
+        let usd = usd_of[row[0].as_str().unwrap()];
+        assert!((row[1].as_f64().unwrap() - usd).abs() < 1e-9, "{by_tag}");
+    }
 }
 
 #[test]

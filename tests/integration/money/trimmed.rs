@@ -120,8 +120,54 @@ fn a_store_that_was_the_home_fills_the_files_by_itself_before_its_rows_leave() {
     assert_eq!(used(&weir), before);
 }
 
+#[test]
+fn a_restored_store_and_the_files_beside_it_are_the_whole_log_again() {
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider)
+        .set("log.home", "files")
+        .set("log.files.path", "log")
+        .start();
+    let before = charge(&weir);
+    let rows = |weir: &Weir| {
+        let rows = weir.cli_json(&["log", "query", "--since", &day(-DAYS_AGO - 1)]);
+        let mut rows: Vec<Json> = rows.as_array().unwrap().clone();
+        rows.sort_by_key(|row| row["request_id"].as_str().unwrap().to_owned());
+        rows
+    };
+    let all = rows(&weir);
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    until_trimmed(&weir, ROWS);
+    let backup = weir.folder().join("backup.jsonl");
+    let file = backup.to_str().unwrap();
+    assert!(weir.store_command(&["backup", "--out", file]).status.success());
+    let told = std::fs::read_to_string(&backup).unwrap();
+    assert!(
+        !told.contains(all[0]["request_id"].as_str().unwrap()),
+        "the rows are with the files alone"
+    );
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    std::fs::rename(weir.folder().join("store"), weir.folder().join("store-lost")).unwrap();
+    let restored = weir.store_command(&["restore", "--from", file]);
+    assert!(
+        restored.status.success(),
+        "{}",
+        String::from_utf8_lossy(&restored.stderr)
+    );
+    weir.kill_and_restart();
+    assert_eq!(rows(&weir), all);
+    assert_eq!(used(&weir), before);
+    assert_left(&weir, "files");
+    // A home that was lost with the store, and has a copy no older than the journal goes back.
+    std::fs::remove_dir_all(weir.folder().join("log")).unwrap();
+    weir.kill_and_restart();
+    wait_until("the files to have what the journal has", || rows(&weir) == all);
+    assert_left(&weir, "files");
+}
+
 /// Says that something else is in the configuration when it is read next.
-fn rewrite(weir: &Weir, from: &str, to: &str) {
+pub(super) fn rewrite(weir: &Weir, from: &str, to: &str) {
     let conf = weir.folder().join("weir.toml");
     let said = std::fs::read_to_string(&conf).unwrap();
     assert!(said.contains(from), "{said}");

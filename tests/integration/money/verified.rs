@@ -1,6 +1,6 @@
 //! `weir log verify` finds a counter that is off by a nano-dollar, and a row that only the journal still has.
 
-use super::trimmed::{OFFSET, ROWS, builder, charge, day, until_trimmed};
+use super::trimmed::{OFFSET, ROWS, builder, charge, day, rewrite, until_trimmed};
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;
 use crate::harness::request::ALL_WIRES;
@@ -8,6 +8,9 @@ use crate::harness::sample::SampleProvider;
 use crate::harness::tools::skip;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 use crate::log_postgres::{URL, set_up};
+
+/// So long ago rows are charged whose day is over, and which the store still has.
+const HOURS_AGO: i64 = 26;
 
 /// How it ended, what it printed, and what it says is wrong.
 fn verify(weir: &Weir, flags: &[&str]) -> (bool, String, String) {
@@ -39,6 +42,11 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
     weir.books(ALL_WIRES.len());
     let (fine, said, _) = verify_from(&weir, 0, &[]);
     assert!(fine && said.contains("counters of 4 periods compared"), "{said}");
+    let in_store = format!(
+        "{} rows of this node's journal looked for in the store",
+        ALL_WIRES.len()
+    );
+    assert!(said.contains(&in_store), "{said}");
     let listed = redis.command(&["KEYS", "*:spent:*"]);
     let counters: Vec<&str> = listed.lines().filter(|line| line.contains(":spent:")).collect();
     assert_eq!(counters.len(), 4, "{listed}");
@@ -61,6 +69,39 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
     );
     redis.command(&["HINCRBY", account, "spent", "1"]);
     assert!(verify_from(&weir, 0, &[]).0);
+}
+
+#[test]
+fn a_row_that_a_redis_has_lost_is_missed_by_the_journal_where_the_store_is_the_home() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = SampleProvider::start();
+    let builder = WeirBuilder::new().all_providers(&provider.base_url());
+    let weir = builder.redis(&redis).start();
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
+    }
+    weir.books(ALL_WIRES.len());
+    wait_until("the store to have acknowledged all", || {
+        weir.figure("weir_settlements_unacknowledged") == 0
+    });
+    let listed = redis.command(&["KEYS", "*:log:*"]);
+    let list = listed.lines().find(|line| line.contains(":log:")).unwrap();
+    redis.command(&["RPOP", list]);
+    for flags in [&[][..], &["--fill"]] {
+        let (fine, said, wrong) = verify_from(&weir, 0, flags);
+        assert!(
+            !fine && said.contains("journal: 1 rows are missing in the log"),
+            "{said}"
+        );
+        assert!(
+            wrong.contains("the store lacks 1 rows that this node's journal has"),
+            "{wrong}"
+        );
+        assert!(wrong.contains("name files or postgres in `[log] home`"), "{wrong}");
+    }
 }
 
 #[test]
@@ -105,4 +146,53 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     wait_until("the other charge to be found", || {
         verify(&weir, &[]).2.contains("1 rows in postgres have another charge")
     });
+}
+
+#[test]
+fn what_a_lost_journal_alone_was_to_bring_is_brought_from_the_store_an_hour_later_and_once() {
+    let ways: [(&str, i64); 2] = [("move", 3_720), ("verify", HOURS_AGO * 3600)];
+    for (way, later) in ways {
+        let Some(server) = PostgresServer::start() else {
+            skip!("no postgres")
+        };
+        let provider = SampleProvider::start();
+        let mut weir = WeirBuilder::new()
+            .all_providers(&provider.base_url())
+            .variable(OFFSET, &(-HOURS_AGO * 3600).to_string())
+            .set("log.home", "store")
+            .set("log.postgres.url", format!("env:{URL}"))
+            .variable(URL, &server.url_of_weir())
+            .start();
+        charge(&weir);
+        let charged = weir.books(ROWS).charged();
+        weir.process().signal("KILL");
+        weir.process().wait_ended();
+        // Its journal never returns, and the home has got nothing of it.
+        std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
+        rewrite(&weir, "home = \"store\"\n", "home = \"postgres\"\n");
+        set_up(&weir, &server);
+        let brings = |weir: &Weir| {
+            let range = ["--from", &day(-3), "--until", &day(1)];
+            let done = match way {
+                "move" => weir.cli(&["log", "move"], &["--to", "postgres"]),
+                _ => weir.cli(&["log", "verify"], &[&range[..], &["--fill"]].concat()),
+            };
+            assert!(
+                done.status.success(),
+                "{way}: {}",
+                String::from_utf8_lossy(&done.stderr)
+            );
+            server.psql("SELECT count(*) FROM weir.log")
+        };
+        weir.kill_and_restart();
+        assert_eq!(brings(&weir), "0", "{way}: another node may still bring them itself");
+        weir.next_variable(OFFSET, &(later - HOURS_AGO * 3600).to_string());
+        weir.kill_and_restart();
+        // The node has just started: what its own journal lacks is known a moment later.
+        wait_until("the home to be whole", || brings(&weir) == ROWS.to_string());
+        assert_eq!(brings(&weir), ROWS.to_string(), "{way}: none twice");
+        let told = server.psql("SELECT count(DISTINCT request_id), sum(cost_nano_usd) FROM weir.log");
+        assert_eq!(told, format!("{ROWS}|{charged}"), "{way}");
+        assert!(verify_from(&weir, -3, &[]).0, "{way}");
+    }
 }

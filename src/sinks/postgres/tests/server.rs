@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, types::ToSql};
 
 use crate::{
     config::log_postgres::PostgresTls, domain::keys::secret::Secret, sinks::postgres::PostgresSettings,
@@ -145,6 +145,17 @@ impl Server {
     /// Settings of the superuser.
     pub(super) fn own(&self) -> PostgresSettings {
         self.settings(SUPERUSER)
+    }
+
+    /// How the statement of a question would be run, where the table is larger than it is here.
+    pub(super) async fn plan(&self, statement: &str, values: &[&(dyn ToSql + Sync)]) -> String {
+        let (client, connection) = tokio_postgres::connect(&self.url(SUPERUSER), NoTls).await.unwrap();
+        let driver = tokio::spawn(connection);
+        client.batch_execute("SET enable_seqscan = off").await.unwrap();
+        let lines = client.query(&format!("EXPLAIN {statement}"), values).await.unwrap();
+        driver.abort();
+        let lines: Vec<String> = lines.iter().map(|line| line.get(0)).collect();
+        lines.join("\n")
     }
 
     /// Runs statements as the superuser; answers with the first column of each row.
