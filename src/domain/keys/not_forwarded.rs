@@ -76,7 +76,10 @@ static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by_length: Vec<Vec<&str>> = Vec::new();
     for name in listed.chain(&ANSWER_CHANGING).chain(&USERS) {
         by_length.resize(by_length.len().max(name.len() + 1), Vec::new());
-        by_length.get_mut(name.len()).into_iter().for_each(|same| same.push(*name));
+        by_length
+            .get_mut(name.len())
+            .into_iter()
+            .for_each(|same| same.push(*name));
     }
     by_length
 });
