@@ -289,10 +289,15 @@ fn every(bytes: &[u8], is_so: impl Fn(u8) -> bool) -> bool {
 /// Whether each byte may stand in a token.
 static TOKEN: [bool; 256] = {
     let (mut table, mut byte) = ([false; 256], 0_u8);
-    while byte.is_ascii() {
-        table[byte as usize] = byte.is_ascii_alphanumeric()
-            || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
-        byte += 1;
+    let mut rest: &mut [bool] = &mut table;
+    while let [is_token, behind @ ..] = rest {
+        let is_sign = matches!(
+            byte,
+            b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~'
+        );
+        *is_token = byte.is_ascii_alphanumeric() || is_sign;
+        byte = byte.wrapping_add(1);
+        rest = behind;
     }
     table
 };
