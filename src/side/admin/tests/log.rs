@@ -142,6 +142,35 @@ async fn a_request_that_has_looked_long_enough_answers_with_where_it_goes_on() {
 }
 
 #[tokio::test]
+async fn the_newest_rows_come_first_page_by_page() {
+    let (admin, _) = filled(6).await;
+    let (mut times, mut found, mut cursor) = (Vec::new(), std::collections::BTreeSet::new(), String::new());
+    loop {
+        let page = admin.get(&format!("/v1/log/newest?limit=4{cursor}")).await;
+        let rows = page["rows"].as_array().unwrap();
+        assert!(rows.len() <= 4 && page["looked_at"] == json!(rows.len()), "{page}");
+        times.extend(rows.iter().map(|row| row["time_ms"].as_i64().unwrap()));
+        found.extend(rows.iter().map(|row| text(row, "request_id")));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
+    assert_eq!((times.len(), found.len()), (18, 18), "each once");
+    let of_one = admin.get("/v1/log/newest?account=b&model=m-1&limit=2").await;
+    let ids: Vec<String> = of_one["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| text(row, "request_id"))
+        .collect();
+    assert_eq!(ids, ["b5", "b3"]);
+    let wrong = admin.refused(Method::GET, "/v1/log/newest?cursor=7.0..", None).await;
+    assert!(wrong.contains("cursor: not one of weir's for this order"), "{wrong}");
+}
+
+#[tokio::test]
 async fn an_export_has_the_same_rows_in_each_form() {
     let (admin, _) = filled(6).await;
     let export = async |form: &str| {
