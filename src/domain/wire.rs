@@ -6,6 +6,7 @@ pub(crate) mod json_array;
 pub(crate) mod json_pick;
 pub(crate) mod json_scan;
 pub(crate) mod operation;
+mod plain_run;
 pub(crate) mod protocol;
 pub(crate) mod provider_state;
 pub mod proxy_protocol;

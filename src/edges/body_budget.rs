@@ -5,11 +5,11 @@
 //! at once could eat all memory. Whoever buffers takes room for what has arrived, piece by piece, and never for what is
 //! announced: an announcement costs its sender nothing. Without room the request is refused.
 
-use std::{hash::Hash, sync::Arc};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::{domain::quick_map::QuickMap, edges::limiter::client::Client};
+use crate::edges::limiter::client::Client;
 
 #[cfg(test)]
 mod tests;
@@ -57,12 +57,15 @@ struct Inner {
     held: Mutex<Held>,
 }
 
+/// Bytes by holder. Each request is looked up several times; keyed at random for each map, as the standard hash is.
+type Counts<K> = HashMap<K, u64, ahash::RandomState>;
+
 #[derive(Debug, Default)]
 struct Held {
     all: u64,
     /// Only who holds a byte, so never more entries than bytes.
-    by_key: QuickMap<[u8; 32], u64>,
-    by_address: QuickMap<Client, u64>,
+    by_key: Counts<[u8; 32]>,
+    by_address: Counts<Client>,
 }
 
 impl BodyBudget {
@@ -117,7 +120,7 @@ impl Held {
 }
 
 /// Takes `bytes` off a count, and forgets who holds nothing any more.
-fn less<K: Eq + Hash>(counts: &mut QuickMap<K, u64>, holder: &K, bytes: u64) {
+fn less<K: Eq + Hash>(counts: &mut Counts<K>, holder: &K, bytes: u64) {
     if let Some(count) = counts.get_mut(holder) {
         *count = count.saturating_sub(bytes);
         if *count == 0 {

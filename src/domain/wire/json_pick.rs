@@ -18,7 +18,6 @@ pub(in crate::domain) mod tests;
 pub(crate) use heard::Heard;
 use heard::Listening;
 use key::Key;
-pub(in crate::domain) use lexer::plain_run;
 use lexer::{Lexer, Token};
 use marks::Marks;
 use path::{NO_LEAVES, NodeId, PathBits, ROOT};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::domain::wire::json_pick::plain_run;
+use crate::domain::wire::plain_run::plain_run;
 
 /// The members for which there is room at once.
 const MEMBERS_USUAL: usize = 12;
