@@ -103,7 +103,15 @@ fn a_redis_that_may_evict_counts_as_away_and_keys_in_use_go_on_within_their_grac
         .redis(&redis)
         .start();
     let (key, unseen) = (weir.key().text, weir.key().text);
-    assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
+    // Nothing is kept before the node follows the changes of keys, which it may do a moment after its start.
+    wait_until("the key to be at hand", || {
+        assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
+        let metrics = weir.ops_get("/metrics").text();
+        let hits = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("weir_key_cache_total{event=\"hit\"} "));
+        hits.is_some_and(|hits| hits != "0")
+    });
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     wait_until("the policy to be refused", || {
         let (status, body) = readiness(&weir);
