@@ -4,8 +4,8 @@ use std::{io::Write, process::ExitCode};
 
 use weir::StartError;
 
-// Cheaper per request than the system's allocator in a bare Pingora proxy, dearer in memory per open stream; not yet
-// measured beside it in weir.
+// Of glibc's, jemalloc and this one the cheapest per request; in memory of open streams they hardly differ
+// (docs/benchmarks.md, "Memory of an open stream").
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

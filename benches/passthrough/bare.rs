@@ -48,6 +48,8 @@ pub(crate) fn run(args: &BareArgs) -> ! {
     let address = free.expect("bare-proxy: --listen can be bound");
     let conf = ServerConf {
         threads: 1,
+        // As weir with one thread has it.
+        work_stealing: false,
         upstream_keepalive_pool_size: POOL_SIZE,
         ..ServerConf::default()
     };

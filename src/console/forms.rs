@@ -4,14 +4,21 @@ use http::StatusCode;
 use maud::{Markup, html};
 
 use super::{ask::Ask, fields::Fields, session::Session};
-use crate::{domain::ledger::OperationId, side::admin::local::Refused};
+use crate::{
+    domain::{ledger::OperationId, role::Role},
+    side::admin::local::Refused,
+};
 
 /// Makes the forms of one page.
 #[derive(Debug)]
 pub(super) struct Forms<'a, W> {
     session: &'a Session<W>,
     again: Option<&'a Again>,
+    lacks: Lacks<W>,
 }
+
+/// The role that somebody would need to send a form to an action; `None` if they may.
+pub(super) type Lacks<W> = fn(&W, &str) -> Option<Role>;
 
 /// A form that was refused and is shown again, with what was entered.
 #[derive(Clone, Debug)]
@@ -40,7 +47,16 @@ impl Again {
 
 impl<'a, W> Forms<'a, W> {
     pub(super) fn new(session: &'a Session<W>, again: Option<&'a Again>) -> Self {
-        Self { session, again }
+        Self {
+            session,
+            again,
+            lacks: |_, _| None,
+        }
+    }
+
+    /// Shows those forms that somebody may not send, and says why they cannot.
+    pub(super) fn with_roles(self, lacks: Lacks<W>) -> Self {
+        Self { lacks, ..self }
     }
 
     /// A form that is sent to `action`. One that is shown again keeps its operation: nobody knows whether it was made.
@@ -56,7 +72,10 @@ impl<'a, W> Forms<'a, W> {
                 @if let Some(again) = again {
                     p class="refused" role="alert" { (again.message) }
                 }
-                (content)
+                @match (self.lacks)(&self.session.who, action) {
+                    None => (content),
+                    Some(role) => fieldset disabled { p class="lead" { "Only for the role " (role.as_str()) "." } (content) },
+                }
             }
         }
     }

@@ -207,7 +207,7 @@ impl Console {
             api: &self.api,
             source: &*self.source,
             session,
-            forms: Forms::new(session, again),
+            forms: Forms::new(session, again).with_roles(lacks),
             query,
         }
     }
@@ -223,6 +223,12 @@ fn needed(at: &[&str]) -> Option<Role> {
         ["accounts"] | ["accounts", _, "credit" | "adjust" | "limits" | "suspend" | "resume"] => Some(Role::Owner),
         _ => None,
     }
+}
+
+/// The role that an operator would need for a form; `None` if they may send it.
+fn lacks(operator: &Operator, action: &str) -> Option<Role> {
+    let at: Vec<&str> = action.split('/').skip(1).collect();
+    needed(&at).filter(|needed| operator.role < *needed)
 }
 
 /// The page that a form stands on.

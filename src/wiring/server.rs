@@ -286,6 +286,8 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
         max_retries: TRIES_MAX,
         upstream_keepalive_pool_size: Descriptors::share(config).pool,
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
+        // A thread that nobody shares work with is not woken to look for some (docs/benchmarks.md, "Threads").
+        work_stealing: config.gateway.threads > 1,
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),

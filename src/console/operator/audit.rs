@@ -39,9 +39,9 @@ fn row(change: &Value) -> Markup {
     let values = change.get("values").and_then(Value::as_object);
     html! {
         tr {
-            th scope="row" { (view::time_ms(change, "time_unix_ms")) }
+            th scope="row" class="whole" { (view::time_ms(change, "time_unix_ms")) }
             td { (view::name(&who(change))) }
-            td { (view::text(change, "operation")) }
+            td class="whole" { (view::text(change, "operation")) }
             td { code { (view::text(change, "key_id")) } }
             td {
                 @match values {

@@ -141,6 +141,13 @@ fn is_refused(tab: &mut Tab, page: &str, action: &str) {
     let refused = tab.fill(&page, action, &entered);
     assert_eq!(refused.status, 403, "{action}");
     assert!(refused.text().contains("This needs the role"), "{}", refused.text());
+    let (_, form) = page.split_once(&format!("action=\"{action}\"")).unwrap();
+    let (form, _) = form.split_once("</form>").unwrap();
+    let why = "<fieldset disabled><p class=\"lead\">Only for the role ";
+    assert!(
+        form.contains(why),
+        "{action}: what is not allowed is not offered: {form}"
+    );
 }
 
 #[test]
@@ -170,8 +177,10 @@ fn a_session_does_no_more_than_its_role_may() {
     let opened = audited(&weir).len() - before;
     assert_eq!(opened, 2, "the two sessions, and nothing else");
     let page = operator.page("/providers");
+    assert!(!page.contains("<fieldset"), "what is allowed is offered");
     assert_eq!(operator.fill(&page, "/providers/openai/disable", &[]).status, 303);
     let page = viewer.page("/rules");
+    assert!(!page.contains("<fieldset"), "what is allowed is offered");
     let explained = viewer.fill(
         &page,
         "/rules",

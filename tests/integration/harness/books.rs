@@ -9,6 +9,15 @@ use super::weir::{ACCOUNT, Weir};
 /// What [`Weir::fund`] gave the account, in nano-USD.
 pub(crate) const FUNDS: i64 = 1_000_000_000_000;
 
+/// The columns of a row whose tokens were read.
+pub(crate) const INPUT: [&str; 5] = [
+    "input_uncached",
+    "cache_read",
+    "cache_write_short",
+    "cache_write_long",
+    "tool_input",
+];
+
 /// The books at one moment at which nothing runs and nothing waits to be settled.
 pub(crate) struct Books {
     pub(crate) rows: Vec<Json>,
@@ -192,14 +201,7 @@ fn tokens(row: &Json, names: &[&str]) -> u64 {
 
 /// All input of a row, and all output.
 pub(super) fn used(row: &Json) -> (u64, u64) {
-    let input = [
-        "input_uncached",
-        "cache_read",
-        "cache_write_short",
-        "cache_write_long",
-        "tool_input",
-    ];
-    (tokens(row, &input), tokens(row, &["output_text", "output_reasoning"]))
+    (tokens(row, &INPUT), tokens(row, &["output_text", "output_reasoning"]))
 }
 
 /// The same of a line of the provider's ledger.

@@ -191,18 +191,11 @@ fn the_documented_queries_give_what_the_rows_say() {
     costs.sort_by(|one, other| other.total_cmp(one));
     assert_eq!(column(dearest, 4), costs[..20]);
     let number = |row: &Json, name: &str| row[name].as_f64().unwrap_or(0.0);
-    let input = [
-        "input_uncached",
-        "cache_read",
-        "cache_write_short",
-        "cache_write_long",
-        "tool_input",
-    ];
     let (mut read_of, mut usd_of) = (BTreeMap::<&str, [f64; 2]>::new(), BTreeMap::<&str, f64>::new());
     for row in &rows {
         let [read, of] = read_of.entry(row["model"].as_str().unwrap()).or_default();
         *read += number(row, "cache_read");
-        *of += input.iter().map(|name| number(row, name)).sum::<f64>();
+        *of += books::INPUT.iter().map(|name| number(row, name)).sum::<f64>();
         for tag in row["tags"].as_array().into_iter().flatten() {
             *usd_of.entry(tag.as_str().unwrap()).or_default() += books::cost(row) as f64 / 1e9;
         }

@@ -21,12 +21,22 @@ fn a_key_is_made_with_scripts_switched_off() {
     browser.tab_to("e.tagName === 'BUTTON'");
     browser.leave_by_key("Enter");
     browser.tab_to("e.innerText === 'Keys'");
+    go_to_the_name_of_a_new_key(&mut browser);
+    browser.enter("without scripts");
+    browser.leave_by_key("Enter");
+    is_used(&mut browser, &demo);
+}
+
+/// From the link to the keys, on which the focus is.
+fn go_to_the_name_of_a_new_key(browser: &mut Browser) {
     browser.leave_by_key("Enter");
     browser.tab_to("e.innerText === 'New key'");
     browser.leave_by_key("Enter");
     browser.tab_to("e.name === 'name'");
-    browser.enter("without scripts");
-    browser.leave_by_key("Enter");
+}
+
+/// The key on the page is accepted.
+fn is_used(browser: &mut Browser, demo: &Demo) {
     let key = browser.text("document.querySelector('code.key').innerText");
     let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -44,16 +54,11 @@ fn a_key_is_made_with_the_keyboard_alone() {
     browser.leave_by_key("Enter");
     browser.tab_to("e.innerText === 'Keys'");
     assert_eq!(browser.text(RING), "solid", "where the focus is can be seen");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.innerText === 'New key'");
-    browser.leave_by_key("Enter");
-    browser.tab_to("e.name === 'name'");
+    go_to_the_name_of_a_new_key(&mut browser);
     browser.enter("typed");
     browser.tab_to("e.tagName === 'BUTTON' && !!e.closest('main')");
     browser.leave_by_key("Enter");
-    let key = browser.text("document.querySelector('code.key').innerText");
-    let answer = demo.connect().exchange(&Wire::Messages.request(&key, "Say hello."));
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    is_used(&mut browser, &demo);
 }
 
 #[test]
