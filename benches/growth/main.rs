@@ -174,5 +174,7 @@ async fn measure(options: &Options) -> Result<(), String> {
 fn draw(options: &Options, part: &str, title: &str, panels: &[Panel]) -> Result<(), String> {
     let Some(folder) = &options.svg else { return Ok(()) };
     let file = folder.join(format!("growth-{part}.svg"));
-    std::fs::write(&file, chart::svg(title, panels)).map_err(|error| format!("--svg: {}: {error}", file.display()))
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&file, chart::svg(title, panels)))
+        .map_err(|error| format!("--svg: {}: {error}", file.display()))
 }
