@@ -91,11 +91,20 @@ impl Threads {
         }
     }
 
-    /// The instructions of the functions with all of these texts in their names, with what they call.
+    /// The instructions of the functions with all of these texts in their names, with what they call: so a closure is in those of the
+    /// function that it is written in.
     pub(crate) fn of(&self, texts: &[&str]) -> u64 {
         let is_meant = |function: &&String| texts.iter().all(|text| function.contains(text));
-        let meant = self.inclusive.keys().filter(is_meant);
-        meant.map(|function| self.inclusive[function]).sum()
+        let meant: Vec<&String> = self.inclusive.keys().filter(is_meant).collect();
+        let is_inside = |function: &str, outer: &str| {
+            function
+                .strip_prefix(outer)
+                .is_some_and(|rest| rest.starts_with("::{{closure}}"))
+        };
+        let outermost = meant
+            .iter()
+            .filter(|function| !meant.iter().any(|outer| is_inside(function, outer)));
+        outermost.map(|function| self.inclusive[*function]).sum()
     }
 
     /// Like [`Self::of`], for functions that call each other: those of the one that has most.

@@ -23,6 +23,8 @@ const READ_ROWS_MAX: usize = 1024;
 pub(super) struct Stream {
     sources: Vec<Source>,
     heads: BinaryHeap<Reverse<Head>>,
+    /// The last one that has rows: those need no order.
+    alone: Option<usize>,
     /// The lane and number of the row before.
     last: Option<(usize, u64)>,
 }
@@ -46,6 +48,7 @@ impl Stream {
         Ok(Self {
             heads: heads.collect(),
             sources,
+            alone: None,
             last: None,
         })
     }
@@ -54,20 +57,37 @@ impl Stream {
     pub(super) fn next(&mut self) -> Result<Option<NumberedRow>> {
         while let Some(Reverse(head)) = self.heads.pop() {
             let (lane, index) = (head.lane, head.index);
-            let source = self.sources.get_mut(index);
-            let source = source.ok_or_else(|| ParquetError::General("no such file".to_owned()))?;
-            let next = source.next()?.map(|row| Next::Row(Box::new(row)));
-            self.heads.extend(next.map(|next| Reverse(Head { next, lane, index })));
-            if let Next::Row(row) = head.next {
-                // What is the same has the same place in the order, so it comes together.
-                let this = Some((lane, row.number));
-                if self.last != this {
-                    self.last = this;
-                    return Ok(Some(*row));
-                }
+            if self.heads.is_empty() {
+                self.alone = Some(index);
+            } else {
+                let next = self.source(index)?.next()?.map(|row| Next::Row(Box::new(row)));
+                self.heads.extend(next.map(|next| Reverse(Head { next, lane, index })));
+            }
+            if let Next::Row(row) = head.next
+                && self.is_new(lane, row.number)
+            {
+                return Ok(Some(*row));
             }
         }
-        Ok(None)
+        let Some(index) = self.alone else { return Ok(None) };
+        loop {
+            let source = self.source(index)?;
+            let lane = source.lane;
+            let Some(row) = source.next()? else { return Ok(None) };
+            if self.is_new(lane, row.number) {
+                return Ok(Some(row));
+            }
+        }
+    }
+
+    fn source(&mut self, index: usize) -> Result<&mut Source> {
+        let source = self.sources.get_mut(index);
+        source.ok_or_else(|| ParquetError::General("no such file".to_owned()))
+    }
+
+    /// Whether it is not the row before. What is the same has the same place in the order, so it comes together.
+    fn is_new(&mut self, lane: usize, number: u64) -> bool {
+        self.last.replace((lane, number)) != Some((lane, number))
     }
 }
 
