@@ -342,9 +342,11 @@ pub(super) fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
 
 /// How the columns are written: the same bytes for the same rows, whoever writes them. `sorted`: by [`SORTED_BY`].
 pub(super) fn properties(sorted: bool) -> Result<WriterProperties, ParquetError> {
+    // The log is kept for months; somebody waits for an export.
+    let level = ZstdLevel::try_new(if sorted { 3 } else { 1 })?;
     let mut properties = WriterProperties::builder()
         .set_created_by("weir".to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(Compression::ZSTD(level))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_data_page_row_count_limit(PAGE_ROWS)
