@@ -218,7 +218,8 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
         .variable(URL, &server.url_of_weir())
         .start();
     charge(&weir);
-    weir.process().signal("KILL");
+    // Not killed: the store's file is written behind its memory, and what it lacks only the journal has.
+    weir.process().signal("TERM");
     weir.process().wait_ended();
     // The store alone has these.
     std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
@@ -228,6 +229,8 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
     weir.kill_and_restart();
     let mut kills = Kills::new(provider, vec![weir], Some(server), None);
     let twice = "SELECT count(*) - count(DISTINCT request_id) FROM weir.log";
+    // Of two hours ago. weir, which brings by itself what leaves the store, may have brought some before it is asked to.
+    let there = "SELECT count(*) FROM weir.log WHERE time < now() - interval '1 hour'";
     for round in 0..rounds(2, 10) {
         kills.begin();
         let mut brought = 0;
@@ -237,9 +240,12 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
             let said = String::from_utf8(moved.stdout).unwrap();
             let (_, last) = said.trim_end().rsplit_once('\n').unwrap_or(("", said.trim_end()));
             brought += last.split(' ').next().unwrap().parse::<usize>().unwrap();
-            round > 0 || brought >= ROWS
+            kills.postgres.as_ref().unwrap().psql(there) == ROWS.to_string()
         });
-        assert_eq!(brought, if round == 0 { ROWS } else { 0 });
+        assert!(
+            brought <= if round == 0 { ROWS } else { 0 },
+            "{brought} rows were moved"
+        );
         kills.pass(0..300);
         kills.rest();
         let books = kills.compare(&[]);
