@@ -100,7 +100,7 @@ pub(crate) struct Scale {
     pub(crate) warm: Duration,
     /// Open streams.
     pub(crate) streams: Vec<usize>,
-    /// Keys.
+    /// Numbers of keys, a store for each.
     pub(crate) keys: Vec<usize>,
 }
 

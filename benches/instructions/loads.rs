@@ -52,7 +52,7 @@ enum Ask {
 
 /// Of one proxy, per request.
 pub(crate) struct Cost {
-    /// Whose.
+    /// The proxy that was asked.
     pub(crate) subject: Subject,
     /// What was counted of all requests.
     pub(crate) profile: Profile,
@@ -62,7 +62,7 @@ pub(crate) struct Cost {
 
 /// A load and what it costs each proxy.
 pub(crate) struct Measured {
-    /// The load.
+    /// What the load is called in the table.
     pub(crate) name: &'static str,
     /// The costs, the bare proxy's first.
     pub(crate) costs: Vec<Cost>,

@@ -52,7 +52,7 @@ impl References {
 pub(crate) struct Sums {
     pub(crate) phase: &'static str,
     pub(crate) subject: Subject,
-    /// Answers.
+    /// Answers that were billed.
     pub(crate) rows: u64,
     /// Read and written.
     pub(crate) tokens: (u64, u64),

@@ -103,7 +103,7 @@ pub(crate) struct Scale {
     pub(crate) paced: Streams,
     /// Unpaced streams.
     pub(crate) unpaced: Streams,
-    /// A mixture.
+    /// Requests of several kinds at set times.
     pub(crate) mixture: Mixture,
     /// Many open streams.
     pub(crate) open: Open,
@@ -138,7 +138,7 @@ pub(crate) struct Pace {
 /// Requests of several kinds at set times.
 #[derive(Clone, Copy)]
 pub(crate) struct Mixture {
-    /// A second.
+    /// How many of them a second.
     pub(crate) rate: u32,
     /// Of each round.
     pub(crate) requests: usize,
