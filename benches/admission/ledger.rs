@@ -89,7 +89,7 @@ impl Bench {
         let key = KeyRecord {
             id: KeyId::generate(&mut rand::rng()),
             name: "bench".to_owned(),
-            account: ACCOUNT.to_owned(),
+            account: ACCOUNT.into(),
             created_at: 1_800_000_000,
             expires_at: None,
             models: None,
@@ -104,8 +104,8 @@ impl Bench {
         };
         let ask = Admit {
             node,
-            request: String::new(),
-            key,
+            request: String::new().into(),
+            key: Arc::new(key),
             estimate: NanoUsd::from_nanos(2_000_000),
             tokens: 500,
             ended_key: 0,
@@ -152,7 +152,7 @@ impl Bench {
 
     async fn admit(&self, number: usize) -> Result<f64, String> {
         let ask = Admit {
-            request: format!("req_{number:020}"),
+            request: format!("req_{number:020}").into(),
             ..self.ask.clone()
         };
         let asked = Instant::now();

@@ -143,7 +143,7 @@ async fn write(files: &LogFiles, mut generator: Generator) -> ([String; 2], Dura
     let (mut after, mut took, mut counts) = (0, Duration::ZERO, BTreeMap::<String, u64>::new());
     while let Some(rows) = generator.hour() {
         for row in &rows {
-            *counts.entry(row.row.account.clone()).or_default() += 1;
+            *counts.entry(row.row.account.to_string()).or_default() += 1;
         }
         let upto = rows.last().map_or(after, |last| last.number + 1);
         let batch = Batch {

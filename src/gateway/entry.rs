@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::faults::{outcome::Outcome, refusal::Refusal},
     edges::clock,
@@ -35,7 +37,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Opens the record of a request that has just arrived.
-    pub(crate) fn open(sinks: Arc<Sinks>, request_id: String, started: Instant, time_unix_ms: i64) -> Self {
+    pub(crate) fn open(sinks: Arc<Sinks>, request_id: SmolStr, started: Instant, time_unix_ms: i64) -> Self {
         let record = RequestRecord {
             time_unix_ms,
             request_id,

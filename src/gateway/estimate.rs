@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         catalogue::{Catalogue, Model},
@@ -29,7 +31,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     learnt: Arc<Learnt>,
-    account: String,
+    account: SmolStr,
     key: KeyId,
     model: Arc<Model>,
     route: Arc<PricedRoute>,

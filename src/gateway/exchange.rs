@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pingora::{Error, ErrorType, Result};
 use rand::RngExt;
+use smol_str::SmolStr;
 
 use crate::{
     domain::wire::protocol::Protocol,
@@ -68,7 +69,7 @@ impl Exchange {
         let request_id = new_request_id();
         let entry = Entry::open(
             Arc::clone(sinks),
-            String::from(&*request_id),
+            SmolStr::from(Arc::clone(&request_id)),
             clock::instant(),
             clock::unix_millis(),
         );

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, sync::OnceLock, time::Instant};
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         faults::outcome::Outcome,
@@ -144,7 +146,7 @@ impl Meter {
     }
 
     /// The identifier under which the provider may keep the answer.
-    pub(crate) fn answer_id(&self) -> Option<Cow<'_, str>> {
+    pub(crate) fn answer_id(&self) -> Option<SmolStr> {
         self.observer.as_ref()?.answer_id()
     }
 

@@ -66,7 +66,7 @@ pub(crate) async fn refuse(
 pub(crate) async fn give(session: &mut Session, shape: Protocol, mut entry: Entry, mut reply: Reply) {
     entry.record.status = reply.status;
     let request_id = entry.record.request_id.clone();
-    reply.headers.push((shape.request_id_header(), request_id.clone()));
+    reply.headers.push((shape.request_id_header(), request_id.to_string()));
     let outcome = match write(session, reply, &request_id).await {
         Ok(()) => Outcome::Ok,
         Err(_) => Outcome::ClientGone,

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use smol_str::SmolStr;
 use tokio::sync::Notify;
 
 use crate::{
@@ -47,14 +48,14 @@ struct Account {
 /// All accounts that this node has changed.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    by_name: QuickMap<String, Account>,
+    by_name: QuickMap<SmolStr, Account>,
     unacknowledged: u64,
     /// The number of steps kept.
     kept: usize,
     /// Accounts with steps that settlement has not picked up.
-    woken: HashSet<String>,
+    woken: HashSet<SmolStr>,
     /// Accounts for which the store forgot acknowledged steps.
-    rewound: HashSet<String>,
+    rewound: HashSet<SmolStr>,
 }
 
 impl Accounts {
@@ -74,7 +75,7 @@ impl Accounts {
     /// A step was recorded. One that does not count on is passed over.
     pub(super) fn recorded(&mut self, name: &str, place: RecordedStep) {
         if !self.by_name.contains_key(name) {
-            self.by_name.insert(name.to_owned(), Account::default());
+            self.by_name.insert(name.into(), Account::default());
         }
         let Some(account) = self.by_name.get_mut(name) else {
             return;
@@ -93,7 +94,7 @@ impl Accounts {
         account.places.push_back(place);
         self.unacknowledged += 1;
         if !self.woken.contains(name) {
-            self.woken.insert(name.to_owned());
+            self.woken.insert(name.into());
         }
     }
 
@@ -135,17 +136,17 @@ impl Accounts {
     }
 
     /// The accounts with steps since the last call.
-    pub(super) fn take_woken(&mut self) -> HashSet<String> {
+    pub(super) fn take_woken(&mut self) -> HashSet<SmolStr> {
         std::mem::take(&mut self.woken)
     }
 
     /// The store says that it has applied steps up to `watermark`. `false`: fewer than it had said before.
     pub(super) fn acknowledged(&mut self, name: &str, watermark: u64) -> bool {
-        let account = self.by_name.entry(name.to_owned()).or_default();
+        let account = self.by_name.entry(name.into()).or_default();
         account.last = account.last.max(watermark);
         if watermark < account.acked {
             account.acked = watermark;
-            self.rewound.insert(name.to_owned());
+            self.rewound.insert(name.into());
             return false;
         }
         account.acked = watermark;
@@ -171,7 +172,7 @@ impl Accounts {
 
     /// Told when the store has acknowledged steps of an account.
     pub(super) fn acknowledgements(&mut self, name: &str) -> Arc<Notify> {
-        let account = self.by_name.entry(name.to_owned()).or_default();
+        let account = self.by_name.entry(name.into()).or_default();
         Arc::clone(account.told.get_or_insert_default())
     }
 
@@ -210,7 +211,7 @@ impl Accounts {
     }
 
     /// Every account with its last number and the last one that is acknowledged.
-    pub(super) fn numbers(&self) -> BTreeMap<String, (u64, u64)> {
+    pub(super) fn numbers(&self) -> BTreeMap<SmolStr, (u64, u64)> {
         let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
         known
             .map(|(name, account)| (name.clone(), (account.last, account.acked)))
@@ -218,14 +219,14 @@ impl Accounts {
     }
 
     /// Every account with steps that are not acknowledged, and its last number.
-    pub(super) fn behind(&self) -> Vec<(String, u64)> {
+    pub(super) fn behind(&self) -> Vec<(SmolStr, u64)> {
         let behind = self.by_name.iter().filter(|(_, account)| account.acked < account.last);
         behind.map(|(name, account)| (name.clone(), account.last)).collect()
     }
 
     /// Takes over what is known of an account from elsewhere than its steps: its last number, and up to where they are
     /// acknowledged.
-    pub(super) fn known(&mut self, name: String, last: u64, acknowledged: u64) {
+    pub(super) fn known(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
         account.acked = account.acked.max(acknowledged);
@@ -238,8 +239,8 @@ impl Accounts {
 
     /// The accounts whose forgotten steps are to be looked up, with the range that is missing: more than the first, less
     /// than the second.
-    pub(super) fn rewound(&self) -> HashMap<String, (u64, u64)> {
-        let range = |name: &String| {
+    pub(super) fn rewound(&self) -> HashMap<SmolStr, (u64, u64)> {
+        let range = |name: &SmolStr| {
             let account = self.by_name.get(name)?;
             let front = account.places.front();
             let first = front.map_or(account.last.saturating_add(1), |place| place.seq);

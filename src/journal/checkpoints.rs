@@ -165,14 +165,14 @@ mod tests {
 
     fn checkpoint(number: usize) -> Checkpoint {
         Checkpoint {
-            request: request(number),
+            request: request(number).into(),
             status: 200,
             usage: Usage::default(),
             source: UsageSource::Partial,
             modifiers: Modifiers::default(),
             parts: Vec::new(),
             cost: NanoUsd::from_nanos(number as i64),
-            provider: "p".to_owned(),
+            provider: "p".into(),
             latency_ms: 1_000,
             ttft_ms: None,
             attempts: Some(1),
@@ -255,7 +255,7 @@ mod tests {
         let (folder, segment_bytes) = (scratch(), SEGMENT_BYTES_MIN);
         let (journal, _, room) = running(folder.path(), segment_bytes, 3);
         let huge = Checkpoint {
-            provider: "p".repeat(usize::try_from(segment_bytes).unwrap()),
+            provider: "p".repeat(usize::try_from(segment_bytes).unwrap()).into(),
             ..checkpoint(1)
         };
         assert_eq!(journal.checkpoint(vec![checkpoint(0), huge, checkpoint(2)]), 1);

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         faults::stability::Hour,
@@ -29,7 +31,7 @@ pub(super) struct Summary {
     /// Its size on disk, in bytes.
     pub(super) bytes: u64,
     /// The first and the last step of each account in it.
-    pub(super) steps: QuickMap<String, (u64, u64)>,
+    pub(super) steps: QuickMap<SmolStr, (u64, u64)>,
     /// Requests that were admitted in it and have not ended.
     pub(super) running: u64,
     /// When its last record was written, in milliseconds since the Unix epoch.
@@ -55,7 +57,7 @@ pub(super) struct Contents {
     pub(super) segments: BTreeMap<u64, Summary>,
     pub(super) accounts: Accounts,
     /// Requests that have not ended.
-    pub(super) running: QuickMap<String, Request>,
+    pub(super) running: QuickMap<SmolStr, Request>,
     /// The last record of each key.
     pub(super) keys: HashMap<KeyId, Position>,
     /// What the rows count.
@@ -65,7 +67,7 @@ pub(super) struct Contents {
     /// How far sinks have the rows.
     pub(super) holders: Holders,
     /// By account, who last held leases that requests of processes before were admitted out of.
-    pub(super) lessees: HashMap<String, NodeId>,
+    pub(super) lessees: HashMap<SmolStr, NodeId>,
 }
 
 impl Contents {
@@ -209,7 +211,7 @@ impl Contents {
             match segment.steps.get_mut(account) {
                 Some((_, last)) => *last = step.seq.max(*last),
                 None => {
-                    segment.steps.insert(account.to_owned(), (step.seq, step.seq));
+                    segment.steps.insert(account.into(), (step.seq, step.seq));
                 }
             }
         }
@@ -219,7 +221,7 @@ impl Contents {
                 self.settled(settlement, position);
                 is_patient = settlement.lease.is_some();
                 if let Some(lease) = settlement.lease.as_ref().filter(|_| !live) {
-                    self.lessees.insert(account.to_owned(), lease.holder.clone());
+                    self.lessees.insert(account.into(), lease.holder.clone());
                 }
                 // Of a lease the store knows how many run in it, whatever is settled.
                 (live && !is_patient).then(|| Arc::new(settlement.key.clone()))
@@ -275,7 +277,7 @@ impl Contents {
     /// Whether nothing in a segment is needed for settlement, or for the stability record, any more.
     pub(super) fn done(&self, number: u64) -> bool {
         self.segments.get(&number).is_some_and(|segment| {
-            let acknowledged = |(name, (_, last)): (&String, &(u64, u64))| self.accounts.watermark(name) >= *last;
+            let acknowledged = |(name, (_, last)): (&SmolStr, &(u64, u64))| self.accounts.watermark(name) >= *last;
             let told = |offset: u64| {
                 let segment = number;
                 self.told >= Position { segment, offset }
@@ -303,8 +305,8 @@ impl Contents {
     }
 
     /// The accounts with steps in the segments.
-    pub(super) fn account_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
+    pub(super) fn account_names(&self) -> Vec<SmolStr> {
+        let mut names: Vec<SmolStr> = self
             .segments
             .values()
             .flat_map(|segment| segment.steps.keys().cloned())

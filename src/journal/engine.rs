@@ -7,6 +7,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use smol_str::SmolStr;
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -47,7 +48,7 @@ pub(super) struct WriteState {
     pub(super) buffer: Vec<u8>,
     pub(super) dirty: bool,
     /// Accounts with steps on disk that settlement has not picked up.
-    pub(super) ready: HashSet<String>,
+    pub(super) ready: HashSet<SmolStr>,
     /// How far removal of old segments has gone; `None` before the first housekeeping.
     pub(super) retention: Option<Retention>,
     pub(super) closing: bool,

@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, ops::Range};
 
+use smol_str::SmolStr;
+
 use crate::{domain::quick_map::QuickMap, journal::position::Position};
 
 /// What a start has found missing so far; segments are told of in their order.
@@ -10,9 +12,9 @@ pub(super) struct Gaps {
     /// The last damaged place.
     damage: Option<Position>,
     /// The last step of each account, and where it stands.
-    last: HashMap<String, (u64, Position)>,
+    last: HashMap<SmolStr, (u64, Position)>,
     /// By account: the numbers of the missing steps, and the damaged place that had them.
-    missing: HashMap<String, Vec<(Range<u64>, Position)>>,
+    missing: HashMap<SmolStr, Vec<(Range<u64>, Position)>>,
 }
 
 impl Gaps {
@@ -28,13 +30,13 @@ impl Gaps {
             && seq > before + 1
         {
             let missing = (before + 1..seq, damage);
-            self.missing.entry(account.to_owned()).or_default().push(missing);
+            self.missing.entry(account.into()).or_default().push(missing);
         }
-        self.last.insert(account.to_owned(), (seq, at));
+        self.last.insert(account.into(), (seq, at));
     }
 
     /// A segment was taken over from its index, with the first and the last step of each account in it.
-    pub(super) fn indexed(&mut self, segment: u64, steps: &QuickMap<String, (u64, u64)>) {
+    pub(super) fn indexed(&mut self, segment: u64, steps: &QuickMap<SmolStr, (u64, u64)>) {
         let at = Position { segment, offset: 0 };
         for (account, (first, last)) in steps {
             self.step(account, *first, at);
@@ -77,11 +79,11 @@ mod tests {
         gaps.damaged(at(1));
         gaps.step("a", 1, at(2));
         gaps.step("a", 9, at(3));
-        gaps.indexed(4, &QuickMap::from_iter([("a".to_owned(), (12, 20))]));
+        gaps.indexed(4, &QuickMap::from_iter([("a".into(), (12, 20))]));
         gaps.step("a", 21, at(5));
         assert_eq!(gaps.settled_by("a", Position::START), None);
         gaps.damaged(at(6));
-        gaps.indexed(7, &QuickMap::from_iter([("a".to_owned(), (23, 24))]));
+        gaps.indexed(7, &QuickMap::from_iter([("a".into(), (23, 24))]));
         assert_eq!(gaps.settled_by("a", at(5)), Some(22));
         assert_eq!(gaps.settled_by("a", at(5)), None);
     }

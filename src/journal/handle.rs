@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use smol_str::SmolStr;
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -48,7 +49,7 @@ pub(crate) struct Opened {
     /// Requests whose settlement may be in a damaged part of the journal, which `settlement/left_over.rs` judges.
     pub possibly_settled: Vec<PossiblySettled>,
     /// Who has left leases of accounts, perhaps: holders that ended with a process before.
-    pub lessees: Vec<(NodeId, String)>,
+    pub lessees: Vec<(NodeId, SmolStr)>,
 }
 
 /// The journal of this node. Every method may be called from any thread.
@@ -174,7 +175,7 @@ impl Journal {
         let mut state = self.engine.lock();
         let seq = state.contents.accounts.next(account, floor);
         let record = Record::Step {
-            account: account.to_owned(),
+            account: account.into(),
             step: Step { seq, change },
         };
         if floor > 0 {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::{
     domain::{
@@ -40,11 +41,11 @@ pub(super) struct Rest {
     /// Where the last record of each key begins.
     pub(super) keys: HashMap<KeyId, u64>,
     /// Requests of earlier segments that ended in this one.
-    pub(super) ended: Vec<String>,
+    pub(super) ended: Vec<SmolStr>,
     /// What the segment's settled rows count, by hour and model.
     pub(super) tallies: BTreeMap<Hour, Bucket>,
     /// Requests with records in it that had not ended when it was complete; `None` before it is.
-    pub(super) left: Option<HashMap<String, Left>>,
+    pub(super) left: Option<HashMap<SmolStr, Left>>,
 }
 
 /// All that a start needs to know of a segment whose steps are all acknowledged.
@@ -57,7 +58,7 @@ pub(super) struct Index {
     /// Where the last row of a billed request begins, if it has any.
     pub(super) last_row: Option<u64>,
     /// The first and the last step of each account.
-    pub(super) steps: QuickMap<String, (u64, u64)>,
+    pub(super) steps: QuickMap<SmolStr, (u64, u64)>,
     pub(super) rest: Rest,
 }
 

@@ -13,6 +13,8 @@ use std::{
     sync::Arc,
 };
 
+use smol_str::SmolStr;
+
 use crate::domain::ledger::{Admitted, Checkpoint, Record};
 use crate::journal::{
     checked,
@@ -286,7 +288,7 @@ fn numbers(folder: &Folder, contents: &mut Contents) -> io::Result<bool> {
         return Ok(false);
     };
     let Some(known) =
-        checked::body(&text).and_then(|body| serde_json::from_str::<HashMap<String, (u64, u64)>>(body).ok())
+        checked::body(&text).and_then(|body| serde_json::from_str::<HashMap<SmolStr, (u64, u64)>>(body).ok())
     else {
         tracing::error!(
             file = %folder.path.join(NUMBERS).display(),

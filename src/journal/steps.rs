@@ -5,6 +5,8 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         keys::{
@@ -38,7 +40,7 @@ pub(crate) enum KeyKept {
 
 impl Journal {
     /// Waits until steps are on disk; answers with their accounts. For one caller.
-    pub(crate) async fn woken(&self) -> HashSet<String> {
+    pub(crate) async fn woken(&self) -> HashSet<SmolStr> {
         loop {
             let woken = std::mem::take(&mut self.engine.lock().ready);
             if !woken.is_empty() {
@@ -153,7 +155,7 @@ impl Journal {
         }
         let segments: Vec<u64> = {
             let state = self.engine.lock();
-            let needed = |steps: &QuickMap<String, (u64, u64)>| {
+            let needed = |steps: &QuickMap<SmolStr, (u64, u64)>| {
                 wanted.iter().any(|(name, (above, below))| {
                     steps
                         .get(name)
@@ -166,7 +168,7 @@ impl Journal {
                 .map(|(number, _)| *number)
                 .collect()
         };
-        let mut found: HashMap<String, Vec<RecordedStep>> = HashMap::new();
+        let mut found: HashMap<SmolStr, Vec<RecordedStep>> = HashMap::new();
         for number in segments {
             let mut reader = self.reader(Position {
                 segment: number,
@@ -205,7 +207,7 @@ impl Journal {
     }
 
     /// Every account with steps in the journal.
-    pub(crate) fn accounts(&self) -> Vec<String> {
+    pub(crate) fn accounts(&self) -> Vec<SmolStr> {
         self.engine.lock().contents.account_names()
     }
 

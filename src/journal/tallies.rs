@@ -16,10 +16,10 @@ const HOURS_KEPT: i64 = 48;
 /// Adds what a row counts to a bucket.
 pub(super) fn count(bucket: &mut Bucket, row: &Row) {
     let counters = Counters::of(row);
-    match bucket.get_mut(&row.model) {
+    match bucket.get_mut(row.model.as_str()) {
         Some(known) => known.add(&counters),
         None => {
-            bucket.insert(row.model.clone(), counters);
+            bucket.insert(row.model.to_string(), counters);
         }
     }
 }

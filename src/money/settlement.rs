@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
+use smol_str::SmolStr;
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -56,9 +57,9 @@ pub(crate) struct Settler {
 /// The result of one task of [`Settler::run`].
 enum Done {
     /// All steps of the account are acknowledged.
-    Account(String),
+    Account(SmolStr),
     /// The store was asked for all watermarks; these accounts have steps to send.
-    Checked(Vec<(String, Recheck)>),
+    Checked(Vec<(SmolStr, Recheck)>),
     /// The keys were sent again.
     Keys,
 }
@@ -77,7 +78,7 @@ enum Recheck {
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<Done>,
-    lanes: HashMap<String, Recheck>,
+    lanes: HashMap<SmolStr, Recheck>,
     checking: bool,
     check_again: bool,
     healing: bool,
@@ -168,7 +169,7 @@ impl Settler {
     }
 
     /// Starts the account's task, or notes the rechecks for the running one.
-    fn send(&self, tasks: &mut Tasks, account: String, recheck: Recheck) {
+    fn send(&self, tasks: &mut Tasks, account: SmolStr, recheck: Recheck) {
         if let Some(kept) = tasks.lanes.get_mut(&account) {
             *kept = recheck.max(*kept);
             return;
@@ -203,13 +204,13 @@ impl Settler {
     }
 
     /// Asks for the watermark of every account once.
-    async fn ask_all(&self) -> Vec<(String, Recheck)> {
+    async fn ask_all(&self) -> Vec<(SmolStr, Recheck)> {
         let accounts = self.journal.accounts();
         let asked = stream::iter(accounts).map(|account| async move {
             match self.ask(&account).await {
                 Ok(()) => (account, Recheck::Steps),
                 Err(error) => {
-                    tracing::debug!(account, %error, "the store does not tell how far the account is settled");
+                    tracing::debug!(%account, %error, "the store does not tell how far the account is settled");
                     (account, Recheck::Watermark)
                 }
             }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 use thiserror::Error;
 
 use crate::{
@@ -73,7 +74,7 @@ pub(crate) struct JournalDay {
 /// What was found in a portion: by account and day, and where it goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
-    pub(crate) days: BTreeMap<(String, i64), JournalDay>,
+    pub(crate) days: BTreeMap<(SmolStr, i64), JournalDay>,
     pub(crate) next: Option<JournalPlace>,
 }
 
@@ -177,7 +178,7 @@ impl Rows<'_> {
 }
 
 /// What is looked for of an account and day: the charge of each row, by the hash of its request.
-type LookedFor = BTreeMap<(String, i64), HashMap<u64, NanoUsd>>;
+type LookedFor = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 
 /// What the rows are compared with.
 #[derive(Clone, Copy)]
@@ -329,7 +330,7 @@ async fn name_and_bring(
                 continue;
             };
             if found.named.len() < NAMED_MAX {
-                found.named.push(row.request_id.clone());
+                found.named.push(row.request_id.to_string());
             }
             found.brought += u64::from(filled.is_some());
             lacking.push(row);

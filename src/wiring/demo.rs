@@ -114,7 +114,7 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
     let record = KeyRecord {
         id: KeyId::generate(&mut random),
         name: "demo".to_owned(),
-        account: "demo".to_owned(),
+        account: "demo".into(),
         created_at: clock::unix_seconds(),
         expires_at: None,
         models: None,

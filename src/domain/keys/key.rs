@@ -1,6 +1,7 @@
 //! A service key's record in the store: its owner and its rights, never the key itself.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use thiserror::Error;
 
 pub use crate::domain::keys::key_id::KeyId;
@@ -32,7 +33,7 @@ pub struct KeyRecord {
     /// What its owner calls it.
     pub name: String,
     /// The account that pays.
-    pub account: String,
+    pub account: SmolStr,
     /// In seconds since the Unix epoch.
     pub created_at: i64,
     /// The first second in which the key no longer works, since the Unix epoch; `None`: never.

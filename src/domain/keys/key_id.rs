@@ -4,6 +4,7 @@ use std::fmt;
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
 use thiserror::Error;
 
 use crate::domain::keys::secret::{base62_digit, random_base62};
@@ -14,28 +15,29 @@ const KEY_ID_RANDOM_CHARS: usize = 16;
 /// The public name of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
-pub struct KeyId(String);
+pub struct KeyId(SmolStr);
 
 impl KeyId {
     /// Draws a new id.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        Self(format!("{KEY_ID_START}{}", random_base62(KEY_ID_RANDOM_CHARS, rng)))
+        Self(format_smolstr!(
+            "{KEY_ID_START}{}",
+            random_base62(KEY_ID_RANDOM_CHARS, rng)
+        ))
     }
 
     /// The id that comes of a digest: always the same one.
     pub(crate) fn of_digest(digest: &[u8; 32]) -> Self {
         let bytes = digest.iter().take(KEY_ID_RANDOM_CHARS);
-        Self(bytes.fold(KEY_ID_START.to_owned(), |mut id, byte| {
-            id.push(base62_digit(u32::from(*byte) % 62));
-            id
-        }))
+        let random: String = bytes.map(|byte| base62_digit(u32::from(*byte) % 62)).collect();
+        Self(format_smolstr!("{KEY_ID_START}{random}"))
     }
 
     /// Checks the form of an id that came from outside.
     pub fn parse(text: &str) -> Result<Self, KeyIdError> {
         let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
         if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(KeyIdError)
         }

@@ -57,7 +57,7 @@ impl KeyTemplate {
             } else {
                 name
             },
-            account: self.account.clone(),
+            account: self.account.as_str().into(),
             created_at: now,
             expires_at: None,
             models: self.models.clone(),

@@ -1,6 +1,9 @@
 //! What a store is asked before a request is forwarded, and what it answers.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::{
@@ -17,10 +20,10 @@ pub struct Admit {
     /// The node that asks; its lease keeps the hold alive.
     pub node: NodeId,
     /// weir's request id.
-    pub request: String,
+    pub request: SmolStr,
     /// The key as this node knows it; `record.account` is the account that pays. A store that knows a later revision
     /// answers [`Admission::StaleKey`]; one that knows an earlier one takes this over.
-    pub key: KeyRecord,
+    pub key: Arc<KeyRecord>,
     /// What the request is expected to cost.
     pub estimate: NanoUsd,
     /// The input and output tokens that it is expected to use. They are taken from the tokens per minute until the

@@ -1,6 +1,7 @@
 //! The consumption log: one row per billed request.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 pub(crate) use crate::domain::money::price::Part;
 pub use crate::domain::wire::usage::{Modifiers, UsageSource};
@@ -15,17 +16,17 @@ pub struct Request {
     /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
     pub admitted_ms: i64,
     /// weir's request id.
-    pub id: String,
+    pub id: SmolStr,
     /// The account that pays.
-    pub account: String,
+    pub account: SmolStr,
     /// The key of the request.
     pub key: KeyId,
     /// The wire protocol: `messages`, `responses`, `gemini`.
-    pub protocol: String,
+    pub protocol: SmolStr,
     /// The model's name as the client gave it.
-    pub model_asked: String,
+    pub model_asked: SmolStr,
     /// The catalogue's name of that model.
-    pub model: String,
+    pub model: SmolStr,
     /// The client wants a streamed answer.
     pub stream: bool,
     /// What the client attributes it to.
@@ -38,14 +39,14 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestEnd {
     pub time_ms: i64,
-    pub provider: String,
+    pub provider: SmolStr,
     pub status: u16,
     pub outcome: &'static str,
     pub usage: Usage,
     pub usage_source: UsageSource,
     pub parts: Vec<Part>,
     pub modifiers: Modifiers,
-    pub price_version: String,
+    pub price_version: SmolStr,
     pub cost: NanoUsd,
     pub latency_ms: u64,
     pub ttft_ms: Option<u64>,
@@ -61,23 +62,23 @@ pub struct Row {
     /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Decides its quota periods.
     pub admitted_ms: i64,
     /// weir's request id.
-    pub request_id: String,
+    pub request_id: SmolStr,
     /// The account that paid.
-    pub account: String,
+    pub account: SmolStr,
     /// The key of the request.
     pub key_id: KeyId,
     /// The wire protocol: `messages`, `responses`, `gemini`.
-    pub protocol: String,
+    pub protocol: SmolStr,
     /// The model's name as the client gave it, if it is plausible as one.
-    pub model_asked: String,
+    pub model_asked: SmolStr,
     /// The catalogue model that served, at whose price it was charged.
-    pub model: String,
+    pub model: SmolStr,
     /// The provider that served.
-    pub provider: String,
+    pub provider: SmolStr,
     /// The final status: what the client got, or what stands for it where a stream failed after its 200 (502, 504).
     pub status: u16,
     /// How it ended: [`crate::domain::faults::outcome::Outcome::as_str`], or `crash` if weir crashed.
-    pub outcome: String,
+    pub outcome: SmolStr,
     /// The answer was a stream.
     pub stream: bool,
     /// What the client attributes it to.
@@ -95,7 +96,7 @@ pub struct Row {
     #[serde(flatten)]
     pub modifiers: Modifiers,
     /// The version of the prices that the charge was computed with.
-    pub price_version: String,
+    pub price_version: SmolStr,
     /// The charge, in nano-USD.
     pub cost_nano_usd: NanoUsd,
     /// Milliseconds from the request's arrival to its end.
@@ -126,7 +127,7 @@ impl Row {
             model: request.model,
             provider: end.provider,
             status: end.status,
-            outcome: end.outcome.to_owned(),
+            outcome: SmolStr::new_static(end.outcome),
             stream: request.stream,
             tags: request.tags,
             usage: end.usage,

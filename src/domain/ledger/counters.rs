@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
 use jiff::ToSpan;
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::key::KeyId,
@@ -30,7 +31,7 @@ pub(crate) struct CountedPeriod {
     first: i64,
     last: i64,
     /// Its name: [`Periods`].
-    pub(crate) name: String,
+    pub(crate) name: SmolStr,
 }
 
 /// A counter that is not what it is compared with.

@@ -59,18 +59,18 @@ mod tests {
         Admitted {
             request: Request {
                 admitted_ms: 9_990,
-                id: "r1".to_owned(),
-                account: "acme".to_owned(),
+                id: "r1".into(),
+                account: "acme".into(),
                 key: KeyId::parse("key_0123456789abcdef").unwrap(),
-                protocol: "messages".to_owned(),
-                model_asked: "m".to_owned(),
-                model: "m".to_owned(),
+                protocol: "messages".into(),
+                model_asked: "m".into(),
+                model: "m".into(),
                 stream: true,
                 tags: Vec::new(),
                 hold: None,
             },
-            provider: "first".to_owned(),
-            price_version: "v1".to_owned(),
+            provider: "first".into(),
+            price_version: "v1".into(),
             input_tokens: 100,
             input_cost: NanoUsd::from_nanos(100),
             latency_ms: 20,
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_last_checkpoint_is_charged() {
         let checkpoint = Checkpoint {
-            request: "r1".to_owned(),
+            request: "r1".into(),
             status: 200,
             usage: Usage {
                 input_uncached: 90,
@@ -149,12 +149,12 @@ mod tests {
             },
             source: UsageSource::Partial,
             modifiers: Modifiers {
-                speed: Some("fast".to_owned()),
+                speed: Some("fast".into()),
                 ..Modifiers::default()
             },
             parts: vec![part()],
             cost: NanoUsd::from_nanos(333),
-            provider: "second".to_owned(),
+            provider: "second".into(),
             latency_ms: 3_020,
             ttft_ms: Some(400),
             attempts: Some(2),

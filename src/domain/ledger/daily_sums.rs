@@ -165,7 +165,7 @@ impl DailySums {
     pub(crate) fn add(&mut self, row: &Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
         for subject in tags.subjects(row) {
-            self.add_to(day, subject, row.model.clone(), &sums);
+            self.add_to(day, subject, row.model.to_string(), &sums);
         }
     }
 

@@ -5,6 +5,7 @@ mod read;
 mod written;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::{
@@ -34,7 +35,7 @@ pub(crate) enum Record {
     /// A numbered change of an account: a settlement, or an operator's.
     Step {
         /// The account that changes.
-        account: String,
+        account: SmolStr,
         /// The numbered change.
         step: Step,
     },
@@ -61,9 +62,9 @@ pub(crate) struct Admitted {
     /// What its row takes from the admission.
     pub request: Request,
     /// The preferred provider.
-    pub provider: String,
+    pub provider: SmolStr,
     /// The version of that provider's price.
-    pub price_version: String,
+    pub price_version: SmolStr,
     /// The estimate of its input, in tokens.
     pub input_tokens: u64,
     /// What that costs at the most expensive of its providers, without a cache.
@@ -157,7 +158,7 @@ impl From<AdmittedForm> for Admitted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     /// weir's request id.
-    pub request: String,
+    pub request: SmolStr,
     /// The answer's status; 0 before its head.
     pub status: u16,
     /// The tokens used so far.
@@ -174,7 +175,7 @@ pub(crate) struct Checkpoint {
     /// The cost so far.
     pub cost: NanoUsd,
     /// The current provider.
-    pub provider: String,
+    pub provider: SmolStr,
     /// Milliseconds since the request's arrival.
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` before it.

@@ -7,6 +7,7 @@ pub(crate) mod node;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::domain::{
     keys::key::KeyId,
@@ -42,8 +43,8 @@ pub struct LeaseId {
 
 impl LeaseId {
     /// The name of its hold among those of its holder. No request has one like it.
-    pub(crate) fn hold(&self) -> String {
-        format!("lease-{}", self.number)
+    pub(crate) fn hold(&self) -> SmolStr {
+        format_smolstr!("lease-{}", self.number)
     }
 }
 
@@ -96,7 +97,7 @@ pub struct AskLease {
     /// The node whose steps settle what is admitted out of it.
     pub node: NodeId,
     /// The account that pays.
-    pub account: String,
+    pub account: SmolStr,
     /// The key whose requests are admitted out of it.
     pub key: KeyId,
     /// The key's revision at this node.

@@ -1,5 +1,7 @@
 //! The order of the consumption log, wherever its rows are.
 
+use smol_str::SmolStr;
+
 use crate::domain::ledger::consumption::Row;
 
 /// A row's place among those of its day (UTC): by account, then by the time it ended, then by the request's id, which is another
@@ -7,11 +9,11 @@ use crate::domain::ledger::consumption::Row;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPlace {
     /// Who paid; empty: the place before all rows.
-    pub account: String,
+    pub account: SmolStr,
     /// When it ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
     /// weir's id of the request.
-    pub request_id: String,
+    pub request_id: SmolStr,
 }
 
 impl LogPlace {

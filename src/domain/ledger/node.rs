@@ -4,6 +4,7 @@ use std::fmt;
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::domain::keys::secret::random_base62;
 
@@ -16,24 +17,24 @@ pub(crate) const LEASE_MS: i64 = 30_000;
 /// The name of a node's journal: `node_` and 16 base 62 characters. Drawn once per journal folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct NodeId(String);
+pub struct NodeId(SmolStr);
 
 impl NodeId {
     /// Draws a random name.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
+        Self(format_smolstr!("{START}{}", random_base62(RANDOM_CHARS, rng)))
     }
 
     /// The name that stands where no journal has given one; none is drawn so.
     pub(crate) fn none() -> Self {
-        Self(format!("{START}{}", "0".repeat(RANDOM_CHARS)))
+        Self(format_smolstr!("{START}{}", "0".repeat(RANDOM_CHARS)))
     }
 
     /// Parses a name; `None` if it has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(START)?;
         let fits = random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        fits.then(|| Self(text.to_owned()))
+        fits.then(|| Self(text.into()))
     }
 
     /// The name as text.
@@ -58,6 +59,6 @@ impl TryFrom<String> for NodeId {
 
 impl From<NodeId> for String {
     fn from(id: NodeId) -> Self {
-        id.0
+        id.0.into()
     }
 }

@@ -6,6 +6,7 @@ use jiff::{
     civil::Date,
     tz::{Offset, TimeZone},
 };
+use smol_str::SmolStr;
 
 use crate::domain::keys::terms::Reset;
 
@@ -14,18 +15,16 @@ pub(crate) const ALL: &str = "all";
 /// How long the counter of a period is kept after its end.
 pub(crate) const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The bytes of the longest name, that of a day.
-const NAME_BYTES: usize = 9;
 
 /// The names of the periods that a time lies in, besides [`ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Periods {
     /// The day, such as `d20261121`.
-    pub day: String,
+    pub day: SmolStr,
     /// The ISO week, such as `w2026W47`. It begins on Monday, and its year is that of its Thursday.
-    pub week: String,
+    pub week: SmolStr,
     /// The month, such as `m202611`.
-    pub month: String,
+    pub month: SmolStr,
 }
 
 impl Periods {
@@ -53,18 +52,15 @@ impl Periods {
 
 /// The letter, the year in four digits, `between`, and each number in two. Every admission asks for several names, and
 /// `format!` takes ten times as long.
-fn name(letter: char, year: i16, between: &str, numbers: &[i8]) -> String {
-    let mut name = String::with_capacity(NAME_BYTES);
-    name.push(letter);
-    for place in [1000, 100, 10, 1] {
-        name.push(last_digit(year.unsigned_abs() / place));
-    }
-    name.push_str(between);
-    for number in numbers {
-        let number = u16::from(number.unsigned_abs());
-        name.extend([last_digit(number / 10), last_digit(number)]);
-    }
-    name
+fn name(letter: char, year: i16, between: &str, numbers: &[i8]) -> SmolStr {
+    let years = [1000, 100, 10, 1].map(|place| last_digit(year.unsigned_abs() / place));
+    let numbers = numbers.iter().map(|number| u16::from(number.unsigned_abs()));
+    let digits = numbers.flat_map(|number| [last_digit(number / 10), last_digit(number)]);
+    let name = std::iter::once(letter)
+        .chain(years)
+        .chain(between.chars())
+        .chain(digits);
+    name.collect()
 }
 
 fn last_digit(number: u16) -> char {

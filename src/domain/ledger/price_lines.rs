@@ -73,8 +73,8 @@ mod tests {
 
     fn modifiers() -> Modifiers {
         Modifiers {
-            speed: Some("fast".to_owned()),
-            geo: Some("us".to_owned()),
+            speed: Some("fast".into()),
+            geo: Some("us".into()),
             ..Modifiers::default()
         }
     }
@@ -83,22 +83,22 @@ mod tests {
         Row {
             time_ms: 0,
             admitted_ms: 0,
-            request_id: "r".to_owned(),
-            account: "a".to_owned(),
+            request_id: "r".into(),
+            account: "a".into(),
             key_id: KeyId::parse("key_0000000000000001").unwrap(),
-            protocol: "messages".to_owned(),
-            model_asked: "small".to_owned(),
-            model: "small".to_owned(),
-            provider: "p".to_owned(),
+            protocol: "messages".into(),
+            model_asked: "small".into(),
+            model: "small".into(),
+            provider: "p".into(),
             status: 200,
-            outcome: "ok".to_owned(),
+            outcome: "ok".into(),
             stream: false,
             tags: Vec::new(),
             usage,
             usage_source: UsageSource::Reported,
             parts: charged.parts,
             modifiers: modifiers(),
-            price_version: "v1".to_owned(),
+            price_version: "v1".into(),
             cost_nano_usd: charged.cost,
             latency_ms: 1,
             ttft_ms: None,
@@ -203,7 +203,7 @@ mod tests {
         let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &[]);
         let row = row(usage, charged);
         let older = Row {
-            price_version: "v0".to_owned(),
+            price_version: "v0".into(),
             ..row.clone()
         };
         assert_eq!(price_lines(&older, find), None);

@@ -1,6 +1,7 @@
 //! The numbered changes of an account.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::{key::KeyId, terms::AccountTerms},
@@ -87,7 +88,7 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
     /// weir's request id; the request's hold ends.
-    pub request: String,
+    pub request: SmolStr,
     /// The key of the request.
     pub key: KeyId,
     /// When it was admitted, in milliseconds since the Unix epoch. Its cost counts in the four periods of that time.
@@ -121,7 +122,7 @@ impl Settlement {
     }
 
     /// The settlement of a request that is not billed: its hold ends.
-    pub fn without_charge(request: String, key: KeyId, at_ms: i64, tokens_estimated: u64) -> Self {
+    pub fn without_charge(request: SmolStr, key: KeyId, at_ms: i64, tokens_estimated: u64) -> Self {
         Self {
             request,
             key,

@@ -1,6 +1,7 @@
 //! How a running request's hold grows.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
 
@@ -10,9 +11,9 @@ pub struct TopUp {
     /// The node that admitted it; the holder of the lease that it was admitted out of.
     pub node: NodeId,
     /// weir's request id; or the name of that lease's hold, which then grows.
-    pub request: String,
+    pub request: SmolStr,
     /// The account that pays.
-    pub account: String,
+    pub account: SmolStr,
     /// The key of the request.
     pub key: KeyId,
     /// When it was admitted ([`super::Grant::at_ms`]). The quota's period is the one of this time.

@@ -88,7 +88,7 @@ pub(crate) async fn identify(
         Some(Presented::TokenExpired) => return Err(Refusal::KeyExpired),
     };
     entry.record.key_id = Some(key.id.as_str().to_owned());
-    entry.record.account = Some(key.account.clone());
+    entry.record.account = Some(key.account.to_string());
     match key.check(&digest, now_unix) {
         Ok(()) | Err(KeyDenied::Expired) => {}
         Err(denied) => return Err(refusal(denied)),

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use smol_str::SmolStr;
+
 use crate::{
     config::money::MoneyConfig,
     domain::{
@@ -25,7 +27,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     /// weir's request id.
-    pub request_id: &'a str,
+    pub request_id: &'a SmolStr,
     /// The requested operation.
     pub operation: Operation,
     /// The model's name as the client gave it.
@@ -204,10 +206,10 @@ pub(crate) async fn fresh(gateway: &Gateway, digest: &KeyDigest, now: Instant) -
 }
 
 /// What the ledger is asked to admit.
-pub(crate) fn wanted<'a>(key: &'a KeyRecord, asked: &Asked<'a>) -> Wanted<'a> {
+pub(crate) fn wanted<'a>(key: &Arc<KeyRecord>, asked: &Asked<'a>) -> Wanted<'a> {
     Wanted {
-        key,
-        request_id: asked.request_id,
+        key: Arc::clone(key),
+        request_id: asked.request_id.clone(),
         protocol: asked.operation.protocol(),
         model_asked: asked.model,
         stream: asked.stream,

@@ -187,7 +187,7 @@ fn key(number: u64) -> KeyRecord {
     KeyRecord {
         id: KeyId::parse(&format!("key_{number:016}")).unwrap(),
         name: "desk".to_owned(),
-        account: if number.is_multiple_of(2) { "other" } else { "acme" }.to_owned(),
+        account: if number.is_multiple_of(2) { "other" } else { "acme" }.into(),
         created_at: 1,
         expires_at: None,
         models: None,
@@ -204,9 +204,9 @@ fn basis(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan)
     let none = CatalogueSettings::default();
     let (catalogue, _) = Catalogue::build(&[], &none, &PriceList::default(), &|_| Ok(None)).unwrap();
     let route = Arc::new(PricedRoute {
-        model: model.name.clone(),
+        model: model.name.clone().into(),
         first: PricedLeg {
-            provider: "p".to_owned(),
+            provider: "p".into(),
             price: Arc::new(Price::free()),
         },
         others: Vec::new(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
+use smol_str::SmolStr;
 
 use super::*;
 use crate::journal::{
@@ -16,17 +17,17 @@ use crate::journal::{
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
 
 /// End, bytes, steps, running requests, age and last row.
-type Segment = (u64, u64, BTreeMap<String, (u64, u64)>, u64, i64, Option<u64>);
+type Segment = (u64, u64, BTreeMap<SmolStr, (u64, u64)>, u64, i64, Option<u64>);
 
 /// All that a start knows, in a form that can be compared.
 #[derive(Debug, PartialEq)]
 struct Known {
     segments: BTreeMap<u64, Segment>,
-    running: BTreeMap<String, Request>,
+    running: BTreeMap<SmolStr, Request>,
     keys: BTreeMap<KeyId, Position>,
     shares: Vec<Share>,
     last_row: Option<Position>,
-    accounts: BTreeMap<String, (u64, u64)>,
+    accounts: BTreeMap<SmolStr, (u64, u64)>,
     places: Vec<(u64, Vec<(u64, Position)>)>,
     unacknowledged: u64,
     unsettled: Vec<(Admitted, Option<Checkpoint>)>,

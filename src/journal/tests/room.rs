@@ -112,7 +112,7 @@ fn admitted_with_texts(text: &str) -> Admitted {
         &mut admitted.provider,
         &mut admitted.price_version,
     ] {
-        text.clone_into(field);
+        *field = text.into();
     }
     let tag = |number: usize| Tag::parse(&format!("{}={number}{}", "n".repeat(32), "v".repeat(63)));
     admitted.request.hold = Some(NanoUsd::from_nanos(i64::MAX));
@@ -123,11 +123,11 @@ fn admitted_with_texts(text: &str) -> Admitted {
 fn settled_with_texts(admitted: Admitted, text: &str) -> Settlement {
     let mut settlement = settlement_after_crash(admitted, None);
     let row = settlement.row.as_mut().unwrap();
-    text.clone_into(&mut row.outcome);
+    row.outcome = text.into();
     row.modifiers = Modifiers {
-        service_tier: Some(text.to_owned()),
-        speed: Some(text.to_owned()),
-        geo: Some(text.to_owned()),
+        service_tier: Some(text.into()),
+        speed: Some(text.into()),
+        geo: Some(text.into()),
     };
     settlement
 }
@@ -173,7 +173,12 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
         seq: u64::MAX,
         change: Change::Settle(Box::new(settlement)),
     };
-    assert!(frame(&Record::Step { account: text(), step }) <= STEP_BYTES_MAX);
+    assert!(
+        frame(&Record::Step {
+            account: text().into(),
+            step
+        }) <= STEP_BYTES_MAX
+    );
 }
 
 #[test]
@@ -208,7 +213,10 @@ fn the_parts_of_a_request_fit_into_its_reservation() {
         seq: u64::MAX,
         change: Change::Settle(Box::new(settlement)),
     };
-    let record = Record::Step { account: text(), step };
+    let record = Record::Step {
+        account: text().into(),
+        step,
+    };
     let bytes = frame::HEAD as u64 + serde_json::to_vec(&record).unwrap().len() as u64;
     assert!(bytes <= STEP_BYTES_MAX, "{bytes}");
 }

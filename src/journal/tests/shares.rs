@@ -12,7 +12,7 @@ fn settlement(request: &str, billed: Option<(i64, &str)>) -> Change {
     let mut settlement = crate::domain::ledger::settlement_after_crash(admitted(request), None);
     settlement.row = settlement.row.zip(billed).map(|(row, (time_ms, model))| Row {
         time_ms,
-        model: model.to_owned(),
+        model: model.into(),
         ..row
     });
     Change::Settle(Box::new(settlement))
@@ -32,7 +32,10 @@ fn by_hand(journal: &Journal) -> BTreeMap<Hour, Bucket> {
         };
         let Some(row) = settlement.row else { continue };
         let bucket = hours.entry(Hour::of_ms(row.time_ms)).or_default();
-        bucket.entry(row.model.clone()).or_default().add(&Counters::of(&row));
+        bucket
+            .entry(row.model.to_string())
+            .or_default()
+            .add(&Counters::of(&row));
     }
     hours
 }

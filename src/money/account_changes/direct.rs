@@ -81,7 +81,7 @@ impl AccountChanges for DirectChanges {
         let seq = last.get(account).copied().unwrap_or_default() + 1;
         let step = Step { seq, change };
         let fault = self.write(Record::Step {
-            account: account.to_owned(),
+            account: account.into(),
             step: step.clone(),
         })?;
         last.insert(account.to_owned(), seq);

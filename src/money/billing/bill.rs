@@ -203,7 +203,7 @@ impl Bill {
                 usage_source: consumed.source,
                 parts,
                 modifiers: consumed.modifiers,
-                price_version: leg.price.version().to_owned(),
+                price_version: leg.price.version().into(),
                 cost,
                 latency_ms: progress.latency_ms,
                 ttft_ms: progress.ttft_ms,

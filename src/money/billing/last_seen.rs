@@ -6,6 +6,8 @@ mod leased;
 
 use std::hash::Hash;
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
@@ -33,7 +35,7 @@ pub(crate) struct GraceLimits {
 /// The table of accounts and keys.
 #[derive(Debug)]
 pub(super) struct LastSeen {
-    accounts: QuickMap<String, Account>,
+    accounts: QuickMap<SmolStr, Account>,
     keys: QuickMap<KeyId, Key>,
     accounts_max: usize,
     keys_max: usize,
@@ -208,7 +210,7 @@ impl LastSeen {
             make_room(&mut self.accounts, self.accounts_max, |account| &account.tally)?;
             let mut account = Account::default();
             account.tally.told_ms = now_ms;
-            self.accounts.insert(name.to_owned(), account);
+            self.accounts.insert(name.into(), account);
         }
         self.accounts.get_mut(name)
     }
@@ -292,7 +294,7 @@ mod tests {
 
     fn with_account(number: u8) -> KeyRecord {
         KeyRecord {
-            account: format!("account-{number}"),
+            account: format!("account-{number}").into(),
             ..record(number)
         }
     }

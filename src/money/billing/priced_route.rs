@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::domain::{
     catalogue::route::{Leg, Route},
     money::{NanoUsd, price::Price},
@@ -11,7 +13,7 @@ use crate::domain::{
 #[derive(Clone, Debug)]
 pub(crate) struct PricedRoute {
     /// The catalogue's name of the requested model.
-    pub model: String,
+    pub model: SmolStr,
     /// The preferred leg.
     pub first: PricedLeg,
     /// The further legs, in the route's order.
@@ -22,7 +24,7 @@ pub(crate) struct PricedRoute {
 #[derive(Clone, Debug)]
 pub(crate) struct PricedLeg {
     /// The provider's name, for the row.
-    pub provider: String,
+    pub provider: SmolStr,
     pub price: Arc<Price>,
 }
 
@@ -30,12 +32,12 @@ impl PricedRoute {
     /// The prices of a route; `None` if it has no leg.
     pub(crate) fn of(route: &Route) -> Option<Self> {
         let priced = |leg: &Leg| PricedLeg {
-            provider: leg.provider.name.clone(),
+            provider: leg.provider.name.as_str().into(),
             price: Arc::clone(&leg.price),
         };
         let (first, others) = route.legs.split_first()?;
         Some(Self {
-            model: route.model.name.clone(),
+            model: route.model.name.as_str().into(),
             first: priced(first),
             others: others.iter().map(priced).collect(),
         })

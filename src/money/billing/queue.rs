@@ -13,6 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::{
@@ -39,7 +40,7 @@ pub(super) struct Queues {
 #[derive(Debug, Default)]
 struct Waiting {
     /// By account, without the accounts for which nobody waits.
-    accounts: HashMap<String, OfAccount>,
+    accounts: HashMap<SmolStr, OfAccount>,
     count: usize,
     next_id: u64,
 }
@@ -64,7 +65,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct QueuePosition {
     queues: Arc<Queues>,
-    account: String,
+    account: SmolStr,
     queue: Option<KeyId>,
     id: u64,
     /// Notified when the position becomes the first.
@@ -104,7 +105,7 @@ impl Queues {
         waiting.push(account, &queue, denied, (id, Arc::clone(&front)));
         Some(QueuePosition {
             queues: Arc::clone(self),
-            account: account.to_owned(),
+            account: account.into(),
             queue,
             id,
             front,
@@ -130,7 +131,7 @@ fn queue_for(key: &KeyId, denied: Denied) -> Option<KeyId> {
 
 impl Waiting {
     fn push(&mut self, account: &str, queue: &Option<KeyId>, denied: Denied, who: (u64, Arc<Notify>)) {
-        let account = self.accounts.entry(account.to_owned()).or_default();
+        let account = self.accounts.entry(account.into()).or_default();
         let queue = account.queues.entry(queue.clone()).or_insert_with(|| Queue {
             denied,
             pause: Some(PAUSE_MIN),

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use smol_str::SmolStr;
 
 use crate::{
     domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd, quick_map::QuickMap},
@@ -24,9 +25,9 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Running {
     /// weir's request id.
-    pub(super) request: String,
+    pub(super) request: SmolStr,
     /// The account that pays.
-    pub(super) account: String,
+    pub(super) account: SmolStr,
     /// The key that the request was made with.
     pub(super) key: KeyId,
     /// When it was admitted, in milliseconds since the Unix epoch.
@@ -42,7 +43,7 @@ pub(super) struct Running {
 
 impl Running {
     /// A request that was admitted with a hold.
-    pub(super) fn new(request: String, account: String, key: KeyId, at_ms: i64, growth: Growth) -> Self {
+    pub(super) fn new(request: SmolStr, account: SmolStr, key: KeyId, at_ms: i64, growth: Growth) -> Self {
         Self {
             request,
             account,
@@ -105,7 +106,7 @@ impl Running {
 /// All running requests of this node, in shards.
 #[derive(Debug, Default)]
 pub(super) struct RunningRequests {
-    shards: [Mutex<QuickMap<String, Arc<Running>>>; SHARDS],
+    shards: [Mutex<QuickMap<SmolStr, Arc<Running>>>; SHARDS],
 }
 
 impl RunningRequests {
@@ -133,8 +134,8 @@ impl RunningRequests {
     }
 
     /// The accounts with holds for running requests, and the ids of those requests.
-    pub(super) fn by_account(&self) -> HashMap<String, HashSet<String>> {
-        let mut accounts: HashMap<String, HashSet<String>> = HashMap::new();
+    pub(super) fn by_account(&self) -> HashMap<SmolStr, HashSet<SmolStr>> {
+        let mut accounts: HashMap<SmolStr, HashSet<SmolStr>> = HashMap::new();
         for shard in &self.shards {
             for running in shard.lock().values() {
                 let requests = accounts.entry(running.account.clone()).or_default();
@@ -161,7 +162,7 @@ impl RunningRequests {
     }
 
     /// The request's shard. Request ids end in random characters, which spread them evenly.
-    fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<String, Arc<Running>>>> {
+    fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<SmolStr, Arc<Running>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
         self.shards.get(byte % SHARDS).map(Mutex::lock)
     }
@@ -181,7 +182,7 @@ mod tests {
     fn running(request: &str, account: &str) -> Arc<Running> {
         let key = KeyId::parse("key_0000000000000001").unwrap();
         let growth = Growth::new(NanoUsd::from_nanos(10), NanoUsd::from_nanos(4), Bound::None);
-        Arc::new(Running::new(request.to_owned(), account.to_owned(), key, 0, growth))
+        Arc::new(Running::new(request.into(), account.into(), key, 0, growth))
     }
 
     #[test]
@@ -193,14 +194,14 @@ mod tests {
         all.add(running("req_3", "b"));
         assert!(all.take_news().is_empty());
         request.note(Checkpoint {
-            request: "req_1".to_owned(),
+            request: "req_1".into(),
             status: 200,
             usage: Usage::default(),
             source: UsageSource::Estimated,
             modifiers: Modifiers::default(),
             parts: Vec::new(),
             cost: NanoUsd::from_nanos(1),
-            provider: "p".to_owned(),
+            provider: "p".into(),
             latency_ms: 1,
             ttft_ms: None,
             attempts: Some(1),

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::{
@@ -64,14 +65,14 @@ impl Billing {
         let Ok(mut reservation) = engine.journal.reserve(REQUEST_BYTES) else {
             return Err(NotAdmitted::JournalFull);
         };
-        let key = wanted.key;
+        let key = &wanted.key;
         let cost = wanted.estimated_cost();
         let granted = match engine.cut(key, cost.whole, wanted.estimate.tokens()) {
             Some(granted) => granted,
             None => engine.hold(&self.ask(&wanted, cost.whole)).await?,
         };
         let running = Arc::new(Running::new(
-            wanted.request_id.to_owned(),
+            wanted.request_id.clone(),
             key.account.clone(),
             key.id.clone(),
             granted.at_ms,
@@ -110,12 +111,12 @@ impl Billing {
     }
 
     fn ask(&self, wanted: &Wanted<'_>, estimate: NanoUsd) -> Admit {
-        let (engine, key) = (&self.engine, wanted.key);
+        let (engine, key) = (&self.engine, &wanted.key);
         let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
         Admit {
             node: engine.node.clone(),
-            request: wanted.request_id.to_owned(),
-            key: key.clone(),
+            request: wanted.request_id.clone(),
+            key: Arc::clone(key),
             estimate,
             tokens: wanted.estimate.tokens(),
             ended_key,
@@ -197,18 +198,18 @@ fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> 
     Admitted {
         request: Request {
             admitted_ms: granted.at_ms,
-            id: wanted.request_id.to_owned(),
+            id: wanted.request_id.clone(),
             account: wanted.key.account.clone(),
             key: wanted.key.id.clone(),
-            protocol: wanted.protocol.as_str().to_owned(),
-            model_asked: wanted.model_asked.to_owned(),
+            protocol: SmolStr::new_static(wanted.protocol.as_str()),
+            model_asked: wanted.model_asked.into(),
             model: wanted.route.model.clone(),
             stream: wanted.stream,
             tags: wanted.tags.to_vec(),
             hold: Some(granted.seat.hold),
         },
         provider: first.provider.clone(),
-        price_version: first.price.version().to_owned(),
+        price_version: first.price.version().into(),
         input_tokens: wanted.estimate.input.total(),
         input_cost,
         latency_ms: wanted.latency_ms,

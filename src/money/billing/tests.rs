@@ -97,9 +97,9 @@ static ROUTE: LazyLock<Arc<PricedRoute>> = LazyLock::new(|| {
     let text = "version = \"v1\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"0.001\", output = \"0.001\" }]";
     let list = PriceList::read("p.toml", text).unwrap();
     Arc::new(PricedRoute {
-        model: "m".to_owned(),
+        model: "m".into(),
         first: PricedLeg {
-            provider: "p".to_owned(),
+            provider: "p".into(),
             price: Arc::clone(list.find("m", "p").unwrap()),
         },
         others: Vec::new(),
@@ -115,10 +115,10 @@ fn tokens(input: u64, output: u64) -> Usage {
 }
 
 /// A request of 400 input tokens whose output is estimated at 600.
-fn wanted<'a>(key: &'a KeyRecord, request_id: &'a str) -> Wanted<'a> {
+fn wanted(key: &KeyRecord, request_id: &str) -> Wanted<'static> {
     Wanted {
-        key,
-        request_id,
+        key: Arc::new(key.clone()),
+        request_id: request_id.into(),
         protocol: Protocol::Messages,
         model_asked: "m",
         stream: true,

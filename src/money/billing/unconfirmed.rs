@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 
 use crate::{
     domain::{
@@ -27,9 +28,9 @@ pub(super) struct UnconfirmedHolds {
 /// A hold that may exist in the store.
 #[derive(Debug)]
 pub(super) struct UnconfirmedHold {
-    account: String,
+    account: SmolStr,
     key: KeyId,
-    request: String,
+    request: SmolStr,
 }
 
 /// A running call to the ledger. If it is dropped before it is settled, its hold is unconfirmed.
@@ -120,9 +121,9 @@ mod tests {
     fn unconfirmed_holds_are_bounded_and_those_beyond_it_are_counted() {
         let unconfirmed = UnconfirmedHolds::default();
         let hold = |number: usize| UnconfirmedHold {
-            account: "acme".to_owned(),
+            account: "acme".into(),
             key: key_id(1),
-            request: format!("r{number}"),
+            request: format!("r{number}").into(),
         };
         unconfirmed.put_back((0..UNCONFIRMED_MAX).map(hold).collect());
         assert_eq!(unconfirmed.lost(), 0);

@@ -14,7 +14,7 @@ impl BillingEngine {
 
     /// Renews the lease, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
     pub(super) async fn renew(&self) {
-        let accounts: Vec<String> = self.running.by_account().into_keys().collect();
+        let accounts: Vec<String> = self.running.by_account().into_keys().map(String::from).collect();
         let unconfirmed = self.unconfirmed.take();
         let renewed = self.ledger.renew(&self.node, &accounts).await;
         if let Err(error) = &renewed {

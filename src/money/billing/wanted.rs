@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         keys::key::KeyRecord,
@@ -16,9 +18,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     /// Its key, as this node knows it.
-    pub key: &'a KeyRecord,
+    pub key: Arc<KeyRecord>,
     /// weir's request id.
-    pub request_id: &'a str,
+    pub request_id: SmolStr,
     /// The protocol of the requested operation.
     pub protocol: Protocol,
     /// The model's name as the client gave it.

@@ -63,7 +63,7 @@ async fn ledger() -> Arc<dyn LedgerStore> {
     };
     let charged = Change::Settle(Box::new(Settlement {
         lease: None,
-        request: "r".to_owned(),
+        request: "r".into(),
         key: key_id(1),
         at_ms: 1,
         tokens_estimated: 0,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
+use smol_str::SmolStr;
 
 use crate::{
     domain::ledger::{Admitted, Change, Checkpoint, NodeId, Settlement, settlement_after_crash, settlement_of_charged},
@@ -27,7 +28,7 @@ pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -
         possibly_settled,
         lessees,
     } = opened;
-    let mut cut: BTreeSet<(NodeId, String)> = unsettled
+    let mut cut: BTreeSet<(NodeId, SmolStr)> = unsettled
         .iter()
         .map(|(admitted, _)| {
             let holder = admitted.lease.as_ref().map_or(journal.node(), |lease| &lease.holder);
@@ -45,7 +46,7 @@ pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -
 
 /// Ends what was held for requests that died with their process, and the leases that they were admitted out of: nothing of
 /// these nodes is held for others yet.
-async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, String)>) {
+async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
     let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
     match tokio::time::timeout(RELEASE_WAIT, all).await {
         Ok(ended) if ended.iter().all(Result::is_ok) => {}

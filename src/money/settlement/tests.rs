@@ -162,12 +162,12 @@ async fn a_doubt_about_the_watermark_outlives_the_task_that_runs() {
         Arc::clone(&store) as _,
     );
     let mut tasks = Tasks::default();
-    settler.send(&mut tasks, "acme".to_owned(), Recheck::Steps);
+    settler.send(&mut tasks, "acme".into(), Recheck::Steps);
     // That task looks once whether there is anything to send, and there is nothing.
     let done = tasks.set.join_next().await.unwrap();
     store.forget("acme", 10, false);
-    settler.send(&mut tasks, "acme".to_owned(), Recheck::Watermark);
-    settler.send(&mut tasks, "acme".to_owned(), Recheck::Steps);
+    settler.send(&mut tasks, "acme".into(), Recheck::Watermark);
+    settler.send(&mut tasks, "acme".into(), Recheck::Steps);
     settler.done(&mut tasks, done);
     finish(&settler, &mut tasks).await;
     assert_eq!(store.amounts("acme").len(), 30);

@@ -64,7 +64,7 @@ pub(super) async fn create(
     let record = KeyRecord {
         id,
         name,
-        account,
+        account: account.into(),
         created_at: now,
         expires_at: wanted.expires_at.flatten(),
         models: models(&state, wanted.models.flatten())?,

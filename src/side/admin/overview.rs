@@ -177,11 +177,11 @@ mod tests {
             ledger.apply(&node(1), &name, &steps.collect::<Vec<_>>()).await.unwrap();
         }
         let mut key = record(1);
-        key.account = name(0);
+        key.account = name(0).into();
         let ask = Admit {
             node: node(1),
-            request: "runs".to_owned(),
-            key,
+            request: "runs".into(),
+            key: Arc::new(key),
             estimate: NanoUsd::from_nanos(30),
             tokens: 0,
             ended_key: 0,

@@ -119,7 +119,7 @@ async fn accounts_asked(
                 "there is no key {key}; what a deleted one has used is told with its account"
             ))
         })?;
-        return Ok((vec![view.record.account], None));
+        return Ok((vec![view.record.account.into()], None));
     }
     let page = state.ledger.accounts(query.after.as_deref(), ACCOUNTS_AT_ONCE).await?;
     let names: Vec<String> = page.into_iter().map(|account| account.id).collect();

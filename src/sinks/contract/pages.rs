@@ -52,7 +52,7 @@ fn filters(rows: &[Row]) -> Vec<LogFilter> {
     vec![
         half_day.clone(),
         LogFilter {
-            account: account.clone(),
+            account: account.clone().map(String::from),
             ..all.clone()
         },
         LogFilter {
@@ -72,7 +72,7 @@ fn filters(rows: &[Row]) -> Vec<LogFilter> {
             ..all.clone()
         },
         LogFilter {
-            account,
+            account: account.map(String::from),
             model: Some("claude-opus-4-8".to_owned()),
             status: Some(200..=200),
             tag: Tag::parse("team=research"),

@@ -1,6 +1,7 @@
 //! Rows for tests: any number of them, the same every time.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use smol_str::SmolStr;
 
 use crate::{
     domain::{
@@ -65,15 +66,15 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
     Row {
         time_ms,
         admitted_ms: time_ms - i64::try_from(latency_ms).unwrap(),
-        request_id: id,
-        account: format!("account-{}", key / 4),
+        request_id: id.into(),
+        account: format!("account-{}", key / 4).into(),
         key_id: KeyId::parse(&format!("key_{key:016}")).unwrap(),
-        protocol: "messages".to_owned(),
-        model_asked: model.to_owned(),
-        model: model.to_owned(),
-        provider: "anthropic".to_owned(),
+        protocol: "messages".into(),
+        model_asked: model.into(),
+        model: model.into(),
+        provider: "anthropic".into(),
         status: if is_rare { 502 } else { 200 },
-        outcome: if is_rare { "upstream_broke" } else { "ok" }.to_owned(),
+        outcome: if is_rare { "upstream_broke" } else { "ok" }.into(),
         stream: rng.random(),
         tags: tags.collect(),
         usage,
@@ -88,11 +89,11 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
             Vec::new()
         },
         modifiers: Modifiers {
-            service_tier: rarely("priority"),
+            service_tier: rarely("priority").map(SmolStr::from),
             speed: None,
-            geo: rarely("us"),
+            geo: rarely("us").map(SmolStr::from),
         },
-        price_version: "2026-11-01".to_owned(),
+        price_version: "2026-11-01".into(),
         cost_nano_usd: cost,
         latency_ms,
         ttft_ms: (!is_rare).then_some(latency_ms / 4),

@@ -222,7 +222,7 @@ async fn an_optional_sink_that_was_given_up_goes_on_behind_the_gap() {
     let rows: Vec<Row> = some_rows(0, 600)
         .into_iter()
         .map(|row| Row {
-            account: "acme".to_owned(),
+            account: "acme".into(),
             ..row
         })
         .collect();

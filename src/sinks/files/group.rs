@@ -6,6 +6,7 @@ use parquet::{
     column::reader::ColumnReader,
     errors::{ParquetError, Result},
 };
+use smol_str::SmolStr;
 
 use super::{
     schema::{self, COLUMNS, Column, Form},
@@ -116,22 +117,22 @@ fn blank() -> Option<NumberedRow> {
     let row = Row {
         time_ms: 0,
         admitted_ms: 0,
-        request_id: String::new(),
-        account: String::new(),
+        request_id: SmolStr::default(),
+        account: SmolStr::default(),
         key_id: KeyId::parse("key_0000000000000000").ok()?,
-        protocol: String::new(),
-        model_asked: String::new(),
-        model: String::new(),
-        provider: String::new(),
+        protocol: SmolStr::default(),
+        model_asked: SmolStr::default(),
+        model: SmolStr::default(),
+        provider: SmolStr::default(),
         status: 0,
-        outcome: String::new(),
+        outcome: SmolStr::default(),
         stream: false,
         tags: Vec::new(),
         usage: Usage::default(),
         usage_source: UsageSource::Reported,
         parts: Vec::new(),
         modifiers: Modifiers::default(),
-        price_version: String::new(),
+        price_version: SmolStr::default(),
         cost_nano_usd: NanoUsd::ZERO,
         latency_ms: 0,
         ttft_ms: None,

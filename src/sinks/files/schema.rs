@@ -14,6 +14,7 @@ use parquet::{
         types::{ColumnPath, TypePtr},
     },
 };
+use smol_str::SmolStr;
 
 use crate::{
     domain::{
@@ -37,7 +38,7 @@ const SORTED_BY: [&str; 3] = ["account", "time", "number"];
 pub(super) type TextForm = (fn(&NumberedRow) -> &str, fn(&mut NumberedRow, &str) -> Option<()>);
 /// One that may be absent.
 pub(super) type OptionalTextForm = (
-    fn(&NumberedRow) -> Option<String>,
+    fn(&NumberedRow) -> Option<SmolStr>,
     fn(&mut NumberedRow, &str) -> Option<()>,
 );
 /// An integer.
@@ -106,7 +107,7 @@ macro_rules! word {
             Form::Word((
                 |row| &row.row.$name,
                 |row, text| {
-                    row.row.$name = text.to_owned();
+                    row.row.$name = text.into();
                     Some(())
                 },
             )),
@@ -122,7 +123,7 @@ macro_rules! modifier {
             Form::OptionalText((
                 |row| row.row.modifiers.$name.clone(),
                 |row, text| {
-                    row.row.modifiers.$name = Some(text.to_owned());
+                    row.row.modifiers.$name = Some(text.into());
                     Some(())
                 },
             )),
@@ -168,7 +169,7 @@ pub(super) static COLUMNS: [Column; 38] = [
         Form::Text((
             |row| &row.row.request_id,
             |row, text| {
-                row.row.request_id = text.to_owned();
+                row.row.request_id = text.into();
                 Some(())
             },
         )),
@@ -271,7 +272,7 @@ pub(super) static COLUMNS: [Column; 38] = [
     column(
         "parts",
         Form::OptionalText((
-            |row| (!row.row.parts.is_empty()).then(|| serde_json::to_string(&row.row.parts).ok())?,
+            |row| (!row.row.parts.is_empty()).then(|| serde_json::to_string(&row.row.parts).ok().map(SmolStr::from))?,
             |row, text| {
                 row.row.parts = serde_json::from_str(text).ok()?;
                 Some(())

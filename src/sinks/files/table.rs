@@ -13,6 +13,7 @@ use parquet::{
         writer::{SerializedColumnWriter, SerializedFileWriter},
     },
 };
+use smol_str::SmolStr;
 
 use super::{
     group::Group,
@@ -128,9 +129,9 @@ fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[NumberedRo
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
         Form::OptionalText((get, _)) => {
-            let cells: Vec<Option<String>> = rows.iter().map(get).collect();
+            let cells: Vec<Option<SmolStr>> = rows.iter().map(get).collect();
             let levels: Vec<i16> = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
-            let values = texts(cells.iter().flatten().map(String::as_str));
+            let values = texts(cells.iter().flatten().map(SmolStr::as_str));
             out.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
         }
         Form::Integer((get, _)) | Form::Code((get, _)) | Form::Time((get, _)) => {

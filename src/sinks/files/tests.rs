@@ -5,6 +5,8 @@ use std::{
     fs::{self, File},
 };
 
+use smol_str::SmolStr;
+
 use super::*;
 use crate::{
     domain::ledger::consumption::{Modifiers, UsageSource},
@@ -128,7 +130,7 @@ async fn pages_go_on_while_files_are_merged() {
         let Some(last) = page.last() else { break };
         after = LogPlace::of(last);
         let count = found.len() + page.len();
-        found.extend(page.into_iter().map(|row| row.request_id));
+        found.extend(page.into_iter().map(|row| row.request_id.to_string()));
         assert_eq!(found.len(), count, "none comes twice");
         if !merged {
             files.keep_house(BEGIN_MS + 30 * HOUR_MS, 180).unwrap();
@@ -234,9 +236,9 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
     for row in all_rows(&files, &node(1)) {
         let day = row.row.time_ms.div_euclid(DAY_MS);
         expected
-            .entry((row.row.account, day))
+            .entry((row.row.account.to_string(), day))
             .or_default()
-            .insert(row.row.request_id);
+            .insert(row.row.request_id.to_string());
     }
     assert!(expected.len() >= 10);
     for ((account, day), ids) in expected {
@@ -250,7 +252,7 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
                 page.iter()
                     .all(|row| row.account == account && row.time_ms.div_euclid(DAY_MS) == day)
             );
-            found.extend(page.into_iter().map(|row| row.request_id));
+            found.extend(page.into_iter().map(|row| row.request_id.to_string()));
         }
         assert_eq!(found.len(), ids.len());
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), ids);
@@ -267,15 +269,15 @@ async fn what_is_counted_of_rows_is_what_they_say() {
     let day = BEGIN_MS.div_euclid(DAY_MS);
     let counted = |row: &Row| Row {
         admitted_ms: 0,
-        protocol: String::new(),
-        model_asked: String::new(),
-        provider: String::new(),
-        outcome: String::new(),
+        protocol: SmolStr::default(),
+        model_asked: SmolStr::default(),
+        provider: SmolStr::default(),
+        outcome: SmolStr::default(),
         stream: false,
         usage_source: UsageSource::Reported,
         parts: Vec::new(),
         modifiers: Modifiers::default(),
-        price_version: String::new(),
+        price_version: SmolStr::default(),
         latency_ms: 0,
         ttft_ms: None,
         hold_nano_usd: None,

@@ -17,7 +17,7 @@ use crate::{
 const DAY: i64 = BEGIN_MS / 86_400_000;
 
 fn ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> BTreeSet<String> {
-    rows.into_iter().map(|row| row.request_id.clone()).collect()
+    rows.into_iter().map(|row| row.request_id.to_string()).collect()
 }
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
     let home = LogFiles::open(folder.path(), Duration::from_secs(3600), 50_000).unwrap();
     let rows: Vec<Row> = (0..2_500)
         .map(|seed| Row {
-            account: "acme".to_owned(),
+            account: "acme".into(),
             ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
         })
         .collect();

@@ -52,7 +52,7 @@ async fn all(log: Log<'_>, lanes: &OpenLanes, wanted: &Wanted) -> (JournalDay, u
         let portion = compare(log, lanes, wanted, next.as_ref(), 1000).await.unwrap();
         portions += 1;
         for (place, day) in portion.days {
-            assert_eq!(place, ("acme".to_owned(), DAY));
+            assert_eq!(place, ("acme".into(), DAY));
             found.rows += day.rows;
             found.missing += day.missing;
             found.differing += day.differing;
@@ -73,7 +73,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
     let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
     let rows: Vec<Row> = (0..10_000)
         .map(|seed| Row {
-            account: if seed % 10 == 3 { "other" } else { "acme" }.to_owned(),
+            account: if seed % 10 == 3 { "other" } else { "acme" }.into(),
             ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
         })
         .collect();
@@ -104,7 +104,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
     let log = |fills| Log::Home { home: &home, fills };
     let (looked, filling) = (log(false), log(true));
     let (found, portions) = all(looked, &lanes, &wanted).await;
-    let named: Vec<String> = lost.iter().map(|place| rows[*place].request_id.clone()).collect();
+    let named: Vec<String> = lost.iter().map(|place| rows[*place].request_id.to_string()).collect();
     let expected = JournalDay {
         rows: 8_100,
         missing: 3,
@@ -163,7 +163,7 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
     let journal = open(folder.path());
     let rows: Vec<Row> = (0..100)
         .map(|seed| Row {
-            account: "acme".to_owned(),
+            account: "acme".into(),
             ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
         })
         .collect();
@@ -200,7 +200,7 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
         former,
     };
     let (found, _) = all(log(None), &lanes, &wanted).await;
-    let named: Vec<String> = [7, 50].map(|place: usize| rows[place].request_id.clone()).into();
+    let named: Vec<String> = [7, 50].map(|place: usize| rows[place].request_id.to_string()).into();
     let expected = JournalDay {
         rows: 90,
         missing: 2,

@@ -4,6 +4,7 @@ use std::{fmt::Display, pin::Pin};
 
 use jiff::Timestamp;
 use serde_json::Value;
+use smol_str::SmolStr;
 use tokio_postgres::{
     Row as Found,
     binary_copy::BinaryCopyInWriter,
@@ -172,15 +173,15 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
     let row = Row {
         time_ms: get::<Timestamp>(found, "time")?.as_millisecond(),
         admitted_ms: get::<Timestamp>(found, "admitted_at")?.as_millisecond(),
-        request_id: get(found, "request_id")?,
-        account: get(found, "account")?,
+        request_id: text_of(found, "request_id")?,
+        account: text_of(found, "account")?,
         key_id: key.map_err(|error| wrong(&error))?,
-        protocol: get(found, "protocol")?,
-        model_asked: get(found, "model_asked")?,
-        model: get(found, "model")?,
-        provider: get(found, "provider")?,
+        protocol: text_of(found, "protocol")?,
+        model_asked: text_of(found, "model_asked")?,
+        model: text_of(found, "model")?,
+        provider: text_of(found, "provider")?,
         status: u16::try_from(get::<i32>(found, "status")?).map_err(|error| wrong(&error))?,
-        outcome: get(found, "outcome")?,
+        outcome: text_of(found, "outcome")?,
         stream: get(found, "stream")?,
         tags: tags.into_iter().filter_map(Tag::parse).collect(),
         usage: Usage::of_parts(usage),
@@ -192,11 +193,11 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
         },
         parts,
         modifiers: Modifiers {
-            service_tier: get(found, "service_tier")?,
-            speed: get(found, "speed")?,
-            geo: get(found, "geo")?,
+            service_tier: get::<Option<&str>>(found, "service_tier")?.map(SmolStr::new),
+            speed: get::<Option<&str>>(found, "speed")?.map(SmolStr::new),
+            geo: get::<Option<&str>>(found, "geo")?.map(SmolStr::new),
         },
-        price_version: get(found, "price_version")?,
+        price_version: text_of(found, "price_version")?,
         cost_nano_usd: NanoUsd::from_nanos(get(found, "cost_nano_usd")?),
         latency_ms: count(found, "latency_ms")?,
         ttft_ms: get::<Option<i64>>(found, "ttft_ms")?.map(i64::unsigned_abs),
@@ -205,6 +206,10 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
     };
     let number = count(found, "number")?;
     Ok((get(found, "node")?, NumberedRow { number, row }))
+}
+
+fn text_of(found: &Found, name: &str) -> Result<SmolStr, PostgresError> {
+    Ok(get::<&str>(found, name)?.into())
 }
 
 fn get<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<T, PostgresError> {

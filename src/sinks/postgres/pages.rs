@@ -101,7 +101,7 @@ impl Question {
 
     /// And that are behind a place.
     fn behind(&mut self, place: &LogPlace) {
-        let account = self.value(place.account.clone());
+        let account = self.value(place.account.to_string());
         let time = self.value(columns::moment(place.time_ms));
         let id = self.value(columns::text(&place.request_id));
         // The first half says nothing new: it is what the index is entered by.

@@ -288,7 +288,7 @@ async fn texts_that_postgres_does_not_take_are_no_reason_to_stop() {
     let log = PostgresLog::new(server.settings(WRITER)).unwrap();
     let mut odd = batch_of(&node(1), 0, &[i64::MIN, i64::MAX, BEGIN_MS]);
     for row in &mut odd.rows {
-        row.row.model_asked = "a\0b\u{1F600}\\N\t\"'".to_owned();
+        row.row.model_asked = "a\0b\u{1F600}\\N\t\"'".into();
         row.row.latency_ms = u64::MAX;
         row.row.status = u16::MAX;
         row.row.parts = vec![crate::domain::money::price::Part {

@@ -7,6 +7,8 @@ use std::{
     time::Instant,
 };
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::ledger::{
         consumption::Row,
@@ -44,11 +46,11 @@ pub(super) struct AccountDay {
     day: i64,
     places_max: usize,
     /// All rows behind this place are in `places`, unless there are too many.
-    from: (i64, String),
+    from: (i64, SmolStr),
     /// The last row that was given.
-    at: (i64, String),
+    at: (i64, SmolStr),
     /// When a row ended and its request, and where it stands in the store.
-    places: BTreeMap<(i64, String), usize>,
+    places: BTreeMap<(i64, SmolStr), usize>,
     /// There are further ones behind them.
     more: bool,
     /// How many of the store's rows have been looked at, and the last of them.
@@ -60,7 +62,7 @@ pub(super) struct AccountDay {
 
 impl AccountDay {
     pub(super) fn new(filter: &LogFilter, account: &str, day: i64, places_max: usize) -> Self {
-        let nowhere = (i64::MIN, String::new());
+        let nowhere = (i64::MIN, SmolStr::default());
         Self {
             filter: filter.clone(),
             account: account.to_owned(),
@@ -85,7 +87,7 @@ impl AccountDay {
     pub(super) fn go_to(&mut self, filter: &LogFilter, place: &LogPlace) {
         self.filter = filter.clone();
         // Rows may have become too old meanwhile.
-        self.at = (filter.since_ms, String::new());
+        self.at = (filter.since_ms, SmolStr::default());
         if place.account == self.account {
             self.at = (place.time_ms, place.request_id.clone()).max(self.at.clone());
         }
@@ -113,7 +115,7 @@ impl AccountDay {
                 }
             }
             let next = self.ahead().take(limit);
-            let next: Vec<((i64, String), usize)> = next.map(|(key, place)| (key.clone(), *place)).collect();
+            let next: Vec<((i64, SmolStr), usize)> = next.map(|(key, place)| (key.clone(), *place)).collect();
             if let Some(rows) = self.read(ledger, &next).await? {
                 if let Some((last, _)) = next.into_iter().next_back() {
                     self.at = last;
@@ -145,7 +147,7 @@ impl AccountDay {
         self.more || self.ahead().next().is_some()
     }
 
-    fn ahead(&self) -> impl Iterator<Item = (&(i64, String), &usize)> {
+    fn ahead(&self) -> impl Iterator<Item = (&(i64, SmolStr), &usize)> {
         self.places.range((Bound::Excluded(self.at.clone()), Bound::Unbounded))
     }
 
@@ -170,7 +172,7 @@ impl AccountDay {
             for (place, row) in std::iter::zip(first.., &rows).skip(known) {
                 let (_, time_ms, id) = log_place::order(row);
                 if (time_ms, id) > (self.from.0, self.from.1.as_str()) && self.filter.takes(row) {
-                    self.places.insert((time_ms, id.to_owned()), place);
+                    self.places.insert((time_ms, id.into()), place);
                 }
                 if self.places.len() > self.places_max {
                     self.places.pop_last();
@@ -198,7 +200,7 @@ impl AccountDay {
     async fn read(
         &mut self,
         ledger: &dyn LedgerStore,
-        wanted: &[((i64, String), usize)],
+        wanted: &[((i64, SmolStr), usize)],
     ) -> Result<Option<Vec<Row>>, StoreError> {
         let mut found = Vec::with_capacity(wanted.len());
         for ((time_ms, id), place) in wanted {

@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
+use smol_str::SmolStr;
+
 use super::{
     LogReadError, LogReading,
     account_day::{AccountDay, is_over},
@@ -126,7 +128,7 @@ impl LogRows {
                 self.read_home(most).await?;
             }
             let Some(row) = self.first() else {
-                match self.unread().map(str::to_owned) {
+                match self.unread().map(SmolStr::new) {
                     None => self.end_day(),
                     Some(account) => self.stop_before(account),
                 }
@@ -200,7 +202,7 @@ impl LogRows {
     }
 
     /// All before this account's rows has been read.
-    fn stop_before(&mut self, account: String) {
+    fn stop_before(&mut self, account: SmolStr) {
         if account > self.at.place.account {
             self.at.place = LogPlace {
                 account,

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use smol_str::SmolStr;
+
 use super::{LogCursor, LogReadError, LogReading, account_day::is_over};
 use crate::{
     domain::ledger::{consumption::Row, log_filter::LogFilter},
@@ -27,8 +29,8 @@ const ROWS_TO_SPARE: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SliceCursor {
     pub(crate) time_ms: i64,
-    pub(crate) account: String,
-    pub(crate) request_id: String,
+    pub(crate) account: SmolStr,
+    pub(crate) request_id: SmolStr,
     /// How long the next slice is.
     pub(crate) length_ms: i64,
 }
@@ -48,8 +50,8 @@ impl SliceCursor {
     pub(super) fn at(time_ms: i64) -> Self {
         Self {
             time_ms,
-            account: String::new(),
-            request_id: String::new(),
+            account: SmolStr::default(),
+            request_id: SmolStr::default(),
             length_ms: HOUR_MS,
         }
     }

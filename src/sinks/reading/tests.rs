@@ -244,7 +244,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 /// Rows of one account and day that were settled in another order than they ended in.
 fn busy_day(count: u64) -> Vec<Row> {
     let rows = (0..count).map(|seed| Row {
-        account: "busy".to_owned(),
+        account: "busy".into(),
         ..row(seed, BEGIN_MS + i64::try_from(seed * 7919 % count).unwrap() * 100)
     });
     rows.collect()
@@ -287,7 +287,10 @@ async fn a_look_at_a_busy_day_ends_in_time_and_goes_on_where_it_was() {
     for (number, account) in (0..).zip(["a", "c", "z"]) {
         let account = account.to_owned();
         let row = row(100_000 + number, BEGIN_MS + 7);
-        rows.push(Row { account, ..row });
+        rows.push(Row {
+            account: account.into(),
+            ..row
+        });
     }
     let places = rows.into_iter().enumerate().map(|(number, row)| match number {
         // Some of it is at home, and all of two other accounts.

@@ -92,7 +92,7 @@ impl Both {
 
 fn rows(count: u64) -> Vec<Row> {
     let of = |seed: u64| Row {
-        account: "acme".to_owned(),
+        account: "acme".into(),
         ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
     };
     (0..count).map(of).collect()
@@ -181,7 +181,7 @@ async fn rows_are_looked_for_in_portions() {
     // The last of them is another than the home has.
     let other = Both::new(memory::ledger());
     let mut alike = all.clone();
-    alike[39].request_id = "another".to_owned();
+    alike[39].request_id = "another".into();
     other.charge(1, &alike).await;
     other.feed(7, &all).await;
     for at_once in [1, 7, 40, 41] {

@@ -329,7 +329,7 @@ async fn a_full_hour_parts_what_ended_before_it_from_what_ended_at_it() {
             generation_ms: if number == 2 { 0 } else { 60 + number },
         };
         let bucket = expected.entry(hour).or_default();
-        bucket.entry(row.model.clone()).or_default().add(&counters);
+        bucket.entry(row.model.to_string()).or_default().add(&counters);
         let settlement = Settlement {
             lease: None,
             request: row.request_id.clone(),

@@ -2,6 +2,7 @@
 
 use jiff::fmt::temporal::DateTimePrinter;
 use serde::ser::Error;
+use smol_str::SmolStr;
 
 use crate::domain::{quick_json::Json, wire::usage::Usage};
 
@@ -17,7 +18,7 @@ pub(crate) struct RequestRecord {
     /// When the request arrived, in milliseconds since the Unix epoch; `time` in the line, as RFC 3339 in UTC.
     pub time_unix_ms: i64,
     /// weir's own identifier of the request, also sent to the client.
-    pub request_id: String,
+    pub request_id: SmolStr,
     /// The identifier (never the text) of the key, once it was found.
     pub key_id: Option<String>,
     /// The account that the key belongs to.

@@ -7,7 +7,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 fn record(id: &str) -> RequestRecord {
     RequestRecord {
-        request_id: id.to_owned(),
+        request_id: id.into(),
         outcome: "ok",
         status: 200,
         ..RequestRecord::default()

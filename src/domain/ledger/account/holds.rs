@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::key::KeyId,
@@ -118,7 +119,7 @@ pub(super) struct Holds {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct NodeHolds {
     until_ms: i64,
-    by_request: QuickMap<String, Hold>,
+    by_request: QuickMap<SmolStr, Hold>,
     held: NanoUsd,
     leased: NanoUsd,
     lent: Lent,
@@ -136,7 +137,7 @@ struct KeyHolds {
     leased: NanoUsd,
     lent: Lent,
     /// By the period's name. Those without anything held are not there.
-    held: BTreeMap<String, NanoUsd>,
+    held: BTreeMap<SmolStr, NanoUsd>,
 }
 
 impl Holds {
@@ -153,11 +154,11 @@ impl Holds {
         let node = self.nodes.entry(node.clone()).or_default();
         node.until_ms = now_ms.saturating_add(LEASE_MS);
         node.count(&hold);
-        node.by_request.insert(request.to_owned(), hold);
+        node.by_request.insert(request.into(), hold);
     }
 
     /// All holds, with their nodes and requests.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, &String, &Hold)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, &SmolStr, &Hold)> {
         let nodes = self.nodes.iter();
         nodes.flat_map(|(id, node)| node.by_request.iter().map(move |(request, hold)| (id, request, hold)))
     }
@@ -299,7 +300,7 @@ impl NodeHolds {
         self.uncount(&hold);
         change(&mut hold);
         self.count(&hold);
-        self.by_request.insert(request.to_owned(), hold);
+        self.by_request.insert(request.into(), hold);
     }
 
     fn count(&mut self, hold: &Hold) {
@@ -349,11 +350,11 @@ impl KeyHolds {
             return;
         }
         let periods = Periods::at(at_ms);
-        for period in [ALL, &periods.day, &periods.week, &periods.month] {
-            let held = self.held.entry(period.to_owned()).or_default();
+        for period in [SmolStr::new_static(ALL), periods.day, periods.week, periods.month] {
+            let held = self.held.entry(period.clone()).or_default();
             *held = held.saturating_add(more);
             if *held == NanoUsd::ZERO {
-                self.held.remove(period);
+                self.held.remove(&period);
             }
         }
     }

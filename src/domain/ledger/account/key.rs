@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::{
@@ -32,7 +33,7 @@ pub(crate) struct AccountKey {
     buckets: Buckets,
     /// The day whose first admission dropped old counters.
     #[serde(skip)]
-    cleaned: String,
+    cleaned: SmolStr,
 }
 
 /// The part of a key's record that admission checks.

@@ -1,5 +1,7 @@
 //! Tests of the reference model, rule by rule.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -30,7 +32,7 @@ fn record(terms: KeyTerms) -> KeyRecord {
     KeyRecord {
         id: key_id(1),
         name: "desk".to_owned(),
-        account: "acme".to_owned(),
+        account: "acme".into(),
         created_at: 1,
         expires_at: None,
         models: None,
@@ -61,8 +63,8 @@ fn rates(rpm: Option<u64>, tpm: Option<u64>, concurrency: Option<u64>) -> KeyTer
 fn ask(request: &str, estimate: i64, terms: KeyTerms) -> Admit {
     Admit {
         node: node(1),
-        request: request.to_owned(),
-        key: record(terms),
+        request: request.into(),
+        key: Arc::new(record(terms)),
         estimate: nanos(estimate),
         tokens: 0,
         ended_key: 0,
@@ -100,7 +102,7 @@ fn with_balance(balance: i64) -> Account {
 fn settle(request: &str, at_ms: i64, cost: i64, estimated: u64, used: u64) -> Change {
     Change::Settle(Box::new(Settlement {
         lease: None,
-        request: request.to_owned(),
+        request: request.into(),
         key: key_id(1),
         at_ms,
         tokens_estimated: estimated,
@@ -182,7 +184,7 @@ fn a_changed_reset_finds_its_period_counted_already() {
     );
     let changed = |reset, revision| {
         let mut ask = ask("b", 100, quota(100, reset));
-        ask.key.revision = revision;
+        Arc::make_mut(&mut ask.key).revision = revision;
         ask
     };
     let mut daily = account.clone();
@@ -198,18 +200,18 @@ fn a_changed_reset_finds_its_period_counted_already() {
 fn a_later_revision_is_taken_over_also_by_a_refusal_and_an_earlier_one_is_stale() {
     let mut account = with_balance(100);
     let mut revoked = ask("a", 1, KeyTerms::default());
-    revoked.key.revision = 3;
-    revoked.key.state = KeyState::Revoked { at: 9 };
+    Arc::make_mut(&mut revoked.key).revision = 3;
+    Arc::make_mut(&mut revoked.key).state = KeyState::Revoked { at: 9 };
     assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyRevoked);
     assert_eq!(
         account.admit(&ask("b", 1, KeyTerms::default()), NOON),
         Admission::StaleKey
     );
     // Of the same revision the account's own knowledge counts.
-    revoked.key.state = KeyState::Active;
+    Arc::make_mut(&mut revoked.key).state = KeyState::Active;
     assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyRevoked);
-    revoked.key.revision = 4;
-    revoked.key.expires_at = Some(NOON / 1000);
+    Arc::make_mut(&mut revoked.key).revision = 4;
+    Arc::make_mut(&mut revoked.key).expires_at = Some(NOON / 1000);
     assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyExpired);
     assert_eq!(hold(&account.admit(&revoked, NOON - 1)), 1);
 }
@@ -248,7 +250,7 @@ fn a_request_that_is_held_already_gets_its_hold_again_and_nothing_changes() {
     account.admit(&ask("a", 30, rates(Some(1), None, Some(1))), NOON);
     let before = account.clone();
     let mut again = ask("a", 99, KeyTerms::default());
-    again.key.revision = 7;
+    Arc::make_mut(&mut again.key).revision = 7;
     let Admission::Granted(grant) = account.admit(&again, NOON + 5) else {
         panic!("it is held")
     };
@@ -264,8 +266,8 @@ fn a_top_up_gets_what_is_left_in_the_period_of_the_admission() {
     account.admit(&ask("b", 90, daily), MIDNIGHT + 1);
     let top_up = |request: &str, more| TopUp {
         node: node(1),
-        request: request.to_owned(),
-        account: "acme".to_owned(),
+        request: request.into(),
+        account: "acme".into(),
         key: key_id(1),
         at_ms: MIDNIGHT - 1,
         more: nanos(more),
@@ -376,7 +378,7 @@ proptest! {
                 Deed::Settle { by, request, cost } => {
                     apply(&mut account, by, [settle(&request.to_string(), now, cost, 0, 0)]);
                     costs += cost;
-                    *by_day.entry(Periods::at(now).day).or_default() += cost;
+                    *by_day.entry(Periods::at(now).day.to_string()).or_default() += cost;
                 }
                 Deed::Adjust(amount) => {
                     apply(&mut account, 1, [Change::Adjust { amount: nanos(amount), at: 0, operation: None }]);
@@ -388,7 +390,7 @@ proptest! {
             prop_assert_eq!((view.balance.nanos(), view.spent.nanos()), (credits - costs, costs));
             let spend = account.key_spend(&key_id(1), now);
             prop_assert_eq!(spend.all.nanos(), costs);
-            let today = by_day.get(&Periods::at(now).day).copied().unwrap_or(0);
+            let today = by_day.get(Periods::at(now).day.as_str()).copied().unwrap_or(0);
             prop_assert_eq!(spend.day.nanos(), today);
             prop_assert_eq!((view.held, view.running), account.holds.counted(now));
             prop_assert_eq!((spend.held, spend.running), (view.held, view.running));

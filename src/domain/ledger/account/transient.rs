@@ -2,6 +2,7 @@
 //! of its rate limits are.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::{
     Account,
@@ -22,7 +23,7 @@ pub(crate) struct Transient {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedHold {
     node: NodeId,
-    request: String,
+    request: SmolStr,
     key: KeyId,
     amount: NanoUsd,
     at_ms: i64,
@@ -40,7 +41,7 @@ impl Transient {
 impl Account {
     /// What is kept in no file.
     pub(crate) fn transient(&self) -> Transient {
-        let hold = |(node, request, hold): (&NodeId, &String, &Hold)| CarriedHold {
+        let hold = |(node, request, hold): (&NodeId, &SmolStr, &Hold)| CarriedHold {
             node: node.clone(),
             request: request.clone(),
             key: hold.key.clone(),
@@ -85,6 +86,8 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::{
         keys::key::{KeyRecord, KeyState},
@@ -99,11 +102,11 @@ mod tests {
     fn ask(node: &NodeId, request: &str) -> Admit {
         Admit {
             node: node.clone(),
-            request: request.to_owned(),
-            key: KeyRecord {
+            request: request.into(),
+            key: Arc::new(KeyRecord {
                 id: KeyId::parse("key_0123456789abcdef").unwrap(),
                 name: "n".to_owned(),
-                account: "a".to_owned(),
+                account: "a".into(),
                 created_at: 0,
                 expires_at: None,
                 models: None,
@@ -118,7 +121,7 @@ mod tests {
                     ..KeyTerms::default()
                 },
                 former: None,
-            },
+            }),
             estimate: NanoUsd::from_nanos(60),
             tokens: 1,
             ended_key: 0,
@@ -145,7 +148,7 @@ mod tests {
         let kept = Account::restored(
             account.summary().unwrap().clone(),
             [(
-                ask(&node, "r1").key.id,
+                ask(&node, "r1").key.id.clone(),
                 account.key(&ask(&node, "r1").key.id).unwrap().clone(),
             )],
             [],
@@ -161,9 +164,9 @@ mod tests {
         assert_eq!(second.hold, NanoUsd::from_nanos(40), "what the first left");
         let more = TopUp {
             node: node.clone(),
-            request: "r1".to_owned(),
-            account: "a".to_owned(),
-            key: ask(&node, "r1").key.id,
+            request: "r1".into(),
+            account: "a".into(),
+            key: ask(&node, "r1").key.id.clone(),
             at_ms: 1_000,
             more: NanoUsd::from_nanos(1),
         };

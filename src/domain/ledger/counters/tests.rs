@@ -33,7 +33,7 @@ fn periods_are_compared_until_their_counters_may_be_gone() {
     let now = ms("2026-11-24T02:30:00Z");
     let names = |from: &str, until: &str| -> Vec<String> {
         let kept = CountedPeriod::kept(&(day(from)..day(until)), now);
-        kept.into_iter().map(|period| period.name).collect()
+        kept.into_iter().map(|period| period.name.into()).collect()
     };
     assert_eq!(
         names("2026-11-22", "2026-11-24"),

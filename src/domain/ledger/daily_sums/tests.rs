@@ -16,7 +16,7 @@ fn key_id(number: u8) -> KeyId {
 
 fn tagged(request: usize, tags: &[&str]) -> Row {
     let mut row: Row = serde_json::from_str(ROW).unwrap();
-    row.request_id = format!("r{request}");
+    row.request_id = format!("r{request}").into();
     row.tags = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();
     row
 }
@@ -24,7 +24,7 @@ fn tagged(request: usize, tags: &[&str]) -> Row {
 #[test]
 fn a_row_counts_for_its_account_its_key_and_each_of_its_tags() {
     let mut failed = tagged(2, &["team=b"]);
-    (failed.status, failed.model) = (502, "other".to_owned());
+    (failed.status, failed.model) = (502, "other".into());
     let sums = DailySums::of_day(&[tagged(1, &["team=a", "team=b", "session=x"]), failed]);
     let told: Vec<_> = sums
         .iter()
@@ -67,9 +67,9 @@ fn rows_and_sums_are_read_as_they_were_written() {
     let mut row = tagged(1, &["team=a"]);
     row.usage = Usage::of_parts(parts);
     row.modifiers = Modifiers {
-        service_tier: Some("flex".to_owned()),
-        speed: Some("fast".to_owned()),
-        geo: Some("us".to_owned()),
+        service_tier: Some("flex".into()),
+        speed: Some("fast".into()),
+        geo: Some("us".into()),
     };
     let json = serde_json::to_string(&row).unwrap();
     assert_eq!(serde_json::from_str::<Row>(&json).unwrap(), row, "{json}");

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use smol_str::SmolStr;
 
 use crate::domain::ledger::{
     journaled::{Admitted, Checkpoint, Record},
@@ -21,7 +22,7 @@ static SETTLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#","ch
 /// A step that settles, without its tags.
 #[derive(Deserialize)]
 struct SettlingRecord {
-    account: String,
+    account: SmolStr,
     step: SettlingStep,
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use smol_str::SmolStr;
 
 use super::*;
 use crate::domain::{ledger::consumption::Modifiers, money::NanoUsd, wire::usage::Usage};
@@ -27,9 +28,9 @@ fn nanos(price: &Price, usage: Usage) -> i64 {
 
 fn modifiers(service_tier: Option<&str>, speed: Option<&str>, geo: Option<&str>) -> Modifiers {
     Modifiers {
-        service_tier: service_tier.map(str::to_owned),
-        speed: speed.map(str::to_owned),
-        geo: geo.map(str::to_owned),
+        service_tier: service_tier.map(str::to_owned).map(SmolStr::from),
+        speed: speed.map(str::to_owned).map(SmolStr::from),
+        geo: geo.map(str::to_owned).map(SmolStr::from),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use smol_str::SmolStr;
+
 use crate::domain::wire::json_pick::replace;
 use crate::domain::wire::protocol::InBandError;
 use crate::domain::wire::protocol::made::Made;
@@ -14,26 +16,26 @@ pub(super) struct Facts {
     pub(super) content_seen: bool,
     /// The event that ends the answer was seen.
     pub(super) terminal: bool,
-    pub(super) finish_reason: Option<String>,
+    pub(super) finish_reason: Option<SmolStr>,
     pub(super) error: Option<InBandError>,
-    pub(super) model: Option<String>,
+    pub(super) model: Option<SmolStr>,
     /// The identifier under which the provider may keep the answer.
-    pub(super) answer_id: Option<String>,
+    pub(super) answer_id: Option<SmolStr>,
     pub(super) done_marker: bool,
     pub(super) made: Made,
 }
 
 /// Keeps the newest text. What repeats itself in every event costs no allocation.
-pub(super) fn note(kept: &mut Option<String>, text: Option<Cow<'_, str>>) {
+pub(super) fn note(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     if let Some(text) = text
         && kept.as_deref() != Some(text.as_ref())
     {
-        *kept = Some(text.into_owned());
+        *kept = Some(text.into());
     }
 }
 
 /// Keeps the newest name of a tier; a text that is none says nothing (see [`is_name`]).
-pub(super) fn note_name(kept: &mut Option<String>, text: Option<Cow<'_, str>>) {
+pub(super) fn note_name(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     note(kept, text.filter(|text| is_name(text)));
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
@@ -103,7 +104,7 @@ struct Said {
     readable: bool,
     /// Something tells of the output.
     counted: bool,
-    service_tier: Option<String>,
+    service_tier: Option<SmolStr>,
 }
 
 impl Said {

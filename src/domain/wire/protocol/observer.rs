@@ -8,6 +8,8 @@ mod tests;
 
 use std::borrow::Cow;
 
+use smol_str::SmolStr;
+
 use crate::domain::wire::json_array::ArrayFramer;
 use crate::domain::wire::json_pick::Picker;
 use crate::domain::wire::operation::Operation;
@@ -71,13 +73,13 @@ pub struct Observed {
     /// What the answer said that changes its price, as it spelt it.
     pub modifiers: Modifiers,
     /// The protocol's own word for why the answer ended (`end_turn`, `completed`, `STOP`, ...).
-    pub finish_reason: Option<String>,
+    pub finish_reason: Option<SmolStr>,
     /// The error that the provider put into the answer.
     pub in_band_error: Option<InBandError>,
     /// The model that says it answered.
-    pub model: Option<String>,
+    pub model: Option<SmolStr>,
     /// The identifier under which the provider may keep the answer (Messages, Responses).
-    pub answer_id: Option<String>,
+    pub answer_id: Option<SmolStr>,
     /// Whether the answer's end was seen (see [`Observer::is_complete`]).
     pub complete: bool,
     /// Whether `data: [DONE]` was seen.
@@ -282,7 +284,7 @@ impl Observer {
     }
 
     /// The identifier under which the provider may keep the answer, once known.
-    pub fn answer_id(&self) -> Option<Cow<'_, str>> {
+    pub fn answer_id(&self) -> Option<SmolStr> {
         let open = if matches!(self.frame, Frame::Json) {
             let mut answer = self.answer.clone();
             answer.dialect.body(&self.picker, &mut answer.facts);
@@ -291,8 +293,8 @@ impl Observer {
             self.open_event()
         };
         match open {
-            Some(open) => open.facts.answer_id.map(Cow::Owned),
-            None => self.answer.facts.answer_id.as_deref().map(Cow::Borrowed),
+            Some(open) => open.facts.answer_id,
+            None => self.answer.facts.answer_id.clone(),
         }
     }
 

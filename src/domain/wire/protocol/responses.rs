@@ -5,6 +5,7 @@ mod calls;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
@@ -127,7 +128,7 @@ pub(super) struct ResponsesState {
     /// The usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
     /// As returned: the first event repeats what was asked for, the last one says what it became.
-    service_tier: Option<String>,
+    service_tier: Option<SmolStr>,
     tool_usage_json: Vec<u8>,
     calls: Calls,
     created_at: Option<u64>,

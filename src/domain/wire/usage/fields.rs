@@ -1,6 +1,7 @@
 //! Lenient reading of what providers report: fields may be missing, of another type, negative, or absurdly large.
 
 use serde_json::value::RawValue;
+use smol_str::SmolStr;
 
 use crate::domain::wire::usage::{
     COUNT_MAX,
@@ -40,8 +41,9 @@ impl<'a> Fields<'a> {
     }
 
     /// A short name; `None` when it is missing or none (see [`is_name`]).
-    pub(in crate::domain) fn name(&self, key: &str) -> Option<String> {
-        self.text(key).filter(|text| is_name(text))
+    pub(in crate::domain) fn name(&self, key: &str) -> Option<SmolStr> {
+        let name: SmolStr = serde_json::from_str(self.get(key)?).ok()?;
+        Some(name).filter(|name| is_name(name))
     }
 
     /// A string; `None` when it is missing or none.

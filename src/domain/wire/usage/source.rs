@@ -1,6 +1,7 @@
 //! Where a usage comes from, and what was reported beside it.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::wire::usage::run::RunKind;
 
@@ -22,13 +23,13 @@ pub enum UsageSource {
 pub struct Modifiers {
     /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service_tier: Option<String>,
+    pub service_tier: Option<SmolStr>,
     /// The speed, such as `fast`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub speed: Option<String>,
+    pub speed: Option<SmolStr>,
     /// The geography of the inference, such as `us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub geo: Option<String>,
+    pub geo: Option<SmolStr>,
 }
 
 impl Modifiers {

@@ -63,7 +63,7 @@ async fn whoever_was_refused_when_last_seen_has_none() {
     };
     let stranger = fixture(10_000).await;
     let nobody = KeyRecord {
-        account: "nobody".to_owned(),
+        account: "nobody".into(),
         ..record(1)
     };
     for (fixture, key) in [

@@ -216,8 +216,8 @@ async fn one_who_is_refused_for_what_is_held_gets_what_another_node_has_leased()
     let left = fixture.view().await;
     let all = Admit {
         node: node(8),
-        request: "all".to_owned(),
-        key: record(2),
+        request: "all".into(),
+        key: Arc::new(record(2)),
         estimate: left.balance,
         tokens: 0,
         ended_key: 0,
@@ -226,7 +226,7 @@ async fn one_who_is_refused_for_what_is_held_gets_what_another_node_has_leased()
     fixture.ledger.admit(&all).await.unwrap();
     until("the lease has come back", async || {
         let more = Admit {
-            request: "more".to_owned(),
+            request: "more".into(),
             estimate: nanos(1),
             ..all.clone()
         };

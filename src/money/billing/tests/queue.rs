@@ -21,7 +21,7 @@ async fn is_called(place: &mut QueuePosition) -> bool {
 
 fn of(account: &str, number: u8) -> KeyRecord {
     KeyRecord {
-        account: account.to_owned(),
+        account: account.into(),
         ..record(number)
     }
 }

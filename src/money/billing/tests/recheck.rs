@@ -46,7 +46,7 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
     assert_eq!(still(Denied::BalanceExhausted).await, None);
     assert_eq!(still(Denied::AccountSuspended).await, None);
     let stranger = KeyRecord {
-        account: "nobody".to_owned(),
+        account: "nobody".into(),
         ..record(2)
     };
     let denied = fixture.billing.still_denied(&stranger, Denied::BalanceExhausted).await;

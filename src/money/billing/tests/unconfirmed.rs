@@ -51,7 +51,7 @@ async fn one_part_of_the_ledger_that_is_away_keeps_no_hold_of_another() {
     };
     fixture.ledger.apply(&node(9), "beta", &[open]).await.unwrap();
     let beta = KeyRecord {
-        account: "beta".to_owned(),
+        account: "beta".into(),
         ..record(2)
     };
     one_unconfirmed(&fixture, &record(1)).await;

@@ -36,8 +36,8 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
     ledger.apply(&node(9), "acme", &[open]).await.unwrap();
     let first = Admit {
         node: node(9),
-        request: "first".to_owned(),
-        key: record(1),
+        request: "first".into(),
+        key: Arc::new(record(1)),
         estimate: nanos(10),
         tokens: 0,
         ended_key: 0,
@@ -51,7 +51,7 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
     let ask = AskLease {
         lease: lease.clone(),
         node: journal.node().clone(),
-        account: "acme".to_owned(),
+        account: "acme".into(),
         key: first.key.id.clone(),
         revision: first.key.revision,
         running: 1,
@@ -64,7 +64,7 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
     assert!(matches!(ledger.lease(&ask).await, Ok(LeaseAnswer::Held(_))));
     // One request has ended in it, and is charged.
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-    let settlement = Settlement::without_charge("r1".to_owned(), first.key.id.clone(), 1, 0).in_lease(Some(lease));
+    let settlement = Settlement::without_charge("r1".into(), first.key.id.clone(), 1, 0).in_lease(Some(lease));
     let change = Change::Settle(Box::new(settlement));
     journal.append_step("acme", change, 0, &mut room).unwrap();
     drop((room, journal));

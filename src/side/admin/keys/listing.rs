@@ -91,7 +91,7 @@ impl Wanted {
     fn takes(&self, view: &KeyView) -> bool {
         let (record, used) = (&view.record, view.last_used);
         let has = |search: &String| {
-            let texts = [&record.name, &record.account, &record.hint];
+            let texts = [record.name.as_str(), record.account.as_str(), record.hint.as_str()];
             record.id.as_str().to_lowercase() == *search
                 || texts.iter().any(|text| text.to_lowercase().contains(search))
         };

@@ -192,7 +192,7 @@ mod tests {
         let mut out = heading();
         let row = Row {
             parts: Vec::new(),
-            model_asked: "m".to_owned(),
+            model_asked: "m".into(),
             ..row("a", 1, "req_1", 1_793_491_200_000, NanoUsd::from_nanos(7))
         };
         record(&row, &mut out).unwrap();

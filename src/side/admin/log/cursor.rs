@@ -24,9 +24,9 @@ pub(super) fn read(text: &str) -> Option<LogCursor> {
         return None;
     }
     let place = LogPlace {
-        account: account.to_owned(),
+        account: account.into(),
         time_ms: time.parse().ok()?,
-        request_id: id.to_owned(),
+        request_id: id.into(),
     };
     Some(LogCursor {
         day: day.parse().ok()?,
@@ -41,9 +41,9 @@ mod tests {
     #[test]
     fn a_place_comes_back_as_it_went() {
         let place = |account: &str, time_ms, request_id: &str| LogPlace {
-            account: account.to_owned(),
+            account: account.into(),
             time_ms,
-            request_id: request_id.to_owned(),
+            request_id: request_id.into(),
         };
         for place in [place("a.b-c", 1_793_491_200_123, "req_Ab1"), LogPlace::default()] {
             let cursor = LogCursor { day: 20_758, place };

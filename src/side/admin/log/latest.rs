@@ -177,7 +177,7 @@ mod tests {
     async fn ledger(days: i64) -> Arc<dyn LedgerStore> {
         let ledger = memory::ledger();
         let rows = (0..=days).map(|day| Row {
-            account: "acme".to_owned(),
+            account: "acme".into(),
             key_id: key_id(if day == 0 { 1 } else { 2 }),
             ..row(day.unsigned_abs(), BEGIN_MS + day * DAY_MS)
         });

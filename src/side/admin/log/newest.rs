@@ -81,8 +81,8 @@ fn read(text: &str) -> Option<NewestCursor> {
         return Some(NewestCursor::InHome(SliceCursor {
             length_ms: length.parse().ok()?,
             time_ms: time.parse().ok()?,
-            account: parts.next()?.to_owned(),
-            request_id: parts.next()?.to_owned(),
+            account: parts.next()?.into(),
+            request_id: parts.next()?.into(),
         }));
     }
     let mut parts = text.split('*');
@@ -114,8 +114,8 @@ mod tests {
         for (account, request_id) in [("", ""), ("a.b-c", "req_Ab1")] {
             let cursor = NewestCursor::InHome(SliceCursor {
                 time_ms: 1_793_491_200_123,
-                account: account.to_owned(),
-                request_id: request_id.to_owned(),
+                account: account.into(),
+                request_id: request_id.into(),
                 length_ms: 3_600_000,
             });
             assert_eq!(read(&text(&cursor)), Some(cursor));

@@ -79,7 +79,7 @@ impl LogQuestion {
         } else if let Some(key) = &filter.key {
             // A key is of one account for ever: other accounts' rows need not be looked through.
             let known = state.store.by_id(key).await?;
-            filter.account = known.map(|known| known.record.account);
+            filter.account = known.map(|known| known.record.account.into());
         }
         Ok(filter)
     }

@@ -37,7 +37,7 @@ async fn filled(count: u64) -> (Fixture, i64) {
                 now - back,
                 NanoUsd::from_nanos(3),
             );
-            row.model = format!("m-{}", seq % 2);
+            row.model = format!("m-{}", seq % 2).into();
             let settlement = Settlement {
                 lease: None,
                 request: row.request_id.clone(),
@@ -255,9 +255,9 @@ async fn the_latest_rows_of_a_key_come_first_and_are_no_others() {
 async fn the_lines_of_a_charge_are_told_on_request_where_its_prices_are_in_force() {
     let (admin, now) = filled(1).await;
     let free = Row {
-        model: "m-1".to_owned(),
-        provider: "p".to_owned(),
-        price_version: "free".to_owned(),
+        model: "m-1".into(),
+        provider: "p".into(),
+        price_version: "free".into(),
         parts: Vec::new(),
         ..row("a", 1, "free", now, NanoUsd::ZERO)
     };

@@ -23,7 +23,7 @@ async fn filled(accounts: u64) -> Fixture {
         for seq in 1..=3_u8 {
             let (back, cost) = (i64::from(3 - seq) * DAY_MS, NanoUsd::from_nanos(10));
             let mut row = row(&account, 1 + seq % 2, &format!("{account}{seq}"), now - back, cost);
-            (row.model, row.tags) = (format!("m-{}", seq % 2), vec![Tag::parse("team=a").unwrap()]);
+            (row.model, row.tags) = (format!("m-{}", seq % 2).into(), vec![Tag::parse("team=a").unwrap()]);
             let change = Change::Settle(Box::new(Settlement::of(row, 0)));
             let step = Step {
                 seq: u64::from(seq),

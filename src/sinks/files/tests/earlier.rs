@@ -1,5 +1,7 @@
 //! Files from before a column was added.
 
+use smol_str::SmolStr;
+
 use super::*;
 use crate::sinks::files::{schema::COLUMNS, table::TableWriter};
 
@@ -51,7 +53,7 @@ async fn files_with_and_without_a_new_column_are_read_and_merged_into_one() {
         account: Some("account-1".to_owned()),
         ..LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS)
     };
-    let of_account = |rows: &[NumberedRow]| -> BTreeMap<String, Row> {
+    let of_account = |rows: &[NumberedRow]| -> BTreeMap<SmolStr, Row> {
         let of_it = rows.iter().filter(|row| row.row.account == "account-1");
         of_it.map(|row| (row.row.request_id.clone(), row.row.clone())).collect()
     };
@@ -60,7 +62,7 @@ async fn files_with_and_without_a_new_column_are_read_and_merged_into_one() {
             .page(&filter, BEGIN_MS / DAY_MS, &LogPlace::default(), 1000)
             .await
             .unwrap();
-        let page: BTreeMap<String, Row> = page.into_iter().map(|row| (row.request_id.clone(), row)).collect();
+        let page: BTreeMap<SmolStr, Row> = page.into_iter().map(|row| (row.request_id.clone(), row)).collect();
         assert_eq!(page, of_account(&expected));
         files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     }

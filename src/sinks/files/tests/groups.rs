@@ -23,10 +23,10 @@ fn grouped(folder: &Path) -> Table {
         let rows = (0..10_u16).map(|number| NumberedRow {
             number: u64::from(group * 10 + number),
             row: Row {
-                account: format!("account-{group}"),
+                account: format!("account-{group}").into(),
                 key_id: key(group),
-                model: format!("model-{group}"),
-                model_asked: format!("alias-{group}"),
+                model: format!("model-{group}").into(),
+                model_asked: format!("alias-{group}").into(),
                 status: 200 + group * 100,
                 tags: match group {
                     0 => Vec::new(),

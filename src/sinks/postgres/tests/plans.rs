@@ -43,9 +43,9 @@ async fn questions_read_the_partition_of_their_day_by_its_index() {
         ..of_account.clone()
     };
     let place = LogPlace {
-        account: "account-0".to_owned(),
+        account: "account-0".into(),
         time_ms: BEGIN_MS + DAY_MS + 5000,
-        request_id: "req_7".to_owned(),
+        request_id: "req_7".into(),
     };
     let (first, behind, of_all) = (
         Question::page(&of_account, day, &LogPlace::default(), 5),

@@ -30,7 +30,7 @@ fn rows(count: u64, accounts: u64, days: i64) -> Vec<Row> {
     let rows = (0..count).map(|seed| {
         let second = i64::try_from(seed).unwrap();
         Row {
-            account: format!("account-{}", seed % accounts),
+            account: format!("account-{}", seed % accounts).into(),
             ..row(seed, BEGIN_MS + second % days * DAY_MS + second * 1000)
         }
     });
@@ -79,7 +79,7 @@ async fn only_rows_that_the_filter_takes_are_found_and_each_look_ends_in_time() 
     let (_, reading) = reading(&rows);
     let wanted = &rows[17];
     let filter = LogFilter {
-        account: Some(wanted.account.clone()),
+        account: Some(wanted.account.to_string()),
         ..LogFilter::between(wanted.time_ms, wanted.time_ms + 1)
     };
     let pages = pages(&reading, &filter, 25, Duration::ZERO).await;
@@ -169,7 +169,7 @@ async fn a_filter_holds_at_home_too_and_each_look_ends() {
     let reading = reading_of_home(&rows, 3);
     let wanted = rows.iter().find(|row| row.time_ms < BEGIN_MS + DAY_MS).unwrap();
     let filter = LogFilter {
-        account: Some(wanted.account.clone()),
+        account: Some(wanted.account.to_string()),
         ..LogFilter::between(wanted.time_ms, wanted.time_ms + 1)
     };
     let pages = pages(&reading, &filter, 25, Duration::ZERO).await;

@@ -42,11 +42,11 @@ impl StoreShelf {
     pub(in crate::sinks::reading) fn put(&self, row: Row) {
         let day = row.time_ms.div_euclid(DAY_MS);
         let mut sums = self.sums.lock();
-        let (sums, tags) = sums.entry(row.account.clone()).or_default();
+        let (sums, tags) = sums.entry(row.account.to_string()).or_default();
         sums.add(&row, tags);
         self.rows
             .lock()
-            .entry((row.account.clone(), day))
+            .entry((row.account.to_string(), day))
             .or_default()
             .push(row);
     }

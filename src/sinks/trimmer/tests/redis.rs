@@ -44,7 +44,7 @@ async fn the_memory_of_rows_that_have_left_is_free_and_two_days_stay() {
         while left > 0 {
             let portion = left.min(PORTION);
             let of = |seed: u64| Row {
-                account: "acme".to_owned(),
+                account: "acme".into(),
                 ..row(seed, day * DAY_MS + i64::try_from(seed % 80_000_000).unwrap())
             };
             let rows: Vec<Row> = (number..number + portion).map(of).collect();

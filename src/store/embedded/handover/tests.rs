@@ -37,8 +37,8 @@ const ACCOUNT: &str = "acme";
 fn ask(of: &NodeId, request: &str) -> Admit {
     Admit {
         node: of.clone(),
-        request: request.to_owned(),
-        key: record(1),
+        request: request.into(),
+        key: Arc::new(record(1)),
         estimate: NanoUsd::from_nanos(600),
         tokens: 1,
         ended_key: 0,

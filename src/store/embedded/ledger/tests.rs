@@ -73,7 +73,7 @@ fn settled(request: u64, cost: i64, day: i64) -> Change {
         tokens_used: 0,
         cost: nanos(cost),
         row: Some(row("acme", 1, &request, at_ms, nanos(cost))),
-        request,
+        request: request.into(),
     }))
 }
 
@@ -97,8 +97,8 @@ fn ask(request: &str, revision: u64) -> Admit {
     key.revision = revision;
     Admit {
         node: node(1),
-        request: request.to_owned(),
-        key,
+        request: request.into(),
+        key: Arc::new(key),
         estimate: nanos(10),
         tokens: 0,
         ended_key: 0,
@@ -148,7 +148,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     // The key's revision has lasted as well.
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(Admission::StaleKey));
     let mut revoked = ask("b", 6);
-    revoked.key.state = crate::domain::keys::key::KeyState::Revoked { at: 1 };
+    Arc::make_mut(&mut revoked.key).state = crate::domain::keys::key::KeyState::Revoked { at: 1 };
     assert_eq!(store.admit(&revoked).await, Ok(Admission::Refused(Denied::KeyRevoked)));
     store.flush().await.unwrap();
     drop(store);

@@ -40,8 +40,8 @@ fn credit(amount: i64) -> Change {
 fn ask(request: &str, estimate: i64) -> Admit {
     Admit {
         node: node(1),
-        request: request.to_owned(),
-        key: record(1),
+        request: request.into(),
+        key: Arc::new(record(1)),
         estimate: nanos(estimate),
         tokens: 0,
         ended_key: 0,
@@ -52,7 +52,7 @@ fn ask(request: &str, estimate: i64) -> Admit {
 fn settled(request: &str, at_ms: i64, end_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
         lease: None,
-        request: request.to_owned(),
+        request: request.into(),
         key: key_id(1),
         at_ms,
         tokens_estimated: 0,

@@ -2,6 +2,8 @@
 
 mod rates;
 
+use std::sync::Arc;
+
 use super::{Fixture, key_id, node, record};
 use crate::domain::{
     keys::{key::KeyRecord, terms::KeyTerms},
@@ -32,7 +34,7 @@ fn ask(number: u64, turn: u64, change: LeaseChange) -> AskLease {
     AskLease {
         lease: lease(number),
         node: node(1),
-        account: "acme".to_owned(),
+        account: "acme".into(),
         key: key_id(1),
         revision: 1,
         running: 2,
@@ -68,8 +70,8 @@ impl Fixture {
     async fn admit_of(&self, key: KeyRecord, request: &str, estimate: i64) -> Admission {
         let ask = Admit {
             node: node(2),
-            request: request.to_owned(),
-            key,
+            request: request.into(),
+            key: Arc::new(key),
             estimate: nanos(estimate),
             tokens: 0,
             ended_key: 0,
@@ -95,7 +97,7 @@ impl Fixture {
 fn settled(number: u64, at_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
         lease: Some(lease(number)),
-        request: format!("leased {cost}"),
+        request: format!("leased {cost}").into(),
         key: key_id(1),
         at_ms,
         tokens_estimated: 0,
@@ -191,8 +193,8 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     assert_eq!(fixture.admit("none", 1).await, Admission::Refused(Denied::BalanceHeld));
     let more = TopUp {
         node: node(2),
-        request: "rest".to_owned(),
-        account: "acme".to_owned(),
+        request: "rest".into(),
+        account: "acme".into(),
         key: key_id(1),
         at_ms: grant.at_ms,
         more: nanos(2_000),
@@ -228,8 +230,8 @@ pub(crate) async fn a_used_up_quota_is_not_put_off_by_leases_of_other_keys(fixtu
     assert_eq!(fixture.lease(1, 1, grow(60)).await.grant.hold, nanos(60));
     let more = TopUp {
         node: node(2),
-        request: "long".to_owned(),
-        account: "acme".to_owned(),
+        request: "long".into(),
+        account: "acme".into(),
         key: key_id(1),
         at_ms: grant.at_ms,
         more: nanos(2_000),

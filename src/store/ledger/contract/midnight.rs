@@ -1,5 +1,7 @@
 //! The turn of quota periods: a request counts where it was admitted, whenever it ends.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{Fixture, key_id, node, record, row};
@@ -76,8 +78,8 @@ impl Midnight<'_> {
     async fn admit(&self, request: &str) -> Admission {
         let ask = Admit {
             node: node(1),
-            request: request.to_owned(),
-            key: self.key.clone(),
+            request: request.into(),
+            key: Arc::new(self.key.clone()),
             estimate: nanos(COST),
             tokens: 0,
             ended_key: 0,
@@ -111,7 +113,7 @@ impl Midnight<'_> {
                 };
                 let settlement = Settlement {
                     lease: None,
-                    request: request.clone(),
+                    request: request.clone().into(),
                     key: key_id(self.number),
                     at_ms: *at_ms,
                     tokens_estimated: 0,

@@ -1,5 +1,7 @@
 //! What is to be told before it is over: noted with the charge that made it so, once, and kept until it was told.
 
+use std::sync::Arc;
+
 use super::{Fixture, key_id, node, record};
 use crate::domain::{
     ledger::{
@@ -33,7 +35,7 @@ fn open_with(balance: i64, low: i64) -> [Change; 2] {
 fn charge(at_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
         lease: None,
-        request: "r".to_owned(),
+        request: "r".into(),
         key: key_id(1),
         at_ms,
         tokens_estimated: 0,
@@ -49,8 +51,8 @@ fn ask() -> Admit {
     (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), Reset::Daily);
     Admit {
         node: node(1),
-        request: "first".to_owned(),
-        key,
+        request: "first".into(),
+        key: Arc::new(key),
         estimate: NanoUsd::ZERO,
         tokens: 0,
         ended_key: 0,

@@ -1,5 +1,7 @@
 //! A random program: an engine and the reference model are asked the same, and have to answer the same.
 
+use std::sync::Arc;
+
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 mod compare;
@@ -88,7 +90,7 @@ pub(crate) async fn an_engine_answers_as_the_model_does(fixture: &Fixture) {
 impl<'a> Program<'a> {
     fn new(fixture: &'a Fixture, seed: u64) -> Self {
         let keys = (0..KEYS).map(|number| KeyRecord {
-            account: ACCOUNTS[account_of(number)].to_owned(),
+            account: ACCOUNTS[account_of(number)].into(),
             ..super::record(number)
         });
         Self {
@@ -156,8 +158,8 @@ impl<'a> Program<'a> {
         };
         let ask = Admit {
             node: node(number),
-            request,
-            key: record,
+            request: request.into(),
+            key: Arc::new(record),
             estimate: self.amount(60),
             tokens: self.rng.random_range(0..40),
             ended_key: u64::from(self.chance(20)),
@@ -171,7 +173,7 @@ impl<'a> Program<'a> {
             self.running.push(Running {
                 node: number,
                 key,
-                request: ask.request,
+                request: ask.request.to_string(),
                 at_ms: grant.at_ms,
                 tokens: ask.tokens,
                 lease: None,
@@ -188,12 +190,12 @@ impl<'a> Program<'a> {
         let running = self.running[index].clone();
         let (holder, hold) = match running.lease {
             Some(lease) => (lease.holder.clone(), lease.hold()),
-            None => (node(running.node), running.request),
+            None => (node(running.node), running.request.into()),
         };
         let ask = TopUp {
             node: holder,
             request: hold,
-            account: ACCOUNTS[account_of(running.key)].to_owned(),
+            account: ACCOUNTS[account_of(running.key)].into(),
             key: key_id(running.key),
             at_ms: running.at_ms,
             more: self.amount(30),
@@ -227,7 +229,7 @@ impl<'a> Program<'a> {
         let account = account_of(running.key);
         let settlement = Settlement {
             lease: running.lease.clone(),
-            request: running.request.clone(),
+            request: running.request.clone().into(),
             key: key_id(running.key),
             at_ms: running.at_ms,
             tokens_estimated: running.tokens,
@@ -240,7 +242,7 @@ impl<'a> Program<'a> {
 
     fn row(&mut self, account: usize, running: &Running, cost: NanoUsd) -> Row {
         let mut row = row(ACCOUNTS[account], running.key, &running.request, self.now(), cost);
-        row.model = MODELS[usize::from(self.one_of(3))].to_owned();
+        row.model = MODELS[usize::from(self.one_of(3))].into();
         row.status = if self.chance(20) { 502 } else { 200 };
         row.usage.input_uncached = self.rng.random_range(0..1_000);
         let tags = TAGS.iter().filter(|_| self.rng.random_range(0..4) == 0);

@@ -39,7 +39,7 @@ pub(crate) async fn what_was_used_is_summed_by_day_model_key_and_tag(fixture: &F
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     let (today, cost) = (now / DAY_MS, NanoUsd::from_nanos(5));
     let mut failed = tagged(row("acme", 2, "r2", now, cost), &["team=a", "team=b"]);
-    (failed.status, failed.model) = (502, "a;=|b".to_owned());
+    (failed.status, failed.model) = (502, "a;=|b".into());
     let rows = [
         tagged(row("acme", 1, "r1", now, cost), &["team=a", "session=1"]),
         failed,

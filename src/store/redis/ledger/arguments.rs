@@ -25,7 +25,7 @@ const TOKENS_MAX: u64 = 3 * Rates::MAX;
 pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
     let key = &ask.key;
     call.arg(ask.node.as_str())
-        .arg(&ask.request)
+        .arg(ask.request.as_str())
         .arg(key.id.as_str())
         .arg(key.revision)
         .arg(state(matches!(key.state, KeyState::Revoked { .. })))
@@ -41,14 +41,16 @@ pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
 
 /// What `top_up.lua` takes.
 pub(super) fn top_up(call: &mut ScriptInvocation<'_>, ask: &TopUp) {
-    call.arg(ask.node.as_str()).arg(&ask.request).arg(bounded(ask.more));
+    call.arg(ask.node.as_str())
+        .arg(ask.request.as_str())
+        .arg(bounded(ask.more));
 }
 
 /// What `lease.lua` takes.
 pub(super) fn lease(call: &mut ScriptInvocation<'_>, ask: &AskLease) {
     call.arg(ask.node.as_str())
         .arg(ask.lease.holder.as_str())
-        .arg(ask.lease.hold())
+        .arg(ask.lease.hold().as_str())
         .arg(ask.key.as_str())
         .arg(ask.revision)
         .arg(ask.running)
@@ -101,7 +103,7 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
 
 fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<(), StoreError> {
     call.arg("settle")
-        .arg(&settlement.request)
+        .arg(settlement.request.as_str())
         .arg(settlement.key.as_str())
         .arg(dated(settlement.at_ms))
         .arg(tokens(settlement.tokens_estimated))
@@ -109,7 +111,7 @@ fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<()
         .arg(charge(settlement.cost).nanos());
     match &settlement.lease {
         None => call.arg("").arg(""),
-        Some(lease) => call.arg(lease.holder.as_str()).arg(lease.hold()),
+        Some(lease) => call.arg(lease.holder.as_str()).arg(lease.hold().as_str()),
     };
     match &settlement.row {
         None => call.arg("").arg("").arg("").arg("").arg(""),

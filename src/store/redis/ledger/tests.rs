@@ -65,7 +65,7 @@ fn open_with(balance: i64) -> Change {
 fn settled(request: &str, at_ms: i64, cost: i64) -> Change {
     Change::Settle(Box::new(Settlement {
         lease: None,
-        request: request.to_owned(),
+        request: request.into(),
         key: key_id(1),
         at_ms,
         tokens_estimated: 0,
@@ -78,8 +78,8 @@ fn settled(request: &str, at_ms: i64, cost: i64) -> Change {
 fn ask(by: &NodeId, request: &str, estimate: i64) -> Admit {
     Admit {
         node: by.clone(),
-        request: request.to_owned(),
-        key: record(1),
+        request: request.into(),
+        key: Arc::new(record(1)),
         estimate: nanos(estimate),
         tokens: 0,
         ended_key: 0,
@@ -158,7 +158,7 @@ async fn a_quota_is_used_up_to_the_last_nano_by_many_at_once() {
         let ledger = if number % 2 == 0 { &first.ledger } else { &second.ledger }.clone();
         tokio::spawn(async move {
             let mut ask = ask(&node(1 + number % 2), &format!("r{number}"), 7);
-            ask.key.terms = KeyTerms {
+            Arc::make_mut(&mut ask.key).terms = KeyTerms {
                 quota: Some(nanos(64)),
                 ..KeyTerms::default()
             };

@@ -146,7 +146,7 @@ impl Group<'_> {
             .arg(arguments::dated(self.of.at_ms))
             .arg(self.cost.nanos());
         if let Some(lease) = &self.of.lease {
-            call.arg(lease.holder.as_str()).arg(lease.hold());
+            call.arg(lease.holder.as_str()).arg(lease.hold().as_str());
         }
         let tokens = &self.tokens;
         for figure in [tokens.fewer, tokens.more, tokens.estimated_max, tokens.used_max] {
@@ -176,7 +176,7 @@ mod tests {
 
     fn settled(seq: u64, key: u8, model: &str, cost: i64) -> Step {
         let mut row = row("acme", key, &format!("r{seq}"), START_MS, NanoUsd::from_nanos(cost));
-        row.model = model.to_owned();
+        row.model = model.into();
         let lease = LeaseId {
             holder: node(7),
             number: 1,
@@ -255,7 +255,7 @@ mod tests {
     fn tokens_are_added_up_apart_where_fewer_and_where_more_were_used() {
         let mut tokens = Tokens::default();
         for (estimated, used) in [(10, 4), (10, 30), (u64::MAX, 1)] {
-            let mut settlement = Settlement::without_charge("r".to_owned(), node_key(), 1, estimated);
+            let mut settlement = Settlement::without_charge("r".into(), node_key(), 1, estimated);
             settlement.tokens_used = used;
             tokens.add(&settlement);
         }

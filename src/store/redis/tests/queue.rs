@@ -110,8 +110,8 @@ async fn open_account(ledger: &RedisLedger) {
 fn ask(number: usize) -> Admit {
     Admit {
         node: node(1),
-        request: format!("r{number}"),
-        key: key_record(1),
+        request: format!("r{number}").into(),
+        key: Arc::new(key_record(1)),
         estimate: NanoUsd::from_nanos(1),
         tokens: 0,
         ended_key: 0,

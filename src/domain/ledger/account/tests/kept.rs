@@ -1,5 +1,7 @@
 //! What of an account lasts.
 
+use std::sync::Arc;
+
 use super::*;
 
 #[test]
@@ -13,7 +15,7 @@ fn what_was_kept_comes_back_without_its_holds() {
     assert_eq!(restored.view("acme", NOON).unwrap().held, nanos(0));
     assert_eq!(restored.watermark(&node(1)), 2);
     let mut stale = ask("b", 1, KeyTerms::default());
-    stale.key.revision = 0;
+    Arc::make_mut(&mut stale.key).revision = 0;
     assert_eq!(restored.admit(&stale, NOON), Admission::StaleKey);
     account.release(&node(1));
     assert_eq!(restored.view("acme", NOON), account.view("acme", NOON));

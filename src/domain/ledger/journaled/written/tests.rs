@@ -1,6 +1,7 @@
 //! Tests of `written`.
 
 use proptest::prelude::*;
+use smol_str::SmolStr;
 
 use super::*;
 use crate::domain::{
@@ -49,9 +50,9 @@ fn source() -> impl Strategy<Value = UsageSource> {
 fn modifiers() -> impl Strategy<Value = Modifiers> {
     let name = || prop::option::weighted(0.3, text());
     (name(), name(), name()).prop_map(|(service_tier, speed, geo)| Modifiers {
-        service_tier,
-        speed,
-        geo,
+        service_tier: service_tier.map(SmolStr::from),
+        speed: speed.map(SmolStr::from),
+        geo: geo.map(SmolStr::from),
     })
 }
 
@@ -81,12 +82,12 @@ fn request() -> impl Strategy<Value = Request> {
     (any::<i64>(), texts, any::<bool>(), tags(), hold).prop_map(
         |(admitted_ms, (id, account, protocol, model_asked, model), stream, tags, hold)| Request {
             admitted_ms,
-            id,
-            account,
+            id: id.into(),
+            account: account.into(),
             key: KeyId::parse("key_0123456789abcdef").unwrap(),
-            protocol,
-            model_asked,
-            model,
+            protocol: protocol.into(),
+            model_asked: model_asked.into(),
+            model: model.into(),
             stream,
             tags,
             hold,
@@ -115,14 +116,14 @@ fn end() -> impl Strategy<Value = RequestEnd> {
         )| {
             RequestEnd {
                 time_ms,
-                provider,
+                provider: provider.into(),
                 status,
                 outcome: "ok",
                 usage,
                 usage_source,
                 parts,
                 modifiers,
-                price_version,
+                price_version: price_version.into(),
                 cost: NanoUsd::from_nanos(cost),
                 latency_ms,
                 ttft_ms,
@@ -147,8 +148,8 @@ fn record() -> impl Strategy<Value = Record> {
         |(request, provider, price_version, [input_tokens, input_cost, latency_ms, tokens_estimated], lease)| {
             Record::Admit(Box::new(Admitted {
                 request,
-                provider,
-                price_version,
+                provider: provider.into(),
+                price_version: price_version.into(),
                 input_tokens: input_tokens.into(),
                 input_cost: NanoUsd::from_nanos(input_cost.into()),
                 latency_ms: latency_ms.into(),
@@ -159,7 +160,7 @@ fn record() -> impl Strategy<Value = Record> {
     );
     let checkpoint = (text(), end()).prop_map(|(request, end)| {
         Record::Checkpoint(Box::new(Checkpoint {
-            request,
+            request: request.into(),
             status: end.status,
             usage: end.usage,
             source: end.usage_source,
@@ -182,7 +183,7 @@ fn record() -> impl Strategy<Value = Record> {
     let charged = (text(), any::<u64>(), request(), end(), count(), lease()).prop_map(
         move |(account, seq, request, end, tokens, lease)| {
             step(
-                account,
+                account.into(),
                 seq,
                 Settlement::of(Row::new(request, end), tokens).in_lease(lease),
             )
@@ -192,10 +193,14 @@ fn record() -> impl Strategy<Value = Record> {
         let Request {
             id, key, admitted_ms, ..
         } = request;
-        step(account, seq, Settlement::without_charge(id, key, admitted_ms, tokens))
+        step(
+            account.into(),
+            seq,
+            Settlement::without_charge(id, key, admitted_ms, tokens),
+        )
     });
     let other = (text(), any::<u64>()).prop_map(|(account, seq)| Record::Step {
-        account,
+        account: account.into(),
         step: Step {
             seq,
             change: Change::Suspend,
@@ -230,7 +235,7 @@ proptest! {
 #[test]
 fn a_text_is_not_taken_for_a_tag() {
     let suspended = Record::Step {
-        account: r#"","change":{"op":"settle","#.to_owned(),
+        account: r#"","change":{"op":"settle","#.into(),
         step: Step {
             seq: 1,
             change: Change::Suspend,

@@ -47,8 +47,8 @@ fn charged(modifiers: &Modifiers, runs: &[PricedRun]) -> (Usage, Charge) {
 
 fn fast_in_us() -> Modifiers {
     Modifiers {
-        speed: Some("fast".to_owned()),
-        geo: Some("us".to_owned()),
+        speed: Some("fast".into()),
+        geo: Some("us".into()),
         ..Modifiers::default()
     }
 }

@@ -81,14 +81,14 @@ async fn crash_and_send_again(deeds: Vec<Deed>) {
         send(&store, by, &steps, steps.len()).await;
         let (_, rows) = model.apply(&node(by), &steps);
         rows.iter()
-            .for_each(|row| *costs.entry(row.request_id.clone()).or_default() += 1);
+            .for_each(|row| *costs.entry(row.request_id.to_string()).or_default() += 1);
     }
     let (views, spend, watermarks, rows) = lasting(&store).await;
     assert_eq!(views, [model.view("acme", START_MS).unwrap()]);
     assert_eq!(spend, model.key_spend(&key_id(1), START_MS));
     assert_eq!(watermarks, [61; 3]);
     for row in rows {
-        *costs.get_mut(&row.request_id).unwrap() -= 1;
+        *costs.get_mut(row.request_id.as_str()).unwrap() -= 1;
     }
     assert!(costs.values().all(|left| *left == 0));
 }

@@ -1,5 +1,7 @@
 //! What a program sends again, and what it compares.
 
+use std::sync::Arc;
+
 use rand::RngExt;
 
 use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id};
@@ -39,8 +41,8 @@ impl Program<'_> {
         for key in 0..KEYS {
             let ask = Admit {
                 node: node(0),
-                request: format!("again{key}-{}", self.requests),
-                key: self.keys[usize::from(key)].clone(),
+                request: format!("again{key}-{}", self.requests).into(),
+                key: Arc::new(self.keys[usize::from(key)].clone()),
                 estimate: NanoUsd::ZERO,
                 tokens: 0,
                 ended_key: 0,

@@ -110,7 +110,7 @@ impl Program<'_> {
         AskLease {
             lease,
             node: node(self.one_of(NODES)),
-            account: ACCOUNTS[account_of(key)].to_owned(),
+            account: ACCOUNTS[account_of(key)].into(),
             key: key_id(key),
             revision: revision.saturating_sub(u64::from(self.chance(10))),
             running: self.rng.random_range(0..4),

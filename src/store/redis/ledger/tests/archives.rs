@@ -41,7 +41,7 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
             model,
             ..
         } => (3, account.clone(), format!("{day} {subject} {model}")),
-        Item::Row { row } => (4, row.account.clone(), row.time_ms.to_string()),
+        Item::Row { row } => (4, row.account.to_string(), row.time_ms.to_string()),
         Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (5, String::new(), String::new()),
     });
     items
@@ -147,8 +147,8 @@ async fn fill(ledger: &dyn LedgerStore) {
     record.expires_at = Some(i64::MAX / 10_000);
     let ask = Admit {
         node: node(1),
-        request: "asked".to_owned(),
-        key: record,
+        request: "asked".into(),
+        key: Arc::new(record),
         estimate: nanos(3),
         tokens: 10,
         ended_key: 0,

@@ -26,8 +26,8 @@ async fn a_redis_that_refuses_to_write_is_unavailable_with_nothing_half_done() {
     let grant = granted(ledger.admit(&ask(&node(1), "r1", 30)).await);
     let top_up = TopUp {
         node: node(1),
-        request: "r1".to_owned(),
-        account: "acme".to_owned(),
+        request: "r1".into(),
+        account: "acme".into(),
         key: key_id(1),
         at_ms: grant.at_ms,
         more: nanos(5),

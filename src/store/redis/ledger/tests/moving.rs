@@ -1,6 +1,8 @@
 //! A cluster moves an account's slot from master to master, key by key, as `redis-cli --cluster reshard` does, while nodes
 //! admit and settle.
 
+use std::sync::Arc;
+
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -160,7 +162,7 @@ async fn a_move_that_does_not_end_is_said(cluster: &TestCluster) {
     let opened = steps(1, [open_with(10)]);
     ledger.apply(&node(1), "stuck", &opened).await.unwrap();
     let mut asked = ask(&node(1), "r1", 7);
-    asked.key.account = "stuck".to_owned();
+    Arc::make_mut(&mut asked.key).account = "stuck".into();
     let state = "{weir:a:stuck}:state";
     let place = cluster.place_of(state).await;
     let slot = cluster.slot_of(state).await;

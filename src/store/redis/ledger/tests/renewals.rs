@@ -1,5 +1,7 @@
 //! Leases in a cluster of which one master is dead.
 
+use std::sync::Arc;
+
 use super::{TestClock, ask, granted, open_with, steps};
 use crate::domain::ledger::LEASE_MS;
 use crate::store::ledger::LedgerStore;
@@ -45,10 +47,10 @@ async fn holds_at_living_masters_are_kept_alive_while_one_is_dead() {
         .await
         .unwrap();
     let mut request = ask(&node(1), "r1", 30);
-    request.key = crate::domain::keys::key::KeyRecord {
-        account: living.clone(),
+    request.key = Arc::new(crate::domain::keys::key::KeyRecord {
+        account: living.clone().into(),
         ..record(1)
-    };
+    });
     granted(ledger.admit(&request).await);
     cluster.servers[doomed].kill();
     clock.advance(LEASE_MS - 1_000);

@@ -1,5 +1,7 @@
 //! Several nodes and one account, with questions that are on their way between them.
 
+use std::sync::Arc;
+
 use std::time::{Duration, Instant};
 
 use crate::{
@@ -46,7 +48,7 @@ pub(super) fn key(quota: Option<i64>, rates: Rates) -> KeyRecord {
     KeyRecord {
         id: KeyId::parse("key_0123456789abcdef").unwrap(),
         name: "desk".to_owned(),
-        account: "acme".to_owned(),
+        account: "acme".into(),
         created_at: 1,
         expires_at: None,
         models: None,
@@ -192,8 +194,8 @@ impl World {
     pub(super) fn ask(&mut self, by: usize, request: &str, estimate: i64) -> Admission {
         let ask = Admit {
             node: self.nodes[by].name.clone(),
-            request: request.to_owned(),
-            key: self.key.clone(),
+            request: request.into(),
+            key: Arc::new(self.key.clone()),
             estimate: nanos(estimate),
             tokens: estimate.unsigned_abs(),
             ended_key: 0,
@@ -219,7 +221,7 @@ impl World {
             id.clone()
         });
         let settlement = Settlement {
-            request: running.request,
+            request: running.request.into(),
             key: self.key.id.clone(),
             at_ms: running.at_ms,
             tokens_estimated: 0,

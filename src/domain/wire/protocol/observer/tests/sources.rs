@@ -130,19 +130,19 @@ fn a_body_in_one_piece_has_its_last_word() {
 #[test]
 fn what_changes_the_price_is_told_as_returned() {
     let of = |tier: Option<&str>| Modifiers {
-        service_tier: tier.map(str::to_owned),
+        service_tier: tier.map(str::to_owned).map(SmolStr::from),
         ..Modifiers::default()
     };
     let all = Modifiers {
-        service_tier: Some("priority".to_owned()),
-        speed: Some("fast".to_owned()),
-        geo: Some("us".to_owned()),
+        service_tier: Some("priority".into()),
+        speed: Some("fast".into()),
+        geo: Some("us".into()),
     };
     assert_eq!(stream_of(Protocol::Messages, &[START, STOP]).modifiers, all);
     // A later frame that names one of them changes that one only.
     let delta = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2,"speed":"standard","service_tier":null}}"#;
     let changed = Modifiers {
-        speed: Some("standard".to_owned()),
+        speed: Some("standard".into()),
         ..all
     };
     assert_eq!(stream_of(Protocol::Messages, &[START, delta]).modifiers, changed);
