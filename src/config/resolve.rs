@@ -22,6 +22,9 @@ use crate::domain::strict_toml::{self, FileError};
 mod redis;
 
 const DAY_SECONDS: u64 = 86_400;
+/// The most threads that carry requests where none are named: each has connections to providers of its own, which are cold where
+/// few requests come to it.
+const THREADS_BY_DEFAULT_MAX: usize = 4;
 /// The sections of which more is found wrong when what they name is read.
 const JUDGED_LATER: [&str; 11] = [
     "gateway",
@@ -134,7 +137,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         None
     });
     let threads = match values.count(&["gateway", "threads"], raw.threads, 0, 0..=1024) {
-        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS_BY_DEFAULT_MAX)),
         given => given,
     };
     let bytes_per_second_min = least_speed(values, raw.bytes_per_second_min);

@@ -1,12 +1,13 @@
 //! Threads that leave the processors to others: for long work that somebody else's requests must not wait for.
 
 use std::{
+    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc},
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How nice the threads are (`nice(2)`): under load they get about a tenth of what a thread of the others gets.
 const NICE: i32 = 10;
@@ -22,26 +23,36 @@ type Work = Box<dyn FnOnce() + Send>;
 /// A few threads of low priority, which end with the last clone. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct LowPriority {
-    work: mpsc::Sender<Work>,
+    threads: Arc<[mpsc::Sender<Work>]>,
+    /// Those that have nothing to do. The first of them does what comes next, so that what is done one after the other uses the memory
+    /// of one thread again.
+    idle: Arc<Mutex<BTreeSet<usize>>>,
     /// Work begins when there is a thread for it, so that what nobody waits for any more never begins.
     free: Arc<Semaphore>,
+}
+
+/// A thread at work, which is idle again when it is dropped.
+struct Turn {
+    thread: usize,
+    idle: Arc<Mutex<BTreeSet<usize>>>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl LowPriority {
     /// At most `threads` of them, at least one.
     pub(crate) fn new(threads: usize) -> Self {
         let threads = threads.max(1);
-        let (work, waiting) = mpsc::channel();
-        let waiting = Arc::new(Mutex::new(waiting));
-        for _ in 0..threads {
-            let waiting = Arc::clone(&waiting);
-            // If there can be no thread at all, nothing receives, and who wants work done is told so.
+        let thread = |_| {
+            let (work, waiting) = mpsc::channel();
+            // If there can be no thread, nothing receives, and who wants work done is told so.
             let _ = std::thread::Builder::new()
                 .name("weir-low".to_owned())
                 .spawn(move || do_all(&waiting));
-        }
+            work
+        };
         Self {
-            work,
+            threads: (0..threads).map(thread).collect(),
+            idle: Arc::new(Mutex::new((0..threads).collect())),
             free: Arc::new(Semaphore::new(threads)),
         }
     }
@@ -53,15 +64,23 @@ impl LowPriority {
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
         let free = Arc::clone(&self.free);
         let permit = free.acquire_owned().await.map_err(|_| NotDone)?;
+        let thread = self.idle.lock().pop_first().ok_or(NotDone)?;
+        let turn = Turn {
+            thread,
+            idle: Arc::clone(&self.idle),
+            _permit: permit,
+        };
         let (done, result) = oneshot::channel();
         let work = move || {
-            // Kept until the work is done, also if nobody waits for it any more.
-            let _permit = permit;
-            if let Ok(output) = catch_unwind(AssertUnwindSafe(work)) {
+            let output = catch_unwind(AssertUnwindSafe(work));
+            // Kept until the work is done, also if nobody waits for it any more; and whoever waits finds this thread idle.
+            drop(turn);
+            if let Ok(output) = output {
                 let _ = done.send(output);
             }
         };
-        self.work.send(Box::new(work)).map_err(|_| NotDone)?;
+        let to = self.threads.get(thread).ok_or(NotDone)?;
+        to.send(Box::new(work)).map_err(|_| NotDone)?;
         result.await.map_err(|_| NotDone)
     }
 }
@@ -76,12 +95,16 @@ fn be_nice(by: i32) {
     let _ = rustix::process::nice(by);
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.idle.lock().insert(self.thread);
+    }
+}
+
 /// A thread's life: takes what is next, until nobody can send anything any more.
-fn do_all(waiting: &Mutex<mpsc::Receiver<Work>>) {
+fn do_all(waiting: &mpsc::Receiver<Work>) {
     be_nice(NICE);
-    loop {
-        let next = waiting.lock().recv();
-        let Ok(work) = next else { return };
+    while let Ok(work) = waiting.recv() {
         work();
     }
 }
@@ -110,6 +133,23 @@ mod tests {
             rustix::process::getpriority_process(None)
         });
         assert_eq!(lowered.join().unwrap().unwrap(), NICEST);
+    }
+
+    #[tokio::test]
+    async fn what_is_done_one_after_the_other_stays_on_one_thread_and_what_is_done_together_does_not() {
+        let low = LowPriority::new(2);
+        let here = || std::thread::current().id();
+        let first = low.run(here).await.unwrap();
+        for _ in 0..10 {
+            assert_eq!(low.run(here).await, Ok(first));
+        }
+        let both = Arc::new(std::sync::Barrier::new(2));
+        let meet = || {
+            let both = Arc::clone(&both);
+            move || both.wait().is_leader()
+        };
+        let (one, other) = tokio::join!(low.run(meet()), low.run(meet()));
+        assert_ne!(one.unwrap(), other.unwrap(), "one alone would wait for ever");
     }
 
     #[tokio::test]

@@ -23,8 +23,8 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application.
-#[derive(Debug)]
+/// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application, a clone in each worker.
+#[derive(Clone, Debug)]
 pub(crate) struct Gateway {
     /// Configuration, catalogue and pools. A reload replaces them as a whole; a running request keeps the version it
     /// began with.
@@ -40,9 +40,9 @@ pub(crate) struct Gateway {
     /// Admits requests against balance, quota and rates, and charges them.
     pub billing: Billing,
     /// What is answered here.
-    pub pages: Pages,
+    pub pages: Arc<Pages>,
     /// What requests and clients may take of this process.
-    pub limits: Limits,
+    pub limits: Arc<Limits>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
     /// Counts running requests and connections, and stops them at shutdown.

@@ -57,6 +57,9 @@ use table::sort_key;
 use wanted::Columns;
 use workplace::Workplace;
 
+/// How many read at a time; further ones wait for their turn.
+const READERS_MAX: usize = 4;
+
 /// The log in files.
 #[derive(Clone)]
 pub struct LogFiles {
@@ -67,6 +70,7 @@ pub struct LogFiles {
     pages: Arc<Pages>,
     /// Sorts, packs and writes an hour's rows at a time: no request may wait for that.
     writing: LowPriority,
+    reading: LowPriority,
 }
 
 impl LogFiles {
@@ -87,6 +91,7 @@ impl LogFiles {
             readers: Arc::default(),
             pages: Arc::default(),
             writing: LowPriority::new(1),
+            reading: LowPriority::new(READERS_MAX),
         })
     }
 
@@ -145,7 +150,8 @@ impl LogFiles {
         SinkError::Unavailable(format!("{}: {why}", self.storage.name()))
     }
 
-    /// What is read of the files, which blocks on the disk.
+    /// What is read of the files, which blocks on the disk. Page after page is read by one thread: what one thread allocates and another
+    /// frees stays with both for a while.
     async fn read(
         &self,
         read: impl Fn() -> parquet::errors::Result<Vec<Row>> + Send + 'static,
@@ -156,10 +162,10 @@ impl LogFiles {
             read => read,
         };
         let failed = |why: String| HomeError(format!("{}: {why}", self.storage.name()));
-        match tokio::task::spawn_blocking(read).await {
+        match self.reading.run(read).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(error) => Err(failed(error.to_string())),
+            Err(NotDone) => Err(failed("the reader failed".to_owned())),
         }
     }
 

@@ -5,6 +5,8 @@ use crate::config::Config;
 /// What the process opens besides connections of clients and providers: its own files, the store, and the ops and admin
 /// listeners, which are to answer however many clients there are. Some are accepted before they are counted.
 const RESERVED: u64 = 200;
+/// What each of the gateway's workers opens: its scheduler's, and a handle of the listening socket.
+const PER_WORKER: u64 = 8;
 
 /// What one client's connection and one running request may need: itself, a connection to a provider with two handles on it,
 /// and a share of those kept for later.
@@ -43,7 +45,8 @@ impl Descriptors {
             redirect: REDIRECT_CONNECTIONS_MAX,
             console: CONSOLE_CONNECTIONS_MAX,
         };
-        open_files_max().map_or(wanted, |limit| wanted.within(limit))
+        let workers = PER_WORKER.saturating_mul(config.gateway.threads as u64);
+        open_files_max().map_or(wanted, |limit| wanted.within(limit.saturating_sub(workers)))
     }
 
     fn within(self, open_files_max: u64) -> Self {

@@ -1,7 +1,11 @@
 //! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
 //! the console's, and the one that sends clients from the plain port to the one with TLS.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{SocketAddr, TcpListener},
+    os::fd::IntoRawFd,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use pingora::{
@@ -16,12 +20,15 @@ use crate::{
     edges::low_priority,
     front::{Front, handler::Handler, layers::Layers, places::Places},
     gateway::{front::GatewayHandler, reply::own_usage::LastRows},
+    providers::live::LiveCell,
     side::{
         public::PublicHandler,
         redirect::RedirectHandler,
         service::{Bound, bind_or_inherit},
     },
+    telemetry::metrics::ListenerFigures,
     wiring::{
+        StartError,
         descriptors::Descriptors,
         listeners::{CONSOLE, GATEWAY, Listeners, REDIRECT, STABILITY},
         parts::Parts,
@@ -32,8 +39,9 @@ use crate::{
 pub(crate) struct FrontService<H> {
     name: &'static str,
     listen: SocketAddr,
-    threads: usize,
-    /// Whether its thread leaves the processors to others. Of several threads it would be one.
+    /// The socket it accepts at; `None`: the one in Pingora's table.
+    socket: Option<TcpListener>,
+    /// Whether its thread leaves the processors to others.
     gives_way: bool,
     /// Turns true when it is to take nothing new, if that is before Pingora ends.
     closing: Option<ShutdownWatch>,
@@ -41,15 +49,18 @@ pub(crate) struct FrontService<H> {
     bound: watch::Sender<Bound>,
 }
 
-/// The gateway's service, and the watch that tells where it listens.
+/// The gateway's workers, and the watch that tells where they listen. Each has a thread with a scheduler of its own, and connections to
+/// providers of its own: what one thread waits for never wakes another.
+///
+/// # Errors
+/// There are no descriptors left.
 pub(super) fn gateway(
     conf: &Arc<ServerConf>,
     parts: &Parts,
     (portal, last_rows): (Option<Arc<Portal>>, Arc<dyn LastRows>),
     listeners: &Listeners,
-) -> (FrontService<GatewayHandler>, watch::Receiver<Bound>) {
+) -> Result<(Vec<FrontService<GatewayHandler>>, watch::Receiver<Bound>), StartError> {
     let settings = &parts.config.gateway;
-    let handler = GatewayHandler::new(conf, parts.gateway(portal, last_rows));
     let wanted = parts.config.connections.max;
     let connections_max = Descriptors::share(&parts.config).clients;
     if connections_max < wanted {
@@ -62,15 +73,22 @@ pub(super) fn gateway(
         announced_by: settings.proxy_protocol_from.clone(),
         tls: parts.tls.gateway.clone(),
     };
-    let front = front("gateway", connections_max, handler, layers, parts);
-    let (mut service, bound) = FrontService::new(
-        GATEWAY,
-        listeners.address(GATEWAY, settings.listen),
-        settings.threads,
-        front,
-    );
-    service.closing = Some(parts.drain.closing());
-    (service, bound)
+    let gateway = parts.gateway(portal, last_rows);
+    let handler = || GatewayHandler::new(conf, gateway.clone());
+    let fronts = Fronts::new("gateway", connections_max, layers, parts);
+    let listen = listeners.address(GATEWAY, settings.listen);
+    let worker = |socket| {
+        let (mut service, bound) = FrontService::new(GATEWAY, listen, fronts.front(handler()));
+        service.socket = socket;
+        service.closing = Some(parts.drain.closing());
+        (service, bound)
+    };
+    let (first, bound) = worker(None);
+    let mut workers = vec![first];
+    for _ in 1..settings.threads {
+        workers.push(worker(Some(listeners.twin(GATEWAY)?)).0);
+    }
+    Ok((workers, bound))
 }
 
 /// The public stability service's, and the watch that tells where it listens.
@@ -85,9 +103,9 @@ pub(super) fn stability(
         tls: parts.tls.stability.clone(),
     };
     let connections_max = Descriptors::share(&parts.config).stability;
-    let front = front("stability", connections_max, handler, layers, parts);
+    let front = Fronts::new("stability", connections_max, layers, parts).front(handler);
     let listen = listeners.address(STABILITY, parts.config.stability.listen);
-    let (mut service, bound) = FrontService::new(STABILITY, listen, 1, front);
+    let (mut service, bound) = FrontService::new(STABILITY, listen, front);
     service.closing = Some(closing);
     (service, bound)
 }
@@ -107,8 +125,8 @@ pub(super) fn redirect(
         tls: None,
     };
     let connections_max = Descriptors::share(&parts.config).redirect;
-    let front = front("redirect", connections_max, handler, layers, parts);
-    let (mut service, bound) = FrontService::new(REDIRECT, listen, 1, front);
+    let front = Fronts::new("redirect", connections_max, layers, parts).front(handler);
+    let (mut service, bound) = FrontService::new(REDIRECT, listen, front);
     service.closing = Some(closing);
     Some((service, bound))
 }
@@ -122,42 +140,56 @@ pub(super) fn console(
     closing: ShutdownWatch,
 ) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
     let connections_max = Descriptors::share(&parts.config).console;
-    let front = front("console", connections_max, handler, layers, parts);
-    let (mut service, bound) = FrontService::new(CONSOLE, listen, 1, front);
+    let front = Fronts::new("console", connections_max, layers, parts).front(handler);
+    let (mut service, bound) = FrontService::new(CONSOLE, listen, front);
     // Nobody's request waits for somebody's look at a page.
     service.gives_way = true;
     service.closing = Some(closing);
     (service, bound)
 }
 
-fn front<H: Handler>(
-    name: &'static str,
-    connections_max: usize,
-    handler: H,
-    layers: Layers,
-    parts: &Parts,
-) -> Front<H> {
-    let config = &parts.config;
-    // One address never has all of them.
-    let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
-    let trusted = config.stability.trusted_proxies.clone();
-    Front::new(
-        handler,
-        Arc::clone(&parts.live),
-        Places::new(connections_max, per_address_max, trusted),
-        Arc::new(layers),
-        parts.sinks.metrics.listener(name),
-    )
+/// What the fronts of one listener share.
+struct Fronts {
+    live: Arc<LiveCell>,
+    places: Arc<Places>,
+    layers: Arc<Layers>,
+    figures: ListenerFigures,
+}
+
+impl Fronts {
+    fn new(name: &'static str, connections_max: usize, layers: Layers, parts: &Parts) -> Self {
+        let config = &parts.config;
+        // One address never has all of them.
+        let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
+        let trusted = config.stability.trusted_proxies.clone();
+        Self {
+            live: Arc::clone(&parts.live),
+            places: Places::new(connections_max, per_address_max, trusted),
+            layers: Arc::new(layers),
+            figures: parts.sinks.metrics.listener(name),
+        }
+    }
+
+    fn front<H: Handler>(&self, handler: H) -> Front<H> {
+        let (live, places) = (Arc::clone(&self.live), Arc::clone(&self.places));
+        Front::new(
+            handler,
+            live,
+            places,
+            Arc::clone(&self.layers) as _,
+            self.figures.clone(),
+        )
+    }
 }
 
 impl<H: Handler> FrontService<H> {
-    fn new(name: &'static str, listen: SocketAddr, threads: usize, front: Front<H>) -> (Self, watch::Receiver<Bound>) {
+    fn new(name: &'static str, listen: SocketAddr, front: Front<H>) -> (Self, watch::Receiver<Bound>) {
         let service = pingora::services::listening::Service::new(name.to_owned(), front);
         let (bound, watch) = watch::channel(Bound::Waiting);
         let service = Self {
             name,
             listen,
-            threads,
+            socket: None,
             gives_way: false,
             closing: None,
             service,
@@ -179,7 +211,12 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         if self.gives_way {
             low_priority::lower_this_thread();
         }
-        let fds = fds.unwrap_or_else(|| Arc::new(Fds::new().into()));
+        let is_first = self.socket.is_none();
+        let fds = fds.filter(|_| is_first).unwrap_or_else(|| Arc::new(Fds::new().into()));
+        if let Some(socket) = self.socket.take() {
+            // From here on the table's user owns the descriptor.
+            fds.lock().add(self.listen.to_string(), socket.into_raw_fd());
+        }
         let address = match bind_or_inherit(self.listen, &fds) {
             Ok(address) => address,
             Err(error) => {
@@ -193,7 +230,9 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         let buffers = L4BufferSettings::default().read(0);
         self.service
             .add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
-        tracing::info!(service = self.name, at = %address, "listening");
+        if is_first {
+            tracing::info!(service = self.name, at = %address, "listening");
+        }
         self.bound.send_replace(Bound::Tcp(address));
         ready.notify_ready();
         let closing = self.closing.clone().unwrap_or(shutdown);
@@ -205,7 +244,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
     }
 
     fn threads(&self) -> Option<usize> {
-        Some(self.threads)
+        Some(1)
     }
 
     /// What an upgrade must keep open for this service.

@@ -105,6 +105,19 @@ impl Listeners {
         found.map_or(configured, |(_, address)| *address)
     }
 
+    /// Another handle of a listener's socket: who has it accepts beside the others.
+    ///
+    /// # Errors
+    /// There is no such listener, or there are no descriptors left.
+    pub(super) fn twin(&self, name: &str) -> Result<TcpListener, StartError> {
+        let open = self.open.lock();
+        let found = open.iter().find(|(listener, _)| listener.name == name);
+        let (_, socket) = found.ok_or_else(|| StartError::Listen(format!("there is no listener for the {name}")))?;
+        socket
+            .try_clone()
+            .map_err(|error| StartError::failed("the listening sockets", error))
+    }
+
     /// Adds services to the server that find these sockets where Pingora looks for those of an upgrade.
     ///
     /// # Errors

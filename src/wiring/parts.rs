@@ -177,20 +177,20 @@ impl Parts {
             keys: Arc::clone(&self.keys),
             learnt: Arc::new(Learnt::new()),
             billing: self.money.billing.clone(),
-            pages: Pages {
+            pages: Arc::new(Pages {
                 public: Arc::clone(&self.public),
                 own_usage: self.own_usage(last_rows),
                 agents: self.agents.clone(),
                 portal,
-            },
-            limits: Limits {
+            }),
+            limits: Arc::new(Limits {
                 trusted_proxies: self.config.stability.trusted_proxies.clone(),
                 bodies: self.bodies.clone(),
                 running_max: Descriptors::share(&self.config).running,
                 finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
                 count_slots: KeySlots::default(),
                 recent_refusals: RecentRefusals::default(),
-            },
+            }),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
         }

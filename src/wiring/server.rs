@@ -219,7 +219,7 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     let portal = console::portal(parts, &state, console::openid(parts)?);
     let openid = console::openid(parts)?;
     let for_owners = (portal, Arc::new(RowsOfLog::new(state.clone())) as Arc<dyn LastRows>);
-    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, for_owners, listeners);
+    let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, for_owners, listeners)?;
     let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
     let (redirect, redirect_bound) = redirect.unzip();
     let (admin_tcp, admin_tcp_bound) = admin_tcp_service(parts, &state, listeners).unzip();
@@ -231,11 +231,11 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     let (stability, stability_bound) = front_service::stability(parts, listeners, closing());
     listeners.before(server, |server| {
         let mut services = vec![
-            server.add_service(gateway),
             server.add_service(ops.until(closing())),
             server.add_service(stability),
             server.add_service(admin.until(closing())),
         ];
+        services.extend(gateway.into_iter().map(|worker| server.add_service(worker)));
         services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp.until(closing()))));
         services.extend(redirect.map(|redirect| server.add_service(redirect)));
         services.extend(console.map(|console| server.add_service(console)));
@@ -282,12 +282,13 @@ fn background() -> Result<Runtime, StartError> {
 
 fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
-        threads: config.gateway.threads,
+        threads: 1,
         max_retries: TRIES_MAX,
-        upstream_keepalive_pool_size: Descriptors::share(config).pool,
+        // Each worker of the gateway has connections of its own.
+        upstream_keepalive_pool_size: Descriptors::share(config).pool.div_ceil(config.gateway.threads),
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
-        // A thread that nobody shares work with is not woken to look for some (docs/benchmarks.md, "Threads").
-        work_stealing: config.gateway.threads > 1,
+        // Each service has one thread, and the gateway a service for each of its threads (docs/benchmarks.md, "Threads").
+        work_stealing: false,
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),

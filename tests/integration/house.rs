@@ -24,7 +24,7 @@ const LINES_MAX: usize = 400;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// What the pure core may use besides itself.
-const DOMAIN_IMPORTS: [&str; 20] = [
+const DOMAIN_IMPORTS: [&str; 21] = [
     "std",
     "serde",
     "serde_json",
@@ -32,6 +32,7 @@ const DOMAIN_IMPORTS: [&str; 20] = [
     "http",
     "bytes",
     "memchr",
+    "smol_str",
     "strsim",
     "sha2",
     "hmac",

@@ -32,10 +32,12 @@ impl Periods {
     pub(crate) fn at(unix_ms: i64) -> Self {
         let date = date(unix_ms);
         let week = date.iso_week_date();
+        let ([y1, y2, y3, y4], [m1, m2], [d1, d2]) = (year(date.year()), number(date.month()), number(date.day()));
+        let ([v1, v2, v3, v4], [w1, w2]) = (year(week.year()), number(week.week()));
         Self {
-            day: name('d', date.year(), "", &[date.month(), date.day()]),
-            week: name('w', week.year(), "W", &[week.week()]),
-            month: name('m', date.year(), "", &[date.month()]),
+            day: name(&[b'd', y1, y2, y3, y4, m1, m2, d1, d2]),
+            week: name(&[b'w', v1, v2, v3, v4, b'W', w1, w2]),
+            month: name(&[b'm', y1, y2, y3, y4, m1, m2]),
         }
     }
 
@@ -50,21 +52,23 @@ impl Periods {
     }
 }
 
-/// The letter, the year in four digits, `between`, and each number in two. Every admission asks for several names, and
-/// `format!` takes ten times as long.
-fn name(letter: char, year: i16, between: &str, numbers: &[i8]) -> SmolStr {
-    let years = [1000, 100, 10, 1].map(|place| last_digit(year.unsigned_abs() / place));
-    let numbers = numbers.iter().map(|number| u16::from(number.unsigned_abs()));
-    let digits = numbers.flat_map(|number| [last_digit(number / 10), last_digit(number)]);
-    let name = std::iter::once(letter)
-        .chain(years)
-        .chain(between.chars())
-        .chain(digits);
-    name.collect()
+/// A name out of its digits and letters. Every admission asks for several names, and `format!` takes ten times as long.
+fn name(text: &[u8]) -> SmolStr {
+    SmolStr::new(str::from_utf8(text).unwrap_or_default())
 }
 
-fn last_digit(number: u16) -> char {
-    char::from_digit(u32::from(number % 10), 10).unwrap_or('0')
+/// A year in four digits.
+fn year(year: i16) -> [u8; 4] {
+    [1000, 100, 10, 1].map(|place| last_digit(year.unsigned_abs() / place))
+}
+
+/// A month, a day or a week in two digits.
+fn number(number: i8) -> [u8; 2] {
+    [10, 1].map(|place| last_digit(u16::from(number.unsigned_abs()) / place))
+}
+
+fn last_digit(number: u16) -> u8 {
+    b"0123456789".get(usize::from(number % 10)).copied().unwrap_or(b'0')
 }
 
 /// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].

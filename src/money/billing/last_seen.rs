@@ -6,8 +6,6 @@ mod leased;
 
 use std::hash::Hash;
 
-use smol_str::SmolStr;
-
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
@@ -35,7 +33,7 @@ pub(crate) struct GraceLimits {
 /// The table of accounts and keys.
 #[derive(Debug)]
 pub(super) struct LastSeen {
-    accounts: QuickMap<SmolStr, Account>,
+    accounts: QuickMap<smol_str::SmolStr, Account>,
     keys: QuickMap<KeyId, Key>,
     accounts_max: usize,
     keys_max: usize,
@@ -310,8 +308,8 @@ mod tests {
     fn the_tables_are_bounded_and_the_oldest_idle_ones_make_room() {
         let mut seen = LastSeen::bounded(4, 4);
         let admitted = |seen: &mut LastSeen, number| {
-            let key = with_account(number);
-            seen.admit_alone(&key, NanoUsd::from_nanos(1), 0, &LIMITS, 100).is_ok()
+            seen.admit_alone(&with_account(number), NanoUsd::from_nanos(1), 0, &LIMITS, 100)
+                .is_ok()
         };
         for number in 1..=4 {
             let seat = seen.granted(&with_account(number), &grant(1), 0, i64::from(number));

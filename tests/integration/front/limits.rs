@@ -58,7 +58,11 @@ fn a_kept_connection_that_brings_nothing_is_closed_and_one_carries_so_many_reque
 
 #[test]
 fn connections_are_counted_in_all_and_per_address_and_the_newest_closed() {
-    let weir = WeirBuilder::new().set("connections.max", 4).start();
+    // Whichever thread accepts them.
+    let weir = WeirBuilder::new()
+        .set("gateway.threads", 4)
+        .set("connections.max", 4)
+        .start();
     let crowd = Crowd::new(weir.gateway);
     let hello = Request::new("HEAD", "/").bytes(Upload::Length);
     let serves = |stream: &mut TcpStream| {

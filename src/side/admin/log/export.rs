@@ -10,15 +10,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
-use tokio::{
-    sync::mpsc::{self, error::SendError},
-    task::spawn_blocking,
-};
+use tokio::sync::mpsc::{self, error::SendError};
 
 use super::{Shown, csv, cursor, question::LogQuestion, unknown_model};
 use crate::{
     domain::ledger::consumption::Row,
-    edges::clock,
+    edges::{
+        clock,
+        low_priority::{LowPriority, NotDone},
+    },
     side::admin::{connection_extension::ConnectionExtension, reply::ApiError, state::AdminState},
     sinks::{
         files::Export,
@@ -166,8 +166,10 @@ async fn export(
         }
         Ok::<_, ExportError>(())
     });
+    // All of it is written by one thread, which uses its memory again.
+    let writing = LowPriority::new(1);
     while let Some(rows) = unwritten.recv().await {
-        let (same, piece) = written(form, rows).await?;
+        let (same, piece) = written(&writing, form, rows).await?;
         form = same;
         if !piece.is_empty() {
             to.send(Ok(piece.into())).await?;
@@ -178,13 +180,13 @@ async fn export(
     Ok(())
 }
 
-/// Writes further rows, not on a thread that others wait for.
-async fn written(mut form: Form, rows: Vec<Row>) -> io::Result<(Form, Vec<u8>)> {
-    let work = spawn_blocking(move || {
+/// Writes further rows, on a thread that nobody waits for.
+async fn written(writing: &LowPriority, mut form: Form, rows: Vec<Row>) -> io::Result<(Form, Vec<u8>)> {
+    let work = writing.run(move || {
         let piece = form.rows(rows)?;
         Ok((form, piece))
     });
-    work.await.map_err(io::Error::other)?
+    work.await.map_err(|NotDone| io::Error::other("the writer failed"))?
 }
 
 /// Rows of the log in one piece.
@@ -209,11 +211,11 @@ pub(in crate::side::admin) async fn file(
     let mut rows = question.rows(state).await?;
     let failed = |error: io::Error| ApiError::failed(error.to_string());
     let (mut bytes, mut left) = (form.begin(), rows_max);
-    let until = clock::instant() + FILE_WITHIN;
+    let (until, writing) = (clock::instant() + FILE_WITHIN, LowPriority::new(1));
     while left > 0 && rows.cursor().is_some() && clock::instant() < until {
         let next = rows.next(ROWS_AT_ONCE.min(left)).await?;
         left = left.saturating_sub(next.len());
-        let (same, piece) = written(form, next).await.map_err(failed)?;
+        let (same, piece) = written(&writing, form, next).await.map_err(failed)?;
         form = same;
         bytes.extend(piece);
     }

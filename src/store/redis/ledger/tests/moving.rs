@@ -1,11 +1,9 @@
 //! A cluster moves an account's slot from master to master, key by key, as `redis-cli --cluster reshard` does, while nodes
 //! admit and settle.
 
-use std::sync::Arc;
-
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use super::{TestClock, ask, granted, nanos, open_with, settled, steps};
 use crate::domain::ledger::{Change, NodeId};

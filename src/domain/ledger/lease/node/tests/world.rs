@@ -1,7 +1,5 @@
 //! Several nodes and one account, with questions that are on their way between them.
 
-use std::sync::Arc;
-
 use std::time::{Duration, Instant};
 
 use crate::{
@@ -195,7 +193,7 @@ impl World {
         let ask = Admit {
             node: self.nodes[by].name.clone(),
             request: request.into(),
-            key: Arc::new(self.key.clone()),
+            key: self.key.clone().into(),
             estimate: nanos(estimate),
             tokens: estimate.unsigned_abs(),
             ended_key: 0,
