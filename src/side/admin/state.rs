@@ -10,13 +10,16 @@ use super::{
 };
 use crate::{
     domain::keys::secret::KeyPrefix,
-    edges::clock,
+    edges::{clock, low_priority::LowPriority},
     money::account_changes::AccountChanges,
     side::audit::{Audit, AuditError, AuditRecord},
     sign_in::AgentSignIns,
     sinks::reading::LogReading,
     store::{KeyStore, archive::Archive, ledger::LedgerStore},
 };
+
+/// How many pieces of exports are written at a time; further ones wait for their turn.
+const EXPORTING_THREADS: usize = 2;
 
 /// The parts that the admin API works on.
 #[derive(Clone)]
@@ -29,6 +32,8 @@ pub(crate) struct AdminState {
     pub(super) homes: LogHomes,
     /// The log, wherever it is.
     pub(super) log: Arc<LogReading>,
+    /// Writes exports of it. Their threads stay, so that an export uses the memory of the one before.
+    pub(super) exporting: LowPriority,
     pub(super) providers: Arc<dyn Providers>,
     pub(super) prefix: KeyPrefix,
     pub(super) audit: Audit,
@@ -70,6 +75,7 @@ impl AdminState {
         let log = LogReading::new(Arc::clone(&stores.ledger), stores.homes.all());
         Self {
             log: Arc::new(log),
+            exporting: LowPriority::new(EXPORTING_THREADS),
             store: stores.keys,
             ledger: stores.ledger,
             changes: stores.changes,

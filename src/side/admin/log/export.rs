@@ -130,8 +130,9 @@ pub(in crate::side::admin) async fn send(
     }
     extension.extend();
     let (to, pieces) = mpsc::channel(WAITING);
+    let writing = state.exporting.clone();
     tokio::spawn(async move {
-        let broken = match export(form, first, rows, &to).await {
+        let broken = match export(&writing, form, first, rows, &to).await {
             Ok(()) | Err(ExportError::Left) => return,
             Err(error) => error,
         };
@@ -149,6 +150,7 @@ pub(in crate::side::admin) async fn send(
 
 /// Reads further rows while those before them are written.
 async fn export(
+    writing: &LowPriority,
     mut form: Form,
     first: Vec<Row>,
     mut rows: LogRows,
@@ -166,10 +168,8 @@ async fn export(
         }
         Ok::<_, ExportError>(())
     });
-    // All of it is written by one thread, which uses its memory again.
-    let writing = LowPriority::new(1);
     while let Some(rows) = unwritten.recv().await {
-        let (same, piece) = written(&writing, form, rows).await?;
+        let (same, piece) = written(writing, form, rows).await?;
         form = same;
         if !piece.is_empty() {
             to.send(Ok(piece.into())).await?;
@@ -211,11 +211,11 @@ pub(in crate::side::admin) async fn file(
     let mut rows = question.rows(state).await?;
     let failed = |error: io::Error| ApiError::failed(error.to_string());
     let (mut bytes, mut left) = (form.begin(), rows_max);
-    let (until, writing) = (clock::instant() + FILE_WITHIN, LowPriority::new(1));
+    let until = clock::instant() + FILE_WITHIN;
     while left > 0 && rows.cursor().is_some() && clock::instant() < until {
         let next = rows.next(ROWS_AT_ONCE.min(left)).await?;
         left = left.saturating_sub(next.len());
-        let (same, piece) = written(&writing, form, next).await.map_err(failed)?;
+        let (same, piece) = written(&state.exporting, form, next).await.map_err(failed)?;
         form = same;
         bytes.extend(piece);
     }
