@@ -44,16 +44,20 @@ impl LowPriority {
         let threads = threads.max(1);
         let thread = |_| {
             let (work, waiting) = mpsc::channel();
-            // If there can be no thread, nothing receives, and who wants work done is told so.
-            let _ = std::thread::Builder::new()
-                .name("weir-low".to_owned())
-                .spawn(move || do_all(&waiting));
-            work
+            let builder = std::thread::Builder::new().name("weir-low".to_owned());
+            builder.spawn(move || do_all(&waiting)).ok().map(|_| work)
         };
+        // Fewer do what there is if there cannot be all of them.
+        let threads: Arc<[_]> = (0..threads).filter_map(thread).collect();
+        let free = Semaphore::new(threads.len());
+        if threads.is_empty() {
+            // Who wants work done is told that nobody does it.
+            free.close();
+        }
         Self {
-            threads: (0..threads).map(thread).collect(),
-            idle: Arc::new(Mutex::new((0..threads).collect())),
-            free: Arc::new(Semaphore::new(threads)),
+            idle: Arc::new(Mutex::new((0..threads.len()).collect())),
+            threads,
+            free: Arc::new(free),
         }
     }
 

@@ -70,6 +70,7 @@ pub struct LogFiles {
     pages: Arc<Pages>,
     /// Sorts, packs and writes an hour's rows at a time: no request may wait for that.
     writing: LowPriority,
+    /// Reads pages, at the same priority.
     reading: LowPriority,
 }
 
