@@ -147,6 +147,10 @@ pub(crate) struct UpstreamConfig {
     pub first_byte: Duration,
     /// Longest wait for the first byte of a unary answer.
     pub first_byte_unary: Duration,
+    /// Longest wait of a success's head for the beginning of its body.
+    pub head_wait: Duration,
+    /// Longest wait for the rest of an error answer.
+    pub error_body: Duration,
     /// Longest silence within an answer.
     pub idle: Duration,
     /// Longest duration of one request at the provider.

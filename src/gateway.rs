@@ -18,6 +18,7 @@ pub(crate) mod failure_log;
 pub(crate) mod forward;
 pub(crate) mod front;
 pub(crate) mod gate;
+pub(crate) mod held_head;
 pub(crate) mod keepalive;
 pub(crate) mod key_slots;
 pub(crate) mod meter;
@@ -38,6 +39,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::HeaderMap;
 use pingora::{
     Error, Result,
     http::{RequestHeader, ResponseHeader},
@@ -48,7 +50,7 @@ use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
 pub(crate) use self::parts::{Gateway, Limits, Pages};
 use self::{
-    attempt::{connect, failure, send},
+    attempt::{connect, send},
     exchange::Exchange,
     forward::Forward,
     ticket::Cause,
@@ -151,11 +153,25 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(Forward {
-                dispatch, recipient, ..
-            }) => failure::decide(session, dispatch, recipient.has_left(), error, reused),
+            Ok(forward) => answer::interrupted::decide(self.metrics(), session, forward, error, reused),
             Err(_) => error,
         }
+    }
+
+    async fn adjust_upstream_modules(
+        &self,
+        _session: &mut Session,
+        head: &ResponseHeader,
+        end: bool,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        // The one hook that tells whether the head is all of the answer.
+        exchange
+            .forward()?
+            .dispatch
+            .attempt
+            .framing_seen(end && !head.status.is_informational());
+        Ok(())
     }
 
     async fn upstream_response_filter(
@@ -181,20 +197,32 @@ impl ProxyHttp for Gateway {
 
     fn response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         piece: &mut Option<Bytes>,
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward()?;
         panics::immediate(self.metrics(), || {
-            answer::body::pass(self.metrics(), forward, piece, end)?;
+            answer::body::pass(self.metrics(), session, forward, piece, end)?;
             forward.remember(&self.sessions, end);
             if end {
                 forward.ticket.charge(Cause::Over);
             }
             Ok(None)
         })
+    }
+
+    /// Trailers end an answer over HTTP/2. The client gets none, but what ends its body.
+    async fn response_trailer_filter(
+        &self,
+        session: &mut Session,
+        _trailers: &mut HeaderMap,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Bytes>> {
+        let mut piece = None;
+        self.response_body_filter(session, &mut piece, true, exchange)?;
+        Ok(Some(piece.unwrap_or_default()))
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {

@@ -67,6 +67,8 @@ pub(super) struct RawUpstream {
     pub(super) connect_ms: Option<u64>,
     pub(super) first_byte_seconds: Option<u64>,
     pub(super) first_byte_unary_seconds: Option<u64>,
+    pub(super) head_wait_seconds: Option<u64>,
+    pub(super) error_body_seconds: Option<u64>,
     pub(super) idle_seconds: Option<u64>,
     pub(super) total_seconds: Option<u64>,
     pub(super) pool_idle_seconds: Option<u64>,

@@ -197,6 +197,8 @@ fn upstream(values: &mut Values<'_>, raw: &RawUpstream) -> UpstreamConfig {
             600,
             day(),
         ),
+        head_wait: values.seconds(&["upstream", "head_wait_seconds"], raw.head_wait_seconds, 5, 1..=60),
+        error_body: values.seconds(&["upstream", "error_body_seconds"], raw.error_body_seconds, 5, 1..=60),
         idle: values.seconds(&["upstream", "idle_seconds"], raw.idle_seconds, 300, day()),
         total: values.seconds(&["upstream", "total_seconds"], raw.total_seconds, 3600, day()),
         pool_idle: values.seconds(&["upstream", "pool_idle_seconds"], raw.pool_idle_seconds, 50, day()),

@@ -70,6 +70,7 @@ impl Admitted {
         Box::new(Forward {
             dispatch,
             ticket: Ticket::issue(entry, bill, basis),
+            unbegun: None,
             outlet: Outlet::default(),
             recipient,
         })

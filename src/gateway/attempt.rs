@@ -26,6 +26,8 @@ pub(crate) struct Attempt {
     watch: Option<Watch>,
     /// How many bytes of the next body piece are a replay from Pingora's buffer.
     replay_bytes: usize,
+    /// The answer's head was also its end.
+    is_bodiless: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,9 +66,26 @@ impl Attempt {
         }
     }
 
+    /// The answer's final head is about to be looked at; `is_bodiless`: it is also the answer's end.
+    pub(crate) fn framing_seen(&mut self, is_bodiless: bool) {
+        self.is_bodiless = is_bodiless;
+    }
+
+    /// Whether the answer's head was also its end.
+    pub(crate) fn is_bodiless(&self) -> bool {
+        self.is_bodiless
+    }
+
     /// The answer's final head has arrived.
     pub(crate) fn head_seen(&mut self) {
         self.progress = Progress::Answering;
+    }
+
+    /// The answer is an error: its rest has a time limit of its own.
+    pub(crate) fn error_seen(&self, now: Instant) {
+        if let Some(watch) = &self.watch {
+            watch.error_seen(now);
+        }
     }
 
     /// Whether the answer has a final head.

@@ -1,4 +1,4 @@
-//! A client's HTTP/2 request. Its answer's last bytes wait at the [`Gate`], and it may outlive its client.
+//! A client's HTTP/2 request. Its answer's head and last bytes wait at the [`Gate`], and it may outlive its client.
 //!
 //! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session
 //! reports it. This session wraps that one and passes everything on until it reports that the client is gone. If the
@@ -103,6 +103,14 @@ async fn within<T>(due: Instant, write: impl Future<Output = Result<T>>) -> Resu
     let late = || Error::explain(ErrorType::WriteTimedout, "the client takes its answer too slowly").into_down();
     let written = tokio::time::timeout_at(due.into(), write).await;
     written.unwrap_or_else(|_| Err(late()))
+}
+
+/// Returns when the answer's head has waited for its body for too long; never if none waits.
+async fn head_due(gate: &Gate) {
+    match gate.head.due() {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn body_bytes(task: &HttpTask) -> usize {
@@ -233,7 +241,16 @@ impl Session for ClientH2 {
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !self.is_gone() {
             let is_idle = no_body_expected || self.session.is_body_done();
-            match self.session.read_body_or_idle(no_body_expected).await {
+            let read = loop {
+                tokio::select! {
+                    read = self.session.read_body_or_idle(no_body_expected) => break read,
+                    () = head_due(&self.gate) => {}
+                }
+                if let Some(head) = self.gate.head.take() {
+                    self.write_response_header(head, false).await?;
+                }
+            };
+            match read {
                 Err(error) if is_idle => self.outlive(error)?,
                 read => return read,
             }

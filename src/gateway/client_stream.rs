@@ -14,6 +14,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
@@ -21,11 +22,14 @@ use pingora::protocols::{
     raw_connect::ProxyDigest,
     tls::{SslDigest, TlsRef},
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
 
 use crate::{
     front::guarded::Guarded,
-    gateway::{gate::Gate, parking::Parking, presence::Presence},
+    gateway::{gate::Gate, held_head::Written, parking::Parking, presence::Presence},
 };
 
 /// A client's connection, wrapped for one request. [`super::front`] makes one for each.
@@ -37,8 +41,12 @@ pub(crate) struct ClientStream {
     /// The client of the running request. The reference is weak, so it ends with the request. Read when a read completes
     /// or something fails, never by a write that succeeds.
     presence: Mutex<Weak<Presence>>,
-    /// Delays the last bytes of an answer.
+    /// Delays the head and the last bytes of an answer.
     gate: Arc<Gate>,
+    /// Sleeps until a held head is due.
+    head_due: Option<Pin<Box<Sleep>>>,
+    /// An answer's head that was not sent yet.
+    unsent: BytesMut,
     /// The client has closed its sending side.
     ended: bool,
     /// Where the connection waits if its request has failed but it can carry others.
@@ -53,6 +61,8 @@ impl ClientStream {
             stream: Some(stream),
             presence: Mutex::new(Weak::new()),
             gate: Arc::default(),
+            head_due: None,
+            unsent: BytesMut::new(),
             ended: false,
             parking,
         }
@@ -73,7 +83,7 @@ impl ClientStream {
         *self.presence.lock() = Arc::downgrade(presence);
     }
 
-    /// The gate that delays the last bytes of an answer.
+    /// The gate that delays the head and the last bytes of an answer.
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
@@ -92,6 +102,66 @@ impl ClientStream {
         goes_on
     }
 
+    /// Sends the head of an answer whose body lets the client wait for too long.
+    fn poll_due_head(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if let Some(due) = self.gate.head.due() {
+            let due = due.into();
+            let sleep = self
+                .head_due
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+            if sleep.deadline() != due {
+                sleep.as_mut().reset(due);
+            }
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            self.unsent = self.gate.head.send().unwrap_or_default();
+        }
+        if self.unsent.is_empty() {
+            return Ok(());
+        }
+        match self.poll_unsent(cx) {
+            Poll::Ready(sent) => {
+                sent?;
+                let flushed = self.stream.as_mut().map(|stream| Pin::new(stream).poll_flush(cx));
+                match self.written(flushed.unwrap_or(Poll::Ready(Ok(()))), ()) {
+                    Poll::Ready(result) => result,
+                    Poll::Pending => Ok(()),
+                }
+            }
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Sends what is left of the head.
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let Some(stream) = &mut self.stream else {
+                self.unsent.clear();
+                break;
+            };
+            let result = Pin::new(stream).poll_write(cx, &self.unsent);
+            let left = self.unsent.len();
+            match ready!(self.written(result, left))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.unsent.advance(sent.min(left)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether bytes of this length that Pingora writes are done with, because they are a head that waits for its body, or
+    /// that the client has already.
+    fn takes_head(&mut self, slices: &[IoSlice<'_>]) -> bool {
+        match self.gate.head.written() {
+            Written::Send => return false,
+            Written::Keep => slices.iter().for_each(|slice| self.unsent.extend_from_slice(slice)),
+            Written::Discard => {}
+        }
+        self.head_due = None;
+        true
+    }
+
     /// The result of a write. A failure becomes `swallowed` if the request goes on without its client.
     fn written<T>(&mut self, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
         match result {
@@ -104,6 +174,7 @@ impl ClientStream {
 impl AsyncRead for ClientStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        this.poll_due_head(cx)?;
         if (this.stream.is_none() || this.ended) && this.presence().is_some() {
             // Nothing will ever arrive. Pingora waits for the provider at the same time.
             return Poll::Pending;
@@ -134,10 +205,14 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
+        if this.takes_head(&[IoSlice::new(bytes)]) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(this.gate.poll_open(cx));
+        ready!(this.poll_unsent(cx))?;
         let Some(stream) = &mut this.stream else {
             return Poll::Ready(Ok(bytes.len()));
         };
-        ready!(this.gate.poll_open(cx));
         let result = Pin::new(stream).poll_write(cx, bytes);
         this.written(result, bytes.len())
     }
@@ -149,10 +224,14 @@ impl AsyncWrite for ClientStream {
     ) -> Poll<io::Result<usize>> {
         let all = || slices.iter().map(|slice| slice.len()).sum();
         let this = &mut *self;
+        if this.takes_head(slices) {
+            return Poll::Ready(Ok(all()));
+        }
+        ready!(this.gate.poll_open(cx));
+        ready!(this.poll_unsent(cx))?;
         let Some(stream) = &mut this.stream else {
             return Poll::Ready(Ok(all()));
         };
-        ready!(this.gate.poll_open(cx));
         let result = Pin::new(stream).poll_write_vectored(cx, slices);
         this.written(result, all())
     }
@@ -162,6 +241,10 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.takes_head(&[]) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_unsent(cx))?;
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(Ok(()));
         };
@@ -180,6 +263,8 @@ impl AsyncWrite for ClientStream {
 #[async_trait]
 impl Shutdown for ClientStream {
     async fn shutdown(&mut self) {
+        // Without the rest of the head the client would see no answer, instead of one that is cut.
+        let _ = std::future::poll_fn(|cx| self.poll_unsent(cx)).await;
         if let Some(stream) = &mut self.stream {
             stream.shutdown().await;
         }

@@ -47,9 +47,21 @@ pub(crate) enum Coded {
     No,
     /// One coding, which weir decodes.
     By(Coding),
-    /// An unknown coding, or several: the header's text in lower case.
+    /// A coding that weir does not decode, or several: the header's text in lower case.
     Otherwise(String),
 }
+
+/// Names of content codings that weir does not decode: those of the registry
+/// (<https://www.iana.org/assignments/http-parameters/http-parameters.xhtml#content-coding>).
+const NOT_DECODED: [&str; 7] = [
+    "aes128gcm",
+    "compress",
+    "dcb",
+    "dcz",
+    "exi",
+    "pack200-gzip",
+    "x-compress",
+];
 
 impl Coding {
     /// The coding with this name (RFC 9110 section 8.4.1, `x-gzip` included).
@@ -74,13 +86,26 @@ impl Coding {
     }
 }
 
-/// The coding of a body by its headers. `identity` and empty list members are ignored.
+/// The coding of a request's body by its headers. `identity` and empty list members are ignored; a name that is no coding is
+/// one that weir does not decode.
 pub(crate) fn of(headers: &HeaderMap) -> Coded {
+    named(headers, |_| true)
+}
+
+/// The coding of an answer by its headers. Providers also send names there that are no codings, such as `none` or `utf-8`;
+/// they are ignored.
+pub(crate) fn of_answer(headers: &HeaderMap) -> Coded {
+    named(headers, |name| {
+        Coding::named(name).is_some() || NOT_DECODED.iter().any(|known| name.eq_ignore_ascii_case(known))
+    })
+}
+
+fn named(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> Coded {
     let mut names = Vec::new();
     for line in headers.get_all(header::CONTENT_ENCODING) {
         let line = line.to_str().unwrap_or("unreadable");
         let listed = line.split(',').map(str::trim);
-        names.extend(listed.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity")));
+        names.extend(listed.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity") && counts(name)));
     }
     match names.as_slice() {
         [] => Coded::No,

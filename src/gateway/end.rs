@@ -27,7 +27,12 @@ const NO_STATUS: u16 = 0;
 pub(crate) async fn finish(sessions: &Sessions, session: &mut Session, exchange: &mut Exchange) {
     match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
-            send_withheld(session, &mut forward).await;
+            if matches!(forward.outlet, Outlet::WholeError(_)) {
+                send_withheld(session, &mut forward).await;
+            } else if forward.has_not_begun() {
+                forward.abandon_answer();
+                refuse_with(session, &Refusal::ProviderBroken, &mut forward).await;
+            }
             forward.settle(sessions);
         }
         Stage::Ended(Leftover::Reusable) => keepalive::park(session).await,
@@ -37,14 +42,19 @@ pub(crate) async fn finish(sessions: &Sessions, session: &mut Session, exchange:
 
 /// Sends the client a complete error answer. Pingora only has to end the request after that, so both connections stay
 /// usable; an error return from a filter would close them.
-async fn send_withheld(session: &mut Session, forward: &mut Forward) {
+async fn send_withheld(session: &mut Session, forward: &mut Forward) -> (u16, Leftover) {
     let Outlet::WholeError(WholeError { head, body }) = std::mem::take(&mut forward.outlet) else {
-        return;
+        return (NO_STATUS, Leftover::Pingoras);
     };
     // Charge first: the client may send its next request at once.
     forward.ticket.charge(Cause::Over);
-    if reply::send(session, head, body).await.is_err() {
-        forward.ticket.client_left();
+    let status = head.status.as_u16();
+    match reply::send(session, head, body).await {
+        Ok(()) => (status, Leftover::Reusable),
+        Err(_) => {
+            forward.ticket.client_left();
+            (NO_STATUS, Leftover::Pingoras)
+        }
     }
 }
 
@@ -76,6 +86,12 @@ async fn fail_forward(session: &mut Session, error: &Error, forward: &mut Forwar
     if forward.recipient.has_left() {
         forward.note_client();
         return (NO_STATUS, Leftover::Pingoras);
+    }
+    if matches!(forward.outlet, Outlet::WholeError(_)) {
+        return send_withheld(session, forward).await;
+    }
+    if forward.has_not_begun() {
+        forward.abandon_answer();
     }
     match reply::has_begun(session) {
         true => break_off(session, error, forward).await,
@@ -117,7 +133,11 @@ fn client_left(error: &Error) -> bool {
 async fn refuse(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
     let refusal = Interruption::refusal(error).cloned();
     let refusal = refusal.unwrap_or_else(|| refusal_of(error, forward));
-    forward.ticket.charge(Cause::Refused(&refusal));
+    refuse_with(session, &refusal, forward).await
+}
+
+async fn refuse_with(session: &mut Session, refusal: &Refusal, forward: &mut Forward) -> (u16, Leftover) {
+    forward.ticket.charge(Cause::Refused(refusal));
     let request_id = forward.ticket.request_id();
     let reply = refusal.reply(forward.dispatch.error_form(), request_id);
     match reply::write(session, reply, request_id).await {
@@ -142,7 +162,10 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
             last.extend_from_slice(&tail);
             write_last(session, last.into()).await
         }
-        None => Leftover::Pingoras,
+        None => {
+            session.downstream_session.shutdown().await;
+            Leftover::Pingoras
+        }
     };
     (Refusal::ProviderBroken.status(), leftover)
 }

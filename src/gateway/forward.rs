@@ -3,7 +3,7 @@
 use crate::{
     gateway::{
         attempt::dispatch::Dispatch,
-        outlet::Outlet,
+        outlet::{Outlet, unbegun::Unbegun},
         recipient::Recipient,
         ticket::{Cause, Ticket},
     },
@@ -17,6 +17,8 @@ pub(crate) struct Forward {
     pub dispatch: Dispatch,
     /// The right to forward and the duty to account, with what has been observed of the answer.
     pub ticket: Ticket,
+    /// The current answer, while it is a success that has not begun.
+    pub unbegun: Option<Unbegun>,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
     /// Whoever gets the answer.
@@ -29,6 +31,19 @@ impl Forward {
         if self.recipient.has_left() && !self.ticket.meter.is_complete() {
             self.ticket.client_left();
         }
+    }
+
+    /// Whether the current answer is a success of which the client has nothing yet.
+    pub(crate) fn has_not_begun(&self) -> bool {
+        self.unbegun.is_some() && self.recipient.gate.head.is_waiting()
+    }
+
+    /// The client gets nothing of the current answer.
+    pub(crate) fn abandon_answer(&mut self) {
+        self.unbegun = None;
+        self.outlet = Outlet::default();
+        self.recipient.gate.head.take();
+        self.ticket.meter.discard();
     }
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.

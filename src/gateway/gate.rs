@@ -1,4 +1,6 @@
-//! Delays an answer's last bytes while the record of the state that it has created is being written to the store.
+//! What an answer waits for on its way to the client. Its head waits for its body ([`HeldHead`]).
+//!
+//! Its last bytes are delayed while the record of the state that it has created is being written to the store.
 //!
 //! The client's next request may come as soon as it has those bytes: to another node, or to this one after a crash. The
 //! filter that sees the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`],
@@ -12,11 +14,13 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::providers::sessions::Written;
+use crate::{gateway::held_head::HeldHead, providers::sessions::Written};
 
 /// Open by default; shut until a write has completed.
 #[derive(Default)]
 pub(crate) struct Gate {
+    /// The answer's head.
+    pub head: HeldHead,
     /// Read before each write. `until` is locked only while the gate is shut.
     is_shut: AtomicBool,
     until: Mutex<Option<Written>>,
@@ -52,6 +56,7 @@ impl Gate {
 impl std::fmt::Debug for Gate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Gate")
+            .field("head", &self.head)
             .field("is_shut", &self.is_shut)
             .finish_non_exhaustive()
     }

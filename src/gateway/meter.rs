@@ -12,17 +12,28 @@ use crate::{
     gateway::coding::{Coded, answer_decoder::AnswerDecoder},
 };
 
+/// What an answer's head says of its content coding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Announced {
+    /// None.
+    #[default]
+    Plain,
+    /// One that weir decodes.
+    Known,
+    /// One that weir does not decode, if the answer has it: some servers announce one without applying it.
+    Unknown,
+}
+
 /// What has been observed of the answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     observer: Option<Observer>,
     /// Decodes for the observer, if the answer has a content coding.
     decoder: Option<AnswerDecoder>,
-    /// The answer's bytes are compressed, so weir cannot add any of its own.
-    is_coded: bool,
-    /// The event that completes the answer is also its last, so the usage is final then.
+    /// The content coding that the head announces.
+    announced: Announced,
+    /// The event that completes an answer of this protocol is also its last, so the usage is final then.
     ends_with_event: bool,
-    framing: Option<Framing>,
     pub(super) first_content: Option<Instant>,
     pub(super) response_bytes: u64,
     status: u16,
@@ -35,19 +46,22 @@ impl Meter {
     /// The answer's head has arrived. `protocol` and `framing` choose the observer of its body, `coded` the decoder.
     pub(crate) fn head_seen(&mut self, status: u16, protocol: Protocol, framing: Framing, coded: &Coded) {
         self.status = status;
-        self.framing = Some(framing);
-        self.is_coded = *coded != Coded::No;
-        self.ends_with_event = framing == Framing::Sse && protocol != Protocol::Gemini;
-        // An error answer is buffered, and decoded at its end.
-        self.decoder = match coded {
-            Coded::By(coding) if status < 400 && framing != Framing::Opaque => Some(AnswerDecoder::new(*coding)),
-            Coded::No | Coded::By(_) | Coded::Otherwise(_) => None,
+        self.ends_with_event = protocol != Protocol::Gemini;
+        (self.announced, self.decoder, self.observer) = match coded {
+            Coded::No => (Announced::Plain, None, Some(Observer::new(protocol, framing))),
+            // An error answer is buffered, and decoded at its end.
+            Coded::By(_) if status >= 400 => (Announced::Known, None, Some(Observer::of_unreadable(protocol))),
+            Coded::By(coding) => (
+                Announced::Known,
+                Some(AnswerDecoder::new(*coding)),
+                Some(Observer::new(protocol, framing)),
+            ),
+            Coded::Otherwise(_) => (
+                Announced::Unknown,
+                None,
+                Some(Observer::of_unknown_coding(protocol, framing)),
+            ),
         };
-        let observed = match (self.is_coded, &self.decoder) {
-            (true, None) => Framing::Opaque,
-            (true, Some(_)) | (false, _) => framing,
-        };
-        self.observer = Some(Observer::new(protocol, observed));
     }
 
     /// Observes a piece of the answer's body.
@@ -69,11 +83,21 @@ impl Meter {
         self.ended = true;
     }
 
-    /// Whether the answer is complete by its protocol. An error answer always is, and so is one that cannot be decoded,
-    /// because nothing better is known.
+    /// Whether the answer is complete by its protocol. An error answer always is, and so is one that cannot be read, because
+    /// nothing better is known.
     pub(crate) fn is_complete(&self) -> bool {
-        let unreadable = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_readable());
-        self.status >= 400 || unreadable || self.observer.as_ref().is_some_and(Observer::is_complete)
+        self.status >= 400 || !self.is_readable() || self.observer.as_ref().is_some_and(Observer::is_complete)
+    }
+
+    /// Whether weir can read the answer.
+    fn is_readable(&self) -> bool {
+        !self.is_undecodable() && self.framing() != Some(Framing::Opaque)
+    }
+
+    /// Whether weir cannot read the answer because of its content coding.
+    pub(crate) fn is_undecodable(&self) -> bool {
+        let is_broken = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_readable());
+        is_broken || self.announced == Announced::Unknown && self.is_coded()
     }
 
     /// Whether the provider has ended the body properly.
@@ -86,9 +110,20 @@ impl Meter {
         self.status = status;
     }
 
-    /// Whether nothing more can be learnt about the answer.
+    /// The client gets nothing of the provider's answer: what was observed of it is forgotten.
+    pub(crate) fn discard(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether nothing more can be learnt about the answer. One that cannot be read is final only at its end.
     pub(crate) fn is_final(&self) -> bool {
-        self.ended || self.ends_with_event && self.observer.as_ref().is_some_and(Observer::is_complete)
+        let is_last_event = || {
+            self.ends_with_event
+                && self.framing() == Some(Framing::Sse)
+                && self.is_readable()
+                && self.observer.as_ref().is_some_and(Observer::is_complete)
+        };
+        self.ended || is_last_event()
     }
 
     /// Whether the answer is complete and nothing more can be learnt about it.
@@ -96,19 +131,33 @@ impl Meter {
         self.is_final() && self.is_complete()
     }
 
-    /// Whether the answer's bytes are compressed.
+    /// Whether the answer's bytes are compressed, so that weir cannot add any of its own.
     pub(crate) fn is_coded(&self) -> bool {
-        self.is_coded
+        match self.announced {
+            Announced::Plain => false,
+            Announced::Known => true,
+            Announced::Unknown => self.framing() == Some(Framing::Opaque),
+        }
     }
 
     /// The bytes that a complete stream still lacks (see [`Observer::closing`]). `None` for a compressed one.
     pub(crate) fn closing(&self) -> Option<Vec<u8>> {
-        self.observer.as_ref().filter(|_| !self.is_coded)?.closing()
+        self.observer.as_ref().filter(|_| !self.is_coded())?.closing()
     }
 
-    /// How the body is framed; `None` before the head.
+    /// How the body is framed, as its first bytes tell, or before them its head; `None` before the head.
     pub(crate) fn framing(&self) -> Option<Framing> {
-        self.framing
+        self.observer.as_ref().map(Observer::framing)
+    }
+
+    /// Whether the first bytes of the body that mean something have arrived.
+    pub(crate) fn is_framing_known(&self) -> bool {
+        self.observer.as_ref().is_some_and(Observer::is_framing_known)
+    }
+
+    /// Whether the first event or element of a body that consists of them has arrived (see [`Observer::has_begun`]).
+    pub(crate) fn has_begun(&self) -> bool {
+        self.observer.as_ref().is_some_and(Observer::has_begun)
     }
 
     /// The answer's status; 0 before its head.
@@ -119,7 +168,10 @@ impl Meter {
     /// The in-band error that tells the client of a failure in the middle of the answer. `None` if the protocol has
     /// none.
     pub(crate) fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
-        self.observer.as_ref().filter(|_| !self.is_coded)?.failure_tail(failure)
+        self.observer
+            .as_ref()
+            .filter(|_| !self.is_coded())?
+            .failure_tail(failure)
     }
 
     /// The estimated tokens of the text so far, before calibration.
@@ -136,7 +188,7 @@ impl Meter {
     /// the end of its framing.
     pub(crate) fn has_named_all(&self) -> bool {
         let is_whole_body =
-            || self.framing == Some(Framing::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);
+            || self.framing() == Some(Framing::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);
         self.is_final() || is_whole_body()
     }
 

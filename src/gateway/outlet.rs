@@ -1,6 +1,7 @@
 //! The one way by which an answer's body leaves for the client.
 
 pub(crate) mod possible_error;
+pub(crate) mod unbegun;
 pub(crate) mod withheld_error;
 
 use bytes::{Bytes, BytesMut};

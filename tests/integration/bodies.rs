@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use crate::harness::answer::LEAST;
 use crate::harness::certificates::{Authority, Flaw};
 use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::provider::Welcome;
@@ -133,7 +134,7 @@ fn with_refused_connections() -> (Authority, RecordingProvider, Weir) {
             answer.full(
                 200,
                 &[("content-type", "application/json"), ("connection", "close")],
-                b"{}",
+                LEAST.as_bytes(),
             );
             answer.cut();
         },
@@ -147,14 +148,14 @@ fn with_refused_connections() -> (Authority, RecordingProvider, Weir) {
 
 /// A gateway whose provider lets every connection die when its second request arrives.
 fn with_stale_connections() -> (RecordingProvider, Weir) {
-    let provider = RecordingProvider::start_with(None, |_| Welcome::ServeThenDie(1), |_, answer| answer.json("{}"));
+    let provider = RecordingProvider::start_with(None, |_| Welcome::ServeThenDie(1), |_, answer| answer.least());
     let weir = Weir::start(&provider.base_url());
     (provider, weir)
 }
 
 #[test]
 fn bodies_of_every_size_arrive_intact() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     every_form_arrives(&weir, &provider, &[200, 10_000], false);
     every_form_arrives(&weir, &provider, &SIZES, false);
@@ -189,7 +190,7 @@ fn a_whole_pool_of_stale_connections_costs_no_request() {
             if asked.fetch_add(1, Ordering::SeqCst) < POOLED {
                 together.wait();
             }
-            answer.json("{}");
+            answer.least();
         },
     );
     let weir = Weir::start(&provider.base_url());
@@ -217,7 +218,7 @@ fn a_whole_pool_of_stale_connections_costs_no_request() {
 
 #[test]
 fn bodies_of_32_megabytes_arrive_intact_over_http1() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let body = body_of(LIMIT);
@@ -232,7 +233,7 @@ fn bodies_of_32_megabytes_arrive_intact_over_http1() {
 
 #[test]
 fn bodies_of_32_megabytes_arrive_intact_over_h2c() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let body = body_of(LIMIT);
@@ -274,7 +275,7 @@ fn bodies_of_32_megabytes_arrive_intact_when_the_first_connection_is_refused() {
 
 #[test]
 fn a_body_beyond_the_limit_is_413_in_every_shape_and_framing() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("gateway.body_bytes_max", 100_000)
@@ -329,7 +330,7 @@ fn a_declared_length_beyond_the_limit_is_413_before_any_byte_of_it() {
 
 #[test]
 fn beyond_the_budget_for_buffered_bodies_it_is_503_and_passes() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("gateway.body_bytes_max", 900_000)
@@ -359,7 +360,7 @@ fn beyond_the_budget_for_buffered_bodies_it_is_503_and_passes() {
 
 #[test]
 fn expect_100_continue_is_answered_before_the_body_and_other_expectations_are_417() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {
@@ -406,7 +407,7 @@ fn a_body_that_stops_coming_is_408() {
 
 #[test]
 fn one_connection_carries_many_requests() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut client = weir.connect();
@@ -429,7 +430,7 @@ fn one_connection_carries_many_requests() {
 
 #[test]
 fn the_providers_connection_is_used_again() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for _ in 0..10 {

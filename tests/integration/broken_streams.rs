@@ -139,19 +139,19 @@ fn a_provider_that_never_answers_is_504_after_the_first_byte_time() {
 }
 
 #[test]
-fn a_unary_answer_cut_in_its_middle_breaks_the_connection() {
+fn a_unary_answer_cut_in_its_middle_is_502_or_breaks_the_connection_once_it_has_begun() {
     let length_said = Arc::new(Mutex::new(true));
     let said = Arc::clone(&length_said);
     let provider = RecordingProvider::start(move |request, answer| {
         let body = unary(wire_of(&request.target));
-        let part = &body[..100];
+        // What is long is no error, so it passes before it is whole.
+        let is_long = String::from_utf8_lossy(&request.body).contains("long");
+        let part = " ".repeat(if is_long { 70_000 } else { 0 }) + &body[..100];
         if *said.lock().unwrap() {
+            let length = part.len() + 1;
             answer.raw(
-                format!(
-                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{part}",
-                    body.len()
-                )
-                .as_bytes(),
+                format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{part}")
+                    .as_bytes(),
             );
         } else {
             answer.head(200, &[("content-type", "application/json")]);
@@ -164,11 +164,13 @@ fn a_unary_answer_cut_in_its_middle_breaks_the_connection() {
     for wire in ALL_WIRES {
         for said in [true, false] {
             *length_said.lock().unwrap() = said;
-            let answer = weir.exchange(&wire.request(&key, "hi"));
-            assert!(
-                !answer.complete,
-                "{wire:?}, length said: {said}: looks whole: {}",
-                answer.text()
+            let short = weir.exchange(&wire.request(&key, "short"));
+            assert_eq!(short.status, 502, "{wire:?}, length said: {said}: {}", short.text());
+            let long = weir.exchange(&wire.request(&key, "long"));
+            assert_eq!(
+                (long.status, long.complete),
+                (200, false),
+                "{wire:?}, length said: {said}: looks whole"
             );
         }
     }

@@ -38,12 +38,12 @@ fn invalid(wire: Wire, reason: &'static str) -> &'static str {
 
 #[test]
 fn a_coded_body_reaches_the_provider_decoded_in_every_framing() {
-    every_form_arrives(&RecordingProvider::answering("{}"), false);
+    every_form_arrives(&RecordingProvider::least(), false);
 }
 
 #[test]
 fn a_coded_body_is_sent_again_when_the_pooled_connection_is_stale() {
-    let provider = RecordingProvider::start_with(None, |_| Welcome::ServeThenDie(1), |_, answer| answer.json("{}"));
+    let provider = RecordingProvider::start_with(None, |_| Welcome::ServeThenDie(1), |_, answer| answer.least());
     every_form_arrives(&provider, true);
 }
 
@@ -101,7 +101,7 @@ fn every_form_arrives(provider: &RecordingProvider, stale: bool) {
 
 #[test]
 fn identity_is_no_coding_and_another_one_is_400_that_names_the_four() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {
@@ -129,7 +129,7 @@ fn identity_is_no_coding_and_another_one_is_400_that_names_the_four() {
 
 #[test]
 fn a_coded_body_that_is_broken_cut_or_followed_by_anything_is_400() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for (turn, coding) in CODINGS.into_iter().enumerate() {
@@ -161,7 +161,7 @@ fn a_coded_body_that_is_broken_cut_or_followed_by_anything_is_400() {
 
 #[test]
 fn what_becomes_too_large_is_413_in_every_shape_and_framing() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("gateway.body_bytes_max", 100_000)
@@ -213,7 +213,7 @@ fn bomb() -> Vec<u8> {
 
 #[test]
 fn a_bomb_costs_no_more_time_and_memory_than_the_largest_body() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let body = bomb();
@@ -240,7 +240,7 @@ fn a_bomb_costs_no_more_time_and_memory_than_the_largest_body() {
 
 #[test]
 fn nothing_is_decoded_for_a_caller_without_a_key() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     for wire in ALL_WIRES {
         // Were it looked at, it would be 400.
@@ -255,7 +255,7 @@ fn nothing_is_decoded_for_a_caller_without_a_key() {
 
 #[test]
 fn the_budget_counts_what_a_body_becomes() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("gateway.body_bytes_max", 900_000)
@@ -282,7 +282,7 @@ fn the_budget_counts_what_a_body_becomes() {
 
 #[test]
 fn a_coded_body_waits_for_100_continue_like_any_other() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let plain = Wire::Responses.request(&key, &"long ".repeat(1000));

@@ -26,7 +26,7 @@ fn gated(arrived: &Steps, permitted: &Steps) -> RecordingProvider {
     RecordingProvider::start(move |_, answer| {
         arrived.permit();
         permitted.wait(1);
-        answer.json("{}");
+        answer.least();
     })
 }
 
@@ -104,7 +104,7 @@ fn beyond_the_limit_it_is_429_for_this_key_and_this_operation_only() {
 
 #[test]
 fn where_it_is_not_possible_the_answer_names_the_model_and_others() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new().all_providers(&provider.base_url()).start();
     let key = weir.key().text;
     let answer = weir.exchange(&messages(&key, DEEPSEEK_MODEL));

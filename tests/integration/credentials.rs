@@ -30,7 +30,7 @@ fn foreign() -> String {
 
 #[test]
 fn each_protocol_takes_its_header_and_its_fallback() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let bearer = format!("Bearer {key}");
@@ -125,7 +125,7 @@ fn the_query_key_works_for_gemini_and_goes_no_further() {
 
 #[test]
 fn the_preferred_place_wins_over_a_second_valid_key() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let (one, two, gone) = (weir.key(), weir.key(), revoked(&weir));
     // Where the preferred key stands, and where another one does that must not count.
@@ -166,7 +166,7 @@ fn the_preferred_place_wins_over_a_second_valid_key() {
 
 #[test]
 fn one_place_twice_is_refused() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let (one, two) = (weir.key().text, weir.key().text);
     let bearer = |key: &str| format!("Bearer {key}");
@@ -242,7 +242,7 @@ fn every_401_tells_clients_not_to_try_again_whatever_was_asked_for() {
 
 #[test]
 fn missing_malformed_unknown_revoked_and_expired_keys_are_401_in_every_shape() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let revoked = revoked(&weir).text;
     let expired = weir.expired_key();
@@ -288,7 +288,7 @@ fn a_refused_key_gets_its_answer_before_the_body_and_never_a_100() {
 
 #[test]
 fn a_refused_key_with_an_unread_body_smuggles_no_second_request() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let good = weir.key().text;
     let hidden = Wire::Messages.request(&good, "smuggled").bytes(Upload::Length);
@@ -307,7 +307,7 @@ fn a_refused_key_with_an_unread_body_smuggles_no_second_request() {
 
 #[test]
 fn a_key_limited_to_some_models_gets_403_for_others() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key_with(&["--models", Wire::Responses.model()]).text;
     assert_eq!(weir.exchange(&Wire::Responses.request(&key, "hi")).status, 200);

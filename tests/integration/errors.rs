@@ -170,7 +170,7 @@ fn a_provider_whose_name_does_not_resolve_is_503_at_once() {
 
 #[test]
 fn a_provider_without_its_secret_is_off_and_its_models_say_so() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .provider("anthropic", &provider.base_url())
         .set("provider.openai.enabled", true)
@@ -228,7 +228,7 @@ fn an_answer_broken_before_or_inside_its_head_is_502() {
 
 #[test]
 fn a_redirect_is_named_as_one_and_never_followed() {
-    let elsewhere = RecordingProvider::answering("{}");
+    let elsewhere = RecordingProvider::least();
     let target = format!("{}/v1/messages?key={PROVIDER_KEY}", elsewhere.base_url());
     let status = Arc::new(Mutex::new(307_u16));
     let now = Arc::clone(&status);

@@ -1,5 +1,6 @@
 //! What the provider and the client see of each other's headers.
 
+use crate::harness::answer::LEAST;
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::shapes::request_id_header;
 use crate::harness::weir::PROVIDER_KEY;
@@ -16,7 +17,7 @@ fn credential_of(wire: Wire) -> (&'static str, String) {
 
 #[test]
 fn the_provider_gets_its_own_credential_and_no_other() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {
@@ -53,7 +54,7 @@ fn the_provider_gets_its_own_credential_and_no_other() {
 
 #[test]
 fn hop_by_hop_and_private_headers_stay_here() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let names = [
@@ -100,7 +101,7 @@ fn hop_by_hop_and_private_headers_stay_here() {
 
 #[test]
 fn nothing_that_chooses_the_operators_organisation_project_or_user_passes() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let names = [
@@ -175,7 +176,7 @@ fn nothing_that_chooses_the_operators_organisation_project_or_user_passes() {
 
 #[test]
 fn the_callers_own_key_passes_under_no_name() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -228,7 +229,7 @@ fn the_callers_own_key_passes_under_no_name() {
 
 #[test]
 fn the_client_offer_of_encodings_never_reaches_the_provider() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {
@@ -247,7 +248,7 @@ fn the_client_offer_of_encodings_never_reaches_the_provider() {
 
 #[test]
 fn the_protocol_version_is_defaulted_only_when_absent_and_betas_pass() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut plain = Wire::Messages.request(&key, "hi");
@@ -320,7 +321,7 @@ fn answers_keep_what_clients_act_on_and_lose_what_is_the_providers_business() {
 
 #[test]
 fn every_answer_has_one_request_id_and_no_two_are_alike() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut ids = std::collections::BTreeSet::new();
@@ -366,7 +367,9 @@ fn nothing_before_the_answers_head_passes_and_no_reason_of_the_providers() {
             );
             answer.raw(head.as_bytes());
         }
-        answer.raw(b"HTTP/1.1 200 acme-corp\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}");
+        answer.raw(b"HTTP/1.1 200 acme-corp\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n");
+        answer.chunk(LEAST);
+        answer.end();
     });
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
@@ -380,7 +383,7 @@ fn nothing_before_the_answers_head_passes_and_no_reason_of_the_providers() {
             "{wire:?}: {:?}",
             head.headers
         );
-        assert_eq!(client.rest(head).body, b"{}");
+        assert_eq!(client.rest(head).body, LEAST.as_bytes());
         client.write(
             &wire
                 .request(&key, "hi")
@@ -392,7 +395,7 @@ fn nothing_before_the_answers_head_passes_and_no_reason_of_the_providers() {
         assert!(first.headers.is_empty(), "{wire:?}: {:?}", first.headers);
         let head = client.head_to("POST");
         assert_eq!((head.status, head.reason.as_str()), (200, "OK"), "{wire:?}");
-        assert_eq!(client.rest(head).body, b"{}");
+        assert_eq!(client.rest(head).body, LEAST.as_bytes());
     }
 }
 

@@ -1,5 +1,6 @@
 //! HTTP/1.0 clients: an answer that they can read, which knows no chunks and ends with the connection.
 
+use crate::harness::answer::LEAST;
 use crate::harness::client::Response;
 use crate::harness::recordings::{events, unary, whole_stream};
 use crate::harness::request::{ALL_WIRES, Upload, Wire, wire_of};
@@ -66,11 +67,11 @@ fn streams_and_single_answers_come_without_chunks_and_end_with_the_connection() 
 
 #[test]
 fn answers_of_known_length_errors_and_lists_are_closed_at_their_end() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {
-        assert_eq!(ask(&weir, &wire.request(&key, "hi")).text(), "{}", "{wire:?}");
+        assert_eq!(ask(&weir, &wire.request(&key, "hi")).text(), LEAST, "{wire:?}");
         assert_eq!(ask(&weir, &wire.request("nobody", "hi")).status, 401, "{wire:?}");
     }
     let list = ask(&weir, &Request::get("/v1/models").header("x-api-key", &key));
@@ -113,7 +114,7 @@ fn a_request_shorter_than_the_http2_preface_is_answered() {
 /// RFC 9110 section 10.1.1: an expectation in an HTTP/1.0 request is passed over.
 #[test]
 fn nothing_is_sent_before_the_answer() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let request = Wire::Messages
         .request(&weir.key().text, "hi")

@@ -14,7 +14,7 @@ fn message(key: &str, body: &[u8]) -> Request {
 
 #[test]
 fn what_cannot_be_one_json_request_is_400_and_reaches_no_provider() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let model = format!(r#""model":"{MESSAGES_MODEL}""#);
@@ -77,7 +77,7 @@ fn what_cannot_be_one_json_request_is_400_and_reaches_no_provider() {
 
 #[test]
 fn bytes_reach_the_provider_exactly_as_they_were_sent() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let messages = [
@@ -119,7 +119,7 @@ fn bytes_reach_the_provider_exactly_as_they_were_sent() {
 
 #[test]
 fn a_declared_edit_is_spliced_into_the_original_text() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let mut model = toml::Table::new();
     model.insert("name".to_owned(), "house-model".into());
     model.insert("providers".to_owned(), vec!["anthropic"].into());
@@ -143,7 +143,7 @@ fn a_declared_edit_is_spliced_into_the_original_text() {
 
 #[test]
 fn a_providers_shipped_edits_are_applied_and_nothing_else_changes() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let body = format!(
@@ -168,7 +168,7 @@ fn a_providers_shipped_edits_are_applied_and_nothing_else_changes() {
 
 #[test]
 fn what_a_providers_file_refuses_never_reaches_it() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let body = format!(

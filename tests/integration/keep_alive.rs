@@ -217,6 +217,8 @@ fn a_small_body_that_is_refused_unread_costs_no_connection() {
 fn a_connection_that_is_not_kept_is_closed() {
     let provider = RecordingProvider::start(|request, answer| {
         answer.head(200, &[("content-type", "application/json")]);
+        // So much that it passes before it is whole.
+        answer.chunk(" ".repeat(70_000));
         answer.chunk(&unary(wire_of(&request.target))[..100]);
         answer.cut();
     });

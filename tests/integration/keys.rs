@@ -64,7 +64,7 @@ fn life_of_a_key(weir: &Weir) {
 
 #[test]
 fn a_key_lives_its_life_with_the_embedded_store() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     life_of_a_key(&Weir::start(&provider.base_url()));
 }
 
@@ -73,7 +73,7 @@ fn a_key_lives_its_life_with_redis() {
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     life_of_a_key(
         &WeirBuilder::new()
             .all_providers(&provider.base_url())
@@ -84,7 +84,7 @@ fn a_key_lives_its_life_with_redis() {
 
 #[test]
 fn a_key_expires_by_itself() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let soon = jiff::Timestamp::now() + Duration::from_secs(2);
     let key = weir.key_with(&["--expires", &soon.to_string()]).text;
@@ -102,7 +102,7 @@ fn a_key_refused_as_unknown_works_as_soon_as_it_exists() {
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let node = || {
         WeirBuilder::new()
             .all_providers(&provider.base_url())
@@ -118,7 +118,7 @@ fn a_key_refused_as_unknown_works_as_soon_as_it_exists() {
 
 #[test]
 fn keys_survive_kill_9_with_the_embedded_store() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let mut weir = Weir::start(&provider.base_url());
     let mut alive: Vec<Key> = Vec::new();
     let mut revoked: Vec<Key> = Vec::new();
@@ -163,7 +163,7 @@ fn a_revoked_key_is_refused_on_every_node_within_a_second() {
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let node = || {
         WeirBuilder::new()
             .all_providers(&provider.base_url())
@@ -199,7 +199,7 @@ fn a_revoked_key_is_refused_within_a_second_also_while_the_push_connection_is_be
         skip!("redis-server is not installed")
     };
     let redis = Arc::new(redis);
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let node = || {
         WeirBuilder::new()
             .all_providers(&provider.base_url())

@@ -49,7 +49,7 @@ fn served(tls: &Arc<ClientConfig>, name: &str, address: SocketAddr) -> https::Ht
 #[test]
 fn every_protocol_is_served_over_both_versions_and_over_http_1_and_2() {
     let authority = Authority::new();
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = weir(&[&authority.files("one", &["api.test"], Kind::Ecdsa)])
         .all_providers(&provider.base_url())
         .start();

@@ -14,6 +14,7 @@ mod harness;
 
 mod admin_over_tcp;
 mod agents;
+mod beginnings;
 mod bodies;
 mod body_floods;
 mod body_shares;
@@ -47,6 +48,7 @@ mod log_lines;
 mod log_postgres;
 mod log_reading;
 mod made_up_keys;
+mod mislabelled_answers;
 mod model_lists;
 mod money;
 mod node_sdk;

@@ -106,7 +106,7 @@ fn readiness_knows_the_store() {
     let Some(mut redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .redis(&redis)
@@ -228,7 +228,7 @@ fn a_redis_that_is_down_at_start_is_waited_for() {
 
 #[test]
 fn a_full_access_log_queue_or_a_missing_disk_never_stops_requests() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("log.access_queue_lines", 1)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::harness::answer::LEAST;
 use crate::harness::client::Piece;
 use crate::harness::provider::Welcome;
 use crate::harness::recordings::{GEMINI_ARRAY, events, unary};
@@ -13,14 +14,14 @@ use crate::harness::{Client, RecordingProvider};
 
 #[test]
 fn a_recording_provider_keeps_the_exact_bytes() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let request = Wire::Messages
         .request("k", "w\u{f6}rds \r\n")
         .header("X-Odd-Case", "  padded");
     for upload in [Upload::Length, Upload::Chunked(1), Upload::Chunked(1_000)] {
         let mut client = Client::connect(provider.address());
         client.write(&request.bytes(upload));
-        assert_eq!(client.response_to("POST").text(), "{}");
+        assert_eq!(client.response_to("POST").text(), LEAST);
         let got = provider.last();
         assert_eq!(got.body, request.body);
         assert_eq!(got.head, request.head_bytes(upload));
@@ -54,14 +55,14 @@ fn a_client_tells_a_whole_answer_from_a_cut_one() {
 
 #[test]
 fn a_stale_connection_dies_without_a_byte_of_an_answer() {
-    let provider = RecordingProvider::start_with(None, |_| Welcome::ServeThenDie(1), |_, answer| answer.json("{}"));
+    let provider = RecordingProvider::start_with(None, |_| Welcome::ServeThenDie(1), |_, answer| answer.least());
     let request = Wire::Responses.request("k", "hi");
     let mut client = Client::connect(provider.address());
     assert_eq!(client.exchange(&request).status, 200);
     client.write(&request.bytes(Upload::Length));
     assert!(client.try_head_to("POST").is_none());
     assert_eq!(provider.count(), 1);
-    let closing = RecordingProvider::start_with(None, |_| Welcome::Close, |_, answer| answer.json("{}"));
+    let closing = RecordingProvider::start_with(None, |_| Welcome::Close, |_, answer| answer.least());
     assert!(Client::connect(closing.address()).closed_within(Duration::from_secs(10)));
 }
 

@@ -42,7 +42,7 @@ fn a_missing_right_is_named_by_readiness_log_metrics_and_check() {
     redis.command(&[
         "ACL", "SETUSER", "weir", "on", ">pw", "~{weir:*", "+@all", "-lrange", "-rpush",
     ]);
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .redis(&redis)

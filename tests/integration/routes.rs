@@ -137,7 +137,7 @@ fn every_generation_path_reaches_its_provider() {
 
 #[test]
 fn a_path_that_tries_to_leave_its_template_reaches_no_provider() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key();
     for model in [
@@ -225,7 +225,7 @@ fn the_model_list_has_the_shape_the_credential_asks_for() {
 
 #[test]
 fn an_unknown_model_is_404_and_reaches_no_provider() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key();
     for (wire, kind) in [
@@ -242,7 +242,7 @@ fn an_unknown_model_is_404_and_reaches_no_provider() {
 
 #[test]
 fn switching_provider_means_changing_only_the_model() {
-    let (first, second) = (RecordingProvider::answering("{}"), RecordingProvider::answering("{}"));
+    let (first, second) = (RecordingProvider::least(), RecordingProvider::least());
     let weir = crate::harness::WeirBuilder::new()
         .provider("anthropic", &first.base_url())
         .provider("deepseek", &second.base_url())

@@ -64,7 +64,7 @@ fn sigterm_lets_a_running_stream_finish_and_takes_no_new_connection() {
 
 #[test]
 fn sigterm_without_work_ends_at_once_although_idle_connections_are_open() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let mut idle = weir.connect();

@@ -14,7 +14,7 @@ use crate::harness::weir::Key;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":10,"output_tokens":5}}"#;
+const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":10,"output_tokens":5},"modelVersion":"any"}"#;
 
 /// A gateway at which agents can sign in.
 fn builder(provider: &str) -> WeirBuilder {

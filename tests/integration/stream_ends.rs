@@ -163,10 +163,16 @@ fn an_array_that_is_cut_at_any_byte_ends_as_one_array_with_the_error_last() {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let whole = GEMINI_ARRAY.concat();
+    // Until its first element is whole it has not begun.
+    let first = GEMINI_ARRAY[0].trim_end().len();
     for cut in 1..=whole.len() {
         *at.lock().unwrap() = cut;
         let answer = weir.exchange(&array_request(&key));
         assert!(answer.complete, "{cut}");
+        if cut < first {
+            assert_eq!(answer.status, 502, "{cut}: {}", answer.text());
+            continue;
+        }
         assert!(answer.body.starts_with(&whole.as_bytes()[..cut]), "{cut}");
         let array = answer.json();
         let last = array.as_array().and_then(|elements| elements.last()).unwrap();

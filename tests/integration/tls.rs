@@ -8,7 +8,7 @@ use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
 fn provider_with(tls: &Arc<rustls::ServerConfig>) -> RecordingProvider {
-    RecordingProvider::start_with(Some(Arc::clone(tls)), |_| Welcome::Serve, |_, answer| answer.json("{}"))
+    RecordingProvider::start_with(Some(Arc::clone(tls)), |_| Welcome::Serve, |_, answer| answer.least())
 }
 
 fn trusting(authority: &Authority, provider: &RecordingProvider) -> Weir {
@@ -85,7 +85,7 @@ fn a_certificate_that_nobody_signed_is_refused() {
 #[test]
 fn a_peer_that_speaks_no_tls_is_refused() {
     let authority = Authority::new();
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url().replace("http://127.0.0.1", "https://localhost"))
         .set("upstream.ca_file", authority.ca_file().to_str().unwrap())

@@ -149,7 +149,7 @@ fn a_connection_carries_one_request_at_a_time_and_is_used_again() {
 fn a_provider_that_does_not_offer_it_is_asked_over_http_1_1() {
     let authority = Authority::new();
     let tls = authority.server(Flaw::None);
-    let provider = RecordingProvider::start_with(Some(tls), |_| Welcome::Serve, |_, answer| answer.json("{}"));
+    let provider = RecordingProvider::start_with(Some(tls), |_| Welcome::Serve, |_, answer| answer.least());
     let weir = weir(&authority, &provider.base_url()).start();
     let key = weir.key().text;
     for wire in ALL_WIRES {

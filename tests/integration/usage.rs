@@ -171,7 +171,7 @@ fn whoever_has_a_key_is_told_how_to_use_it_and_never_its_text() {
 
 #[test]
 fn rows_are_found_by_their_tags_and_providers_see_none() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("gateway.session_tag", true)
@@ -209,7 +209,7 @@ fn rows_are_found_by_their_tags_and_providers_see_none() {
 
 #[test]
 fn a_tag_that_cannot_be_read_is_refused_in_every_shape() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {

@@ -62,9 +62,6 @@ pub(crate) fn presence(gateway: &Gateway, request: &Request, provider: &Provider
 
 /// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
 pub(crate) fn connection(session: &mut Session, request: &Request, presence: Option<&Arc<Presence>>) -> Arc<Gate> {
-    if request.operation.counts_tokens() {
-        return Arc::default();
-    }
     if let Some(stream) = session.downstream_session.stream() {
         let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
             return Arc::default();

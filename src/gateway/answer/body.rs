@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
 
 use crate::{
     domain::{
@@ -10,7 +11,7 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        answer::{broken_off, error},
+        answer::{beginning, broken_off, error},
         attempt::deadline::Fate,
         forward::Forward,
         outlet::{Outlet, append, rewrite},
@@ -20,7 +21,13 @@ use crate::{
 };
 
 /// Passes a piece of the answer's body, or its end. An error return breaks the connection.
-pub(crate) fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+pub(crate) fn pass(
+    metrics: &Metrics,
+    session: &mut Session,
+    forward: &mut Forward,
+    piece: &mut Option<Bytes>,
+    end: bool,
+) -> Result<()> {
     fail::fail_point!("response_body");
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
@@ -35,6 +42,20 @@ pub(crate) fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<
     if matches!(forward.outlet, Outlet::Withheld(_)) {
         return error::keep_back(metrics, forward, piece, end);
     }
+    if matches!(forward.outlet, Outlet::WholeError(_)) {
+        *piece = None;
+        return Ok(());
+    }
+    if end && forward.has_not_begun() && forward.dispatch.attempt.fate() != Fate::Running {
+        // If only the connection's end delimits the answer, its time limit looks like a proper end.
+        return Err(Error::explain(ErrorType::ConnectionClosed, "the answer did not begin in time").into_up());
+    }
+    if end {
+        forward.ticket.meter.body_ended();
+    }
+    if !beginning::take(metrics, session, forward, piece, end)? {
+        return Ok(());
+    }
     if !end && forward.dispatch.request.stream && forward.ticket.is_cut() {
         return Err(Error::explain(
             ErrorType::Custom("limit reached"),
@@ -45,7 +66,6 @@ pub(crate) fn pass(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<
     let mut fate = Fate::Running;
     if end {
         fate = forward.dispatch.attempt.ended();
-        forward.ticket.meter.body_ended();
     }
     if forward.ticket.meter.is_whole() {
         forward.ticket.charge(Cause::Complete);

@@ -25,41 +25,37 @@ use crate::{
         forward::Forward,
         outlet::{
             Outlet,
-            withheld_error::{WholeError, WithheldError},
+            withheld_error::{Judged, WholeError, WithheldError},
         },
     },
     telemetry::metrics::Metrics,
 };
 
-/// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. `is_judged`
-/// says that the status has decided already. An error return ends the attempt.
+/// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. An error return
+/// ends the attempt.
 pub(crate) fn withhold(
     metrics: &Metrics,
     forward: &mut Forward,
     head: &mut ResponseHeader,
-    is_judged: bool,
+    judged: Judged,
 ) -> Result<()> {
     let withheld = std::mem::replace(head, interim::head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
     let operation = forward.dispatch.request.operation;
     let framing = framing_of(operation, content_type);
-    let coded = coding::of(&withheld.headers);
+    let coded = coding::of_answer(&withheld.headers);
     let (status, protocol) = (withheld.status.as_u16(), operation.protocol());
     forward.ticket.meter.head_seen(status, protocol, framing, &coded);
-    let is_empty = has_no_body(&withheld);
-    forward.outlet = Outlet::Withheld(WithheldError::new(withheld, coded, is_judged));
+    let attempt = &forward.dispatch.attempt;
+    attempt.error_seen(clock::instant());
+    let is_empty = attempt.is_bodiless() || fields::say_no_body(&withheld);
+    forward.outlet = Outlet::Withheld(WithheldError::new(withheld, coded, judged));
     match is_empty {
         // There is no body.
         true => keep_back(metrics, forward, &mut None, true),
         false => Ok(()),
     }
-}
-
-fn has_no_body(head: &ResponseHeader) -> bool {
-    let length = head.headers.get(header::CONTENT_LENGTH);
-    let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
-    !is_chunked && length.is_some_and(|length| length.as_bytes() == b"0")
 }
 
 /// Takes a piece of a withheld answer, or its end. Nothing goes to the client. An error return ends the attempt.
@@ -68,12 +64,21 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
     if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
         error.push(&bytes);
     }
-    if end && forward.dispatch.attempt.fate() != Fate::Running {
+    if end && forward.dispatch.attempt.fate() == Fate::Stopped {
         // If only the connection's end delimits the answer, its time limit looks like a proper end.
         let context = "the error answer was not whole in time";
         return Err(Error::explain(ErrorType::ConnectionClosed, context).into_up());
     }
-    if end && let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
+    match end {
+        true => conclude(metrics, forward),
+        false => Ok(()),
+    }
+}
+
+/// Ends a withheld answer with what has arrived of it: its status says more than that its body broke off, or did not come in
+/// time. An error return ends the attempt.
+pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
+    if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
         forward.dispatch.attempt.ended();
         forward.outlet = Outlet::WholeError(finish(error, metrics, forward)?);
         forward.ticket.meter.body_ended();
@@ -82,20 +87,27 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
 }
 
 /// Decides what the answer means and prepares it for the client. An error return ends the attempt.
-fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<WholeError> {
+pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<WholeError> {
     let text = error.take_text();
-    let WithheldError {
-        mut head, is_judged, ..
-    } = error;
+    let WithheldError { mut head, judged, .. } = error;
     let status = head.status.as_u16();
     let wait = text.as_deref().filter(|_| status == 429).and_then(retry_delay);
-    if !is_judged {
-        let refused = forward.dispatch.provider().refuses_credential(status, text.as_deref());
-        let wait = wait.or_else(|| asked_pause(&head));
-        let has_left = forward.recipient.has_left();
-        verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
-    } else if let Some(wait) = wait {
-        forward.dispatch.attempts.credential().rest(wait, clock::instant());
+    let refused = || forward.dispatch.provider().refuses_credential(status, text.as_deref());
+    let has_left = forward.recipient.has_left();
+    match judged {
+        Judged::ByStatus => {
+            if let Some(wait) = wait {
+                forward.dispatch.attempts.credential().rest(wait, clock::instant());
+            }
+        }
+        Judged::Not => {
+            let (refused, wait) = (refused(), wait.or_else(|| asked_pause(&head)));
+            verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
+        }
+        Judged::NotInSuccess => {
+            let refused = refused();
+            verdict::act_on_failed_success(metrics, &mut forward.dispatch, has_left, status, refused)?;
+        }
     }
     let form = forward.dispatch.error_form();
     let masked = text.map(|text| redact(&text, forward.dispatch.secret()).map_or(text, Bytes::from));

@@ -1,6 +1,6 @@
 //! The header fields of an answer: what of the provider's reaches the client, and what weir adds.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use smallvec::SmallVec;
 
@@ -77,6 +77,14 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     for name in telling {
         head.remove_header(&name);
     }
+}
+
+/// Whether the fields of a head say that no body follows.
+pub(crate) fn say_no_body(head: &ResponseHeader) -> bool {
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
+    matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
+        || !is_chunked && length.is_some_and(|length| length.as_bytes().iter().all(|digit| *digit == b'0'))
 }
 
 /// The names that are present and unwanted. Looking up each unwanted name would cost many times as much.

@@ -1,22 +1,18 @@
 //! The answer's head: what it means, and what of it the client gets.
 
-use http::{HeaderValue, StatusCode, Version, header};
-use pingora::{Error, ErrorType, Result, http::ResponseHeader};
+use http::{StatusCode, header};
+use pingora::{Result, http::ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::{
-    domain::{
-        faults::refusal::Refusal,
-        rules::{ErrorShape, ResponseRewriter},
-        wire::protocol::{Framing, framing_of},
-    },
+    domain::wire::protocol::framing_of,
     edges::clock,
     gateway::{
-        answer::{error, fields, interim, redirect},
+        answer::{beginning, error, fields, interim, redirect, shape},
         attempt::{interruption::Interruption, verdict},
-        coding::{self, Coded},
+        coding,
         forward::Forward,
-        outlet::{Outlet, possible_error::PossibleError},
+        outlet::withheld_error::Judged,
     },
     telemetry::metrics::Metrics,
 };
@@ -26,7 +22,7 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
     forward.dispatch.attempt.byte_seen(clock::instant());
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         // Final for Pingora, which would relay bytes of no known protocol. Nobody has asked for a switch.
-        return Err(unusable());
+        return Err(Interruption::unusable());
     }
     if head.status.is_informational() {
         *head = interim::head()?;
@@ -35,7 +31,15 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
     forward.dispatch.attempt.head_seen();
     let status = head.status.as_u16();
     if forward.dispatch.provider().error_rules.concern(status) {
-        return error::withhold(metrics, forward, head, false);
+        return error::withhold(metrics, forward, head, Judged::Not);
+    }
+    if head.status.is_success() {
+        // A body decides, when it begins.
+        let has_none = forward.dispatch.attempt.is_bodiless() || fields::say_no_body(head);
+        return match has_none {
+            true => Err(beginning::no_answer(metrics, forward)),
+            false => Ok(()),
+        };
     }
     let is_error = status >= 400;
     let refused = forward.dispatch.provider().refuses_credential(status, None);
@@ -43,80 +47,28 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
     let has_left = forward.recipient.has_left();
     verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, asked_pause)?;
     if is_error {
-        return error::withhold(metrics, forward, head, true);
+        return error::withhold(metrics, forward, head, Judged::ByStatus);
     }
-    if head.status.is_redirection() {
-        return Err(redirect::refuse(forward, head));
-    }
-    if is_empty_stream(forward, head) {
-        return Err(unusable());
-    }
-    Ok(())
+    Err(redirect::refuse(forward, head))
 }
 
-/// The provider's answer cannot be passed on.
-fn unusable() -> Box<Error> {
-    Interruption::Refused(Refusal::ProviderBroken)
-        .error(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on")
-        .into_up()
-}
-
-/// Whether this is a stream without a single byte, which would look like a finished one.
-fn is_empty_stream(forward: &Forward, head: &ResponseHeader) -> bool {
-    forward.dispatch.request.stream
-        && head.status.is_success()
-        && head
-            .headers
-            .get(header::CONTENT_LENGTH)
-            .is_some_and(|length| length.as_bytes() == b"0")
-}
-
-/// Prepares the head for the client and chooses the observer for the body.
+/// Prepares the head of a success for the client, chooses the observer of its body, and holds the head until that begins.
 pub(crate) fn prepare(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if head.status.is_informational() {
         return Ok(());
     }
     fields::fit(forward, head)?;
-    let protocol = forward.dispatch.request.operation.protocol();
-    let status = head.status.as_u16();
+    let operation = forward.dispatch.request.operation;
     let content_type = head
         .headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
-    let framing = framing_of(forward.dispatch.request.operation, content_type);
-    let coded = coding::of(&head.headers);
-    forward.ticket.meter.head_seen(status, protocol, framing, &coded);
-    let is_plain = coded == Coded::No;
-    if is_plain {
-        forward.outlet = outlet(session, forward, framing);
-    }
-    let is_edited = forward.outlet.may_change_length();
-    if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
-        // The length may change: the body may be edited, reshaped, or followed by an in-band error.
-        head.remove_header(&header::CONTENT_LENGTH);
-        if session.req_header().version == Version::HTTP_11 {
-            head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
-        }
-    }
-    if session.req_header().version == Version::HTTP_10 {
-        // HTTP/1.0 has no chunks: without a length the answer ends with the connection (RFC 9112 section 6.1).
-        head.remove_header(&header::TRANSFER_ENCODING);
-    }
-    if session.is_body_done() {
-        // No attempt can follow, so the memory is freed before a long stream runs.
-        forward.dispatch.body = None;
-        forward.dispatch.request.scan.tape.clear();
-    }
-    Ok(())
-}
-
-/// The outlet of a success that is not compressed.
-fn outlet(session: &Session, forward: &Forward, framing: Framing) -> Outlet {
-    let leg = forward.dispatch.attempts.leg();
-    let facts = forward.dispatch.request.facts(&session.req_header().headers, leg);
-    let rewriter = ResponseRewriter::new(&leg.provider.response, &facts, framing);
-    if framing == Framing::Json && leg.provider.errors == ErrorShape::Reshape {
-        return Outlet::PossibleError(PossibleError::new(rewriter));
-    }
-    rewriter.map_or(Outlet::Pass, Outlet::Rewrite)
+    let framing = framing_of(operation, content_type);
+    let (status, coded) = (head.status.as_u16(), coding::of_answer(&head.headers));
+    forward
+        .ticket
+        .meter
+        .head_seen(status, operation.protocol(), framing, &coded);
+    shape::shape(session, forward, head, framing)?;
+    beginning::hold(session, forward, head, framing)
 }

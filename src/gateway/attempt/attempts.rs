@@ -12,7 +12,7 @@ use self::visit::{Access, Asking, Visit, Wish};
 use crate::{
     domain::{
         catalogue::route::Leg,
-        faults::retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX},
+        faults::retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX, RetryPolicy},
         wire::{operation::Operation, provider_state::StateKey, session_hint::SessionHint},
     },
     providers::pools::{CredentialState, Place, Places, Pools, Probing},
@@ -66,6 +66,15 @@ pub(crate) struct Answered {
     pub asked_pause: Option<Duration>,
     /// The body can be sent again.
     pub can_resend: bool,
+    /// The provider has answered with a success that never began: it has failed, whatever its file says of this status.
+    pub never_began: bool,
+}
+
+impl Answered {
+    /// Whether the request may be repeated at a provider with these rules.
+    fn is_retried(&self, policy: &RetryPolicy) -> bool {
+        self.never_began || policy.is_retried(self.status)
+    }
 }
 
 impl Attempts {
@@ -245,7 +254,7 @@ impl Attempts {
 
     /// Whether the answer is a failure of the provider, rather than of the credential or the request.
     fn is_failure(&self, answer: &Answered) -> bool {
-        let is_named = self.leg().provider.retry.is_retried(answer.status);
+        let is_named = answer.is_retried(&self.leg().provider.retry);
         !answer.refused && answer.status != 429 && (is_named || answer.status >= 500)
     }
 
@@ -253,7 +262,7 @@ impl Attempts {
         let policy = &self.leg().provider.retry;
         let asked = answer.asked_pause.unwrap_or_default();
         let sent = self.visit.sent;
-        if !policy.is_retried(answer.status) || sent >= policy.attempts || asked > RETRY_AFTER_OBEYED_MAX {
+        if !answer.is_retried(policy) || sent >= policy.attempts || asked > RETRY_AFTER_OBEYED_MAX {
             return false;
         }
         let pause = policy.pause(u32::from(sent), dice).max(asked);
@@ -282,7 +291,7 @@ impl Attempts {
     }
 
     fn other_provider(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
-        let failed = answer.status == 429 || answer.refused || self.leg().provider.retry.is_retried(answer.status);
+        let failed = answer.status == 429 || answer.refused || answer.is_retried(&self.leg().provider.retry);
         failed && (answer.refused || !self.is_bound()) && self.next_leg("provider", dice, now)
     }
 

@@ -128,6 +128,7 @@ fn limits(dispatch: &Dispatch) -> Limits {
         first_byte,
         idle: own.idle.unwrap_or(general.idle),
         total: own.total.unwrap_or(general.total),
+        error_body: general.error_body,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Time limits on a provider's answer.
 //!
 //! Pingora has one timeout per read and none for the whole answer. weir has three: to the first byte, between two
-//! bytes, and in total. Every upstream connection therefore keeps a second handle on its socket. A watch that passes
+//! bytes, and in total; the rest of an error answer has a limit of its own. Every upstream connection therefore keeps a second handle on its socket. A watch that passes
 //! its limit shuts the socket down, which ends the attempt with an error that [`Watch::fate`] explains. The same
 //! happens to an answer that has run for too long after its client disconnected ([`Presence::due`]), and to whatever
 //! still runs when the process has no more time ([`Drain::out_of_time`]).
@@ -35,6 +35,8 @@ pub(crate) struct Limits {
     pub idle: Duration,
     /// From the start of the attempt to the answer's last byte.
     pub total: Duration,
+    /// From the head of an error answer to its last byte.
+    pub error_body: Duration,
 }
 
 /// The socket and a digest that carries a second handle on it. Pingora attaches application data to a connection only
@@ -85,8 +87,11 @@ struct State {
     presence: Option<Arc<Presence>>,
     /// Milliseconds after `started` at which the last byte passed; 0 before the first.
     last_byte_ms: AtomicU64,
+    /// Milliseconds after `started` at which the head of an error answer came; 0 if none did.
+    error_head_ms: AtomicU64,
     fate: AtomicU8,
-    first_byte: Notify,
+    /// Something has made the deadline earlier.
+    sooner: Notify,
 }
 
 impl Watch {
@@ -104,8 +109,9 @@ impl Watch {
             limits,
             presence,
             last_byte_ms: AtomicU64::new(0),
+            error_head_ms: AtomicU64::new(0),
             fate: AtomicU8::new(Fate::Running as u8),
-            first_byte: Notify::new(),
+            sooner: Notify::new(),
         });
         let watched = Arc::clone(&state);
         let task = tokio::spawn(async move {
@@ -122,11 +128,17 @@ impl Watch {
 
     /// Bytes of the answer have arrived: restarts the idle limit.
     pub(crate) fn byte_seen(&self, now: Instant) {
-        let since = now.saturating_duration_since(self.state.started).as_millis();
-        let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
-        if self.state.last_byte_ms.swap(since, Ordering::AcqRel) == 0 {
-            self.state.first_byte.notify_one();
+        if self.state.last_byte_ms.swap(self.state.millis(now), Ordering::AcqRel) == 0 {
+            self.state.sooner.notify_one();
         }
+    }
+
+    /// The head of an error answer has arrived: starts the limit of its rest.
+    pub(crate) fn error_seen(&self, now: Instant) {
+        self.state
+            .error_head_ms
+            .store(self.state.millis(now), Ordering::Release);
+        self.state.sooner.notify_one();
     }
 
     /// Time since the attempt's connection was established.
@@ -151,13 +163,19 @@ impl Drop for Watch {
 }
 
 impl State {
-    /// Returns when a limit has passed. Only the first byte and the client's disconnect can make the deadline earlier;
-    /// later bytes defer it.
+    /// Milliseconds since the start; at least 1.
+    fn millis(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.started).as_millis();
+        u64::try_from(since).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Returns when a limit has passed. Only the first byte, an error's head and the client's disconnect can make the deadline
+    /// earlier; later bytes defer it.
     async fn expire(&self) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(self.due().into()) => {}
-                () = self.first_byte.notified() => continue,
+                () = self.sooner.notified() => continue,
                 () = self.client_left() => continue,
             }
             if clock::instant() >= self.due() {
@@ -171,7 +189,11 @@ impl State {
             0 => self.limits.first_byte,
             seen => Duration::from_millis(seen) + self.limits.idle,
         };
-        let due = self.started + next.min(self.limits.total);
+        let rest = match self.error_head_ms.load(Ordering::Acquire) {
+            0 => Duration::MAX,
+            seen => Duration::from_millis(seen) + self.limits.error_body,
+        };
+        let due = self.started + next.min(self.limits.total).min(rest);
         let unattended = self.presence.as_ref().and_then(|presence| presence.due());
         unattended.map_or(due, |unattended| unattended.min(due))
     }

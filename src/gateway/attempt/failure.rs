@@ -7,27 +7,37 @@ use rand::RngExt;
 use crate::{
     edges::clock,
     gateway::{
-        attempt::{deadline::Fate, dispatch::Dispatch, interruption::Interruption},
+        attempt::{deadline::Fate, dispatch::Dispatch, interruption::Interruption, verdict},
         reply,
     },
 };
 
 /// Decides whether another attempt follows. One does if the answer asked for that (see [`super::verdict::act`]), if a
-/// pooled connection turns out to have been closed before the provider read the request, or if the operator has
+/// success was broken off before anything of it reached the client (`unbegun` says whether the current answer is such a
+/// success), if a pooled connection turns out to have been closed before the provider read the request, or if the operator has
 /// requests repeated that got no answer. None does once the client has left: weir itself cuts off an answer that nobody
 /// waits for.
 pub(crate) fn decide(
     session: &Session,
     dispatch: &mut Dispatch,
     has_left: bool,
+    unbegun: Unbegun,
     mut error: Box<Error>,
     reused: bool,
 ) -> Box<Error> {
+    let fate = dispatch.attempt.fate();
     let again = match Interruption::of(&error) {
         // The provider has not failed.
-        _ if dispatch.attempt.fate() == Fate::Stopped => false,
+        _ if fate == Fate::Stopped => false,
         Some(Interruption::Repeat) => !reply::has_begun(session),
         Some(Interruption::Refused(_)) => false,
+        None if unbegun != Unbegun::No && *error.esource() == ErrorSource::Upstream => {
+            let may = unbegun == Unbegun::Unseen && !has_left;
+            match fate {
+                Fate::Expired => may && goes_on(session, dispatch),
+                Fate::Running | Fate::Stopped => verdict::broken_off(dispatch, may),
+            }
+        }
         None => {
             !has_left
                 && is_unanswered(dispatch, &error)
@@ -38,6 +48,17 @@ pub(crate) fn decide(
     };
     error.set_retry(again);
     error
+}
+
+/// Whether the current answer is a success that has not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unbegun {
+    /// It is none.
+    No,
+    /// It is one, and the client has nothing of it.
+    Unseen,
+    /// It is one, and the client has its head.
+    Seen,
 }
 
 /// Whether the provider ended the attempt before it had answered.

@@ -22,6 +22,13 @@ impl Interruption {
         Error::because(etype, context, self)
     }
 
+    /// The error for a provider's answer that cannot be passed on.
+    pub(crate) fn unusable() -> Box<Error> {
+        Self::Refused(Refusal::ProviderBroken)
+            .error(ErrorType::InvalidHTTPHeader, "an answer that cannot be passed on")
+            .into_up()
+    }
+
     /// The interruption that `error` stands for, if it is one.
     pub(crate) fn of(error: &Error) -> Option<&Self> {
         error.root_cause().downcast_ref()

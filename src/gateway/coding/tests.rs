@@ -81,6 +81,21 @@ fn the_header_names_one_coding_or_none_or_something_else() {
 }
 
 #[test]
+fn a_name_that_is_no_coding_does_not_count_in_an_answer() {
+    let said = |line: &str| {
+        let mut headers = HeaderMap::new();
+        headers.append(header::CONTENT_ENCODING, HeaderValue::from_str(line).unwrap());
+        of_answer(&headers)
+    };
+    for line in ["none", "utf-8", "UTF-8", "identity, none", "binary", ""] {
+        assert_eq!(said(line), Coded::No, "{line}");
+    }
+    assert_eq!(said("none, gzip"), Coded::By(Coding::Gzip));
+    assert_eq!(said("Compress"), Coded::Otherwise("compress".to_owned()));
+    assert_eq!(said("gzip, gzip"), Coded::Otherwise("gzip, gzip".to_owned()));
+}
+
+#[test]
 fn deflate_is_taken_with_and_without_its_wrapper() {
     let plain = b"{\"model\":\"sample\"}".repeat(50);
     assert_eq!(

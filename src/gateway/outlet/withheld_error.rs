@@ -19,8 +19,19 @@ pub(crate) struct WithheldError {
     coded: Coded,
     body: BytesMut,
     too_large: bool,
-    /// The status alone has decided what the answer means; its text does not matter.
-    pub is_judged: bool,
+    /// Whether it is known what the answer means.
+    pub judged: Judged,
+}
+
+/// Whether it is known what an error answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// Its status alone has decided.
+    ByStatus,
+    /// Its text decides.
+    Not,
+    /// Its text decides. The provider has sent it with the status of a success.
+    NotInSuccess,
 }
 
 /// A complete error answer, ready for the client.
@@ -33,14 +44,14 @@ pub(crate) struct WholeError {
 }
 
 impl WithheldError {
-    /// For an answer of which the head has arrived. `is_judged` says that the status has decided what it means.
-    pub(crate) fn new(head: ResponseHeader, coded: Coded, is_judged: bool) -> Self {
+    /// For an answer of which the head has arrived.
+    pub(crate) fn new(head: ResponseHeader, coded: Coded, judged: Judged) -> Self {
         Self {
             head,
             coded,
             body: BytesMut::new(),
             too_large: false,
-            is_judged,
+            judged,
         }
     }
 
@@ -83,7 +94,7 @@ mod tests {
 
     fn read(coded: Coded, bytes: &[u8]) -> Option<Bytes> {
         let head = ResponseHeader::build(500, None).unwrap();
-        let mut answer = WithheldError::new(head, coded, true);
+        let mut answer = WithheldError::new(head, coded, Judged::ByStatus);
         for piece in bytes.chunks(1000) {
             answer.push(piece);
         }

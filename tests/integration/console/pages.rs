@@ -140,7 +140,7 @@ fn nowhere_written(weir: &Weir, keys: [&str; 2]) {
 
 #[test]
 fn a_key_lives_its_life_in_the_console() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = builder(&provider.base_url()).start();
     weir.fund();
     let mut tab = signed_in(&weir, "operator");

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 pub(crate) trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
 
+/// The least that is an answer in one piece, in every protocol: the name of one that made it.
+pub(crate) const LEAST: &str = r#"{"model":"any","modelVersion":"any"}"#;
+
 /// The answer to one request, written step by step. Writing to a peer that has left is no error: tests look at the peer.
 pub(crate) struct Answer<'a> {
     wire: &'a mut dyn Wire,
@@ -41,6 +44,11 @@ impl<'a> Answer<'a> {
     /// A whole JSON answer with status 200.
     pub(crate) fn json(&mut self, body: &str) {
         self.full(200, &[("content-type", "application/json")], body.as_bytes());
+    }
+
+    /// The least that is an answer in one piece, in every protocol.
+    pub(crate) fn least(&mut self) {
+        self.json(LEAST);
     }
 
     /// The head of a chunked answer.

@@ -241,10 +241,16 @@ where
         .await
         .unwrap();
     tokio::spawn(connection);
-    let answer = sender
-        .send_request(head(request, length).body(Frames::of(&request.body, end)).unwrap())
-        .await
-        .unwrap();
+    let sending = sender.send_request(head(request, length).body(Frames::of(&request.body, end)).unwrap());
+    let Ok(answer) = sending.await else {
+        // The stream broke before a head.
+        return Response {
+            status: 0,
+            headers: Vec::new(),
+            body: Vec::new(),
+            complete: false,
+        };
+    };
     let status = answer.status().as_u16();
     let headers = answer
         .headers()

@@ -32,6 +32,10 @@ pub(crate) struct Received {
 pub(crate) enum Plan {
     /// Status 200 and this JSON.
     Json(String),
+    /// This status, and nothing behind the head.
+    HeadOnly(u16),
+    /// Status 200 and this JSON, ended by trailers.
+    Trailers(String),
     /// An event stream: each event once one step more is permitted, then its end.
     Events(Vec<String>, Steps),
     /// An event stream that is reset for this reason once a step is permitted.
@@ -230,6 +234,18 @@ impl Shared {
             Plan::Json(body) => {
                 let mut stream = answer.send_response(head("application/json"), false)?;
                 stream.send_data(body.into(), true)
+            }
+            Plan::HeadOnly(status) => {
+                let mut head = head("application/json");
+                *head.status_mut() = http::StatusCode::from_u16(status).unwrap();
+                answer.send_response(head, true).map(drop)
+            }
+            Plan::Trailers(body) => {
+                let mut stream = answer.send_response(head("application/json"), false)?;
+                stream.send_data(body.into(), false)?;
+                let mut trailers = http::HeaderMap::new();
+                trailers.insert("x-checksum", http::HeaderValue::from_static("1"));
+                stream.send_trailers(trailers)
             }
             Plan::Events(events, steps) => {
                 let mut stream = answer.send_response(head("text/event-stream"), false)?;

@@ -80,6 +80,11 @@ impl RecordingProvider {
         RecordingProvider::start_with(None, |_| Welcome::Serve, script)
     }
 
+    /// Answers every request with the least that is an answer.
+    pub(crate) fn least() -> RecordingProvider {
+        RecordingProvider::start(|_, answer| answer.least())
+    }
+
     /// Answers every request with this JSON body and status 200.
     pub(crate) fn answering(body: &'static str) -> RecordingProvider {
         RecordingProvider::start(move |_, answer| answer.json(body))

@@ -92,7 +92,7 @@ fn table() -> Vec<Case> {
 
 #[test]
 fn what_cannot_be_one_request_is_refused_and_reaches_no_provider() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let mut weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
@@ -127,7 +127,7 @@ fn what_cannot_be_one_request_is_refused_and_reaches_no_provider() {
 
 #[test]
 fn every_protocol_refuses_what_is_no_object_in_its_own_words() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for wire in ALL_WIRES {

@@ -71,7 +71,7 @@ fn both_texts_work_until_the_overlap_ends(changing: &Weir, serving: &Weir) {
 
 #[test]
 fn both_texts_of_a_rotated_key_work_until_the_overlap_ends_with_the_embedded_store() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = served(&provider, None);
     both_texts_work_until_the_overlap_ends(&weir, &weir);
 }
@@ -81,14 +81,14 @@ fn both_texts_of_a_rotated_key_work_at_every_node_until_the_overlap_ends() {
     let Some(redis) = RedisServer::start() else {
         skip!("redis-server is not installed")
     };
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let [one, two] = [(); 2].map(|()| served(&provider, Some(&redis)));
     both_texts_work_until_the_overlap_ends(&one, &two);
 }
 
 #[test]
 fn an_old_text_ends_by_itself_and_says_so_in_each_protocol() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = served(&provider, None);
     let key = weir.key();
     let made = rotated(&weir, &key, "2s");
@@ -107,7 +107,7 @@ fn an_old_text_ends_by_itself_and_says_so_in_each_protocol() {
 
 #[test]
 fn both_texts_survive_kill_9_with_the_embedded_store() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let mut weir = served(&provider, None);
     let key = weir.key();
     let second = text(&rotated(&weir, &key, "1h"), "key");

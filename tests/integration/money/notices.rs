@@ -68,7 +68,7 @@ fn what_is_reached_is_told_in_the_end_whatever_becomes_of_receiver_and_gateway()
     let door = |connection| if connection < 2 { Welcome::Close } else { Welcome::Serve };
     let receiver = RecordingProvider::start_with(None, door, move |_, answer| {
         match asking.fetch_add(1, Ordering::SeqCst) {
-            _ if well.load(Ordering::SeqCst) => answer.json("{}"),
+            _ if well.load(Ordering::SeqCst) => answer.least(),
             number if number % 2 == 0 => answer.full(503, &[], b""),
             _ => drop(answer.wait_peer_left(DEADLINE)),
         }
@@ -127,7 +127,7 @@ fn a_key_is_told_of_as_it_says_or_else_its_account_or_else_the_configuration() {
     weirs.extend(RedisServer::start().map(Some));
     for redis in weirs {
         let provider = RecordingProvider::answering(DEAR);
-        let receiver = RecordingProvider::answering("{}");
+        let receiver = RecordingProvider::least();
         let builder = WeirBuilder::new().all_providers(&provider.base_url());
         let builder = match &redis {
             Some(redis) => builder.redis(redis),
@@ -178,7 +178,7 @@ fn two_nodes_tell_each_step_under_one_id() {
         skip!("redis-server is not there: tests/run installs it");
     };
     let provider = RecordingProvider::answering(DEAR);
-    let receiver = RecordingProvider::answering("{}");
+    let receiver = RecordingProvider::least();
     let node = || {
         telling(
             WeirBuilder::new().all_providers(&provider.base_url()).redis(&redis),

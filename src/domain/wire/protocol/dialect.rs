@@ -41,7 +41,17 @@ impl Dialect {
             Self::Responses(state) => state.event(picker, name, facts),
             Self::Gemini(state) => state.chunk(picker, facts),
         }
+        facts.begun = facts.begun || facts.error.is_none() && picker.is_done() && self.says_something(picker, name);
         self.made(picker, &mut facts.made);
+    }
+
+    /// Whether the event belongs to an answer, and does not only keep the connection busy.
+    fn says_something(&self, picker: &Picker, name: &[u8]) -> bool {
+        match self {
+            Self::Messages(_) => messages::MessagesState::says_something(picker, name),
+            Self::Responses(_) => responses::ResponsesState::says_something(picker, name),
+            Self::Gemini(_) => gemini::GeminiState::says_something(picker),
+        }
     }
 
     /// Takes in what an event or a body, which the picker has read whole, says that the answer has made.

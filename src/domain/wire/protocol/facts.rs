@@ -13,6 +13,8 @@ use crate::domain::wire::usage::fields::is_name;
 /// What an answer has said so far, but for its usage.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
+    /// An event or element has arrived that is neither a ping nor an error.
+    pub(super) begun: bool,
     pub(super) content_seen: bool,
     /// The event that ends the answer was seen.
     pub(super) terminal: bool,

@@ -32,3 +32,61 @@ pub struct InBandError {
     /// The error's code, when it has one.
     pub code: Option<String>,
 }
+
+impl InBandError {
+    /// The HTTP status that says the same: that of its code or its kind, else 502.
+    pub(crate) fn status(&self) -> u16 {
+        let number = self.code.as_deref().and_then(|code| code.parse::<u16>().ok());
+        let number = number.filter(|code| (400..600).contains(code));
+        let word = || [self.code.as_deref(), Some(self.kind.as_str())].into_iter().flatten();
+        number.or_else(|| word().find_map(status_of)).unwrap_or(502)
+    }
+}
+
+/// The status of an error's type or code, as the three vendors name them.
+fn status_of(word: &str) -> Option<u16> {
+    Some(match word {
+        "invalid_request_error"
+        | "invalid_prompt"
+        | "context_length_exceeded"
+        | "INVALID_ARGUMENT"
+        | "FAILED_PRECONDITION"
+        | "OUT_OF_RANGE" => 400,
+        "authentication_error" | "invalid_api_key" | "UNAUTHENTICATED" => 401,
+        "billing_error" => 402,
+        "permission_error" | "permission_denied" | "PERMISSION_DENIED" => 403,
+        "not_found_error" | "not_found" | "model_not_found" | "NOT_FOUND" => 404,
+        "conflict_error" | "ABORTED" | "ALREADY_EXISTS" => 409,
+        "request_too_large" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" | "RESOURCE_EXHAUSTED" => 429,
+        "api_error" | "server_error" | "INTERNAL" | "UNKNOWN" => 500,
+        "overloaded_error" => 529,
+        "server_is_overloaded" | "UNAVAILABLE" => 503,
+        "timeout_error" | "DEADLINE_EXCEEDED" => 504,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_in_an_answer_has_the_status_of_its_code_or_else_of_its_kind() {
+        for (kind, code, expected) in [
+            ("overloaded_error", None, 529),
+            ("error", Some("429"), 429),
+            ("server_error", Some("rate_limit_exceeded"), 429),
+            ("UNAVAILABLE", Some("503"), 503),
+            ("invalid_request_error", Some("some_word"), 400),
+            ("error", Some("1234"), 502),
+            ("error", None, 502),
+        ] {
+            let error = InBandError {
+                kind: kind.to_owned(),
+                code: code.map(str::to_owned),
+            };
+            assert_eq!(error.status(), expected, "{error:?}");
+        }
+    }
+}

@@ -163,6 +163,11 @@ impl GeminiState {
         }
     }
 
+    /// Whether the chunk has anything of an answer.
+    pub(super) fn says_something(picker: &Picker) -> bool {
+        !picker.has_only(&[])
+    }
+
     /// See [`super::dialect::Dialect::only_speaks`]. Most chunks bring more text, and have counts that grow with it.
     pub(super) fn only_speaks(picker: &Picker) -> Option<Spoken> {
         if !picker.has_only(&[USAGE, MODEL, FIRST_CONTENT]) {

@@ -120,6 +120,14 @@ impl MessagesState {
         }
     }
 
+    /// Whether the event is one of an answer. Pings may come at any time.
+    pub(super) fn says_something(picker: &Picker, name: &[u8]) -> bool {
+        match picker.raw(TYPE) {
+            Some(kind) => kind != br#""ping""#,
+            None => !name.is_empty() && name != b"ping",
+        }
+    }
+
     /// See [`super::dialect::Dialect::only_speaks`].
     pub(super) fn only_speaks(picker: &Picker) -> bool {
         picker.raw(TYPE) == Some(br#""content_block_delta""#)

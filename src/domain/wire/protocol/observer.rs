@@ -1,6 +1,7 @@
 //! The observer reads an answer's bytes as they pass, in bounded memory.
 
 mod answer_progress;
+mod framing;
 mod sink;
 mod template;
 #[cfg(test)]
@@ -12,7 +13,6 @@ use smol_str::SmolStr;
 
 use crate::domain::wire::json_array::ArrayFramer;
 use crate::domain::wire::json_pick::Picker;
-use crate::domain::wire::operation::Operation;
 use crate::domain::wire::protocol::dialect::Dialect;
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
@@ -22,42 +22,12 @@ use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
 use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 use answer_progress::AnswerProgress;
+use framing::FirstBytes;
 use sink::{DONE_MARKER, Head, Sink};
 use template::Template;
 
-/// How an answer's body is divided into messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Framing {
-    /// Server-sent events.
-    Sse,
-    /// One JSON value.
-    Json,
-    /// A JSON array with one element per chunk (Gemini stream without `alt=sse`).
-    JsonArray,
-    /// Anything else; not parsed.
-    Opaque,
-}
-
-/// The framing of an answer to `operation` that has this `content-type`.
-pub(crate) fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
-    let media_type = content_type
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    if media_type.eq_ignore_ascii_case("text/event-stream") {
-        Framing::Sse
-    } else if media_type.eq_ignore_ascii_case("application/json") {
-        if operation == Operation::StreamGenerateContent {
-            Framing::JsonArray
-        } else {
-            Framing::Json
-        }
-    } else {
-        Framing::Opaque
-    }
-}
+pub use framing::Framing;
+pub(crate) use framing::framing_of;
 
 /// What an answer has reported so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,6 +69,9 @@ pub struct Observer {
     picker: Picker,
     answer: AnswerProgress,
     frame: Frame,
+    framing: Framing,
+    /// The first bytes, until they have told the framing.
+    first_bytes: Option<FirstBytes>,
     /// How many events have said more than text.
     reports: u64,
 }
@@ -116,38 +89,99 @@ enum Frame {
     Opaque(u64),
 }
 
-impl Observer {
-    /// An observer for an answer that has not begun.
-    pub fn new(protocol: Protocol, framing: Framing) -> Self {
-        let dialect = Dialect::new(protocol);
-        let frame = match framing {
-            Framing::Sse => Frame::Sse {
+impl Frame {
+    fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Sse => Self::Sse {
                 framer: SseFramer::new(),
                 head: Head::default(),
                 template: Template::default(),
             },
-            Framing::Json => Frame::Json,
-            Framing::JsonArray => Frame::JsonArray(ArrayFramer::new()),
-            Framing::Opaque => Frame::Opaque(0),
-        };
+            Framing::Json => Self::Json,
+            Framing::JsonArray => Self::JsonArray(ArrayFramer::new()),
+            Framing::Opaque => Self::Opaque(0),
+        }
+    }
+}
+
+impl Observer {
+    /// An observer for an answer that has not begun, whose head announces this framing. Its first bytes may tell another.
+    pub fn new(protocol: Protocol, framing: Framing) -> Self {
+        Self::beginning(protocol, framing, Some(FirstBytes::new(protocol, framing, framing)))
+    }
+
+    /// The same, for an answer whose head announces a content coding that weir does not know. If its first bytes are neither
+    /// JSON nor an event, it is taken for coded, so that nothing of it can be read.
+    pub(crate) fn of_unknown_coding(protocol: Protocol, framing: Framing) -> Self {
+        Self::beginning(
+            protocol,
+            framing,
+            Some(FirstBytes::new(protocol, framing, Framing::Opaque)),
+        )
+    }
+
+    /// An observer for an answer of which nothing can be read.
+    pub(crate) fn of_unreadable(protocol: Protocol) -> Self {
+        Self::beginning(protocol, Framing::Opaque, None)
+    }
+
+    fn beginning(protocol: Protocol, framing: Framing, first_bytes: Option<FirstBytes>) -> Self {
+        let dialect = Dialect::new(protocol);
         Self {
             picker: Picker::new(dialect.paths()),
             answer: AnswerProgress {
                 dialect,
                 facts: Facts::default(),
             },
-            frame,
+            frame: Frame::new(framing),
+            framing,
+            first_bytes,
             reports: 0,
         }
     }
 
+    /// How the body is divided: as its first bytes tell, or, before them, as its head announces.
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Whether the framing is known, because the first bytes that mean something have arrived.
+    pub(crate) fn is_framing_known(&self) -> bool {
+        self.first_bytes.is_none()
+    }
+
+    /// Whether an answer that consists of events or elements has begun: the first one has arrived whole, and it is neither
+    /// a ping nor an error.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.answer.facts.begun || self.open_event().is_some_and(|open| open.facts.begun)
+    }
+
     /// Reads the next bytes of the body.
     pub fn push(&mut self, chunk: &[u8]) {
+        let mut rest = chunk;
+        if let Some(first_bytes) = &mut self.first_bytes {
+            let Some(framing) = first_bytes.take(&mut rest) else {
+                return;
+            };
+            if framing != self.framing {
+                self.framing = framing;
+                self.frame = Frame::new(framing);
+            }
+            if let Some(first_bytes) = self.first_bytes.take() {
+                self.read(first_bytes.taken());
+            }
+        }
+        self.read(rest);
+        self.reports += u64::from(matches!(self.frame, Frame::Json));
+    }
+
+    fn read(&mut self, chunk: &[u8]) {
         let Self {
             picker,
             answer,
             frame,
             reports,
+            ..
         } = self;
         match frame {
             Frame::Sse { framer, head, template } => {
@@ -178,7 +212,6 @@ impl Observer {
             }
             Frame::Json => {
                 picker.push(chunk);
-                *reports += 1;
                 answer.facts.content_seen |= answer.dialect.body_has_content(picker);
             }
             Frame::JsonArray(framer) => {
@@ -339,8 +372,13 @@ impl Observer {
         match &self.frame {
             Frame::Sse { framer, .. } => {
                 let event = dialect.failure_event(failure, facts);
+                let is_inside_field = self.first_bytes.as_ref().is_some_and(|first| !first.taken().is_empty());
                 // Two line ends: the first may belong to a CR before it, or to half a line.
-                let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+                let before: &[u8] = if framer.is_between_events() && !is_inside_field {
+                    b""
+                } else {
+                    b"\n\n"
+                };
                 Some([before, event.as_slice()].concat())
             }
             Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),

@@ -167,6 +167,11 @@ impl ResponsesState {
         }
     }
 
+    /// Whether the event is one of an answer.
+    pub(super) fn says_something(picker: &Picker, name: &[u8]) -> bool {
+        picker.raw(TYPE).is_some() || !name.is_empty()
+    }
+
     /// See [`super::dialect::Dialect::only_speaks`]. A delta has a number and, to hide its length, filling
     /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
     pub(super) fn only_speaks(picker: &Picker) -> Option<&'static [Varying]> {

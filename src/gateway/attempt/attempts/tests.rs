@@ -155,6 +155,7 @@ fn answered(status: u16) -> Answered {
         refused: matches!(status, 401..=403),
         asked_pause: None,
         can_resend: true,
+        never_began: false,
     }
 }
 

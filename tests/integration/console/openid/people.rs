@@ -85,7 +85,7 @@ fn a_person_gets_one_key_and_approves_agents_with_it() {
     let Some(provider) = provider() else {
         skip!("Node or tests/openid/node_modules is not there: tests/run makes them");
     };
-    let models = RecordingProvider::answering("{}");
+    let models = RecordingProvider::least();
     let weir = served(&provider, &models, None);
     weir.fund();
     assert!(
@@ -145,7 +145,7 @@ fn a_person_has_the_same_key_each_time_and_who_is_in_no_group_has_none() {
     let Some(provider) = provider() else {
         skip!("Node or tests/openid/node_modules is not there: tests/run makes them");
     };
-    let models = RecordingProvider::answering("{}");
+    let models = RecordingProvider::least();
     let weir = served(&provider, &models, None);
     weir.fund();
     for _ in 0..2 {
@@ -190,7 +190,7 @@ fn two_who_sign_in_at_the_same_time_at_two_nodes_have_one_key() {
     let Some(provider) = provider() else {
         skip!("Node or tests/openid/node_modules is not there: tests/run makes them");
     };
-    let models = RecordingProvider::answering("{}");
+    let models = RecordingProvider::least();
     let [one, other] = [(); 2].map(|()| served(&provider, &models, Some(&redis)));
     one.fund();
     let browsers: Vec<(Tab, String)> = [&one, &other, &one, &other]

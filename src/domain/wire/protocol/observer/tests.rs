@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::wire::protocol::FailureKind;
+use crate::domain::wire::{operation::Operation, protocol::FailureKind};
 
+mod beginning;
 mod calls;
 mod closing;
 mod goldens;

@@ -1,0 +1,78 @@
+//! The form in which an answer leaves: the outlet of its body, and the transfer coding that this needs.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Version, header};
+use pingora::{Result, http::ResponseHeader};
+use pingora_proxy::Session;
+
+use crate::{
+    domain::{
+        rules::{ErrorShape, ResponseRewriter},
+        wire::protocol::Framing,
+    },
+    gateway::{
+        forward::Forward,
+        outlet::{Outlet, possible_error::PossibleError},
+    },
+};
+
+/// Chooses the outlet of a body with this framing, and gives the head the transfer coding that the outlet needs.
+pub(crate) fn shape(
+    session: &Session,
+    forward: &mut Forward,
+    head: &mut ResponseHeader,
+    framing: Framing,
+) -> Result<()> {
+    let is_plain = !forward.ticket.meter.is_coded();
+    forward.outlet = match is_plain {
+        true => outlet(session, forward, framing),
+        false => Outlet::Pass,
+    };
+    let is_edited = forward.outlet.may_change_length();
+    if is_edited || is_plain && matches!(framing, Framing::Sse | Framing::JsonArray) {
+        // The length may change: the body may be edited, reshaped, or followed by an in-band error.
+        head.remove_header(&header::CONTENT_LENGTH);
+    }
+    // Pingora does this to a head of HTTP/2, but sees the interim one in its place.
+    head.set_version(Version::HTTP_11);
+    let is_delimited = |name: &HeaderName| head.headers.contains_key(name);
+    if !is_delimited(&header::CONTENT_LENGTH) && !is_delimited(&header::TRANSFER_ENCODING) {
+        head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+    }
+    if session.req_header().version == Version::HTTP_10 {
+        // HTTP/1.0 has no chunks: without a length the answer ends with the connection (RFC 9112 section 6.1).
+        head.remove_header(&header::TRANSFER_ENCODING);
+    }
+    Ok(())
+}
+
+/// Lets a held head go to the client, in front of a body whose framing may be another than its head announces.
+pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: Framing) -> Result<()> {
+    let gate = Arc::clone(&forward.recipient.gate);
+    match forward.ticket.meter.framing() {
+        Some(framing) if framing != announced => match gate.head.is_waiting() {
+            true => gate.head.edit(|head| shape(session, forward, head, framing))?,
+            false => forward.outlet = Outlet::Pass,
+        },
+        _ => {}
+    }
+    gate.head.release(&mut session.downstream_session)?;
+    if session.is_body_done() {
+        // No attempt can follow, so the memory is freed before a long stream runs.
+        forward.dispatch.body = None;
+        forward.dispatch.request.scan.tape.clear();
+    }
+    Ok(())
+}
+
+/// The outlet of a success that is not compressed.
+fn outlet(session: &Session, forward: &Forward, framing: Framing) -> Outlet {
+    let leg = forward.dispatch.attempts.leg();
+    let facts = forward.dispatch.request.facts(&session.req_header().headers, leg);
+    let rewriter = ResponseRewriter::new(&leg.provider.response, &facts, framing);
+    if framing == Framing::Json && leg.provider.errors == ErrorShape::Reshape {
+        return Outlet::PossibleError(PossibleError::new(rewriter));
+    }
+    rewriter.map_or(Outlet::Pass, Outlet::Rewrite)
+}
