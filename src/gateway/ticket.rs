@@ -85,9 +85,12 @@ impl Ticket {
         self.entry.cause = Some(cause);
     }
 
-    /// The client has left. The request ends later: its answer may be read without the client.
+    /// The client has left. The request ends later: its answer may be read without the client. A failure that the provider
+    /// has reported by now stays the provider's.
     pub(crate) fn client_left(&mut self) {
-        self.failure.get_or_insert(Outcome::ClientGone);
+        if self.failure.is_none() {
+            self.failure = Some(self.meter.reported_failure().unwrap_or(Outcome::ClientGone));
+        }
     }
 
     /// Called with each piece of the answer: from time to time, notes what has been consumed for the journal, and has

@@ -256,7 +256,7 @@ impl Contents {
         if let Some(segment) = self.segments.get_mut(&position.segment) {
             segment.last_row = Some(position.offset);
             if let Some(rest) = &mut segment.rest {
-                tallies::count(rest.tallies.entry(Hour::of_ms(row.time_ms)).or_default(), row);
+                tallies::count(row, |hour| rest.tallies.entry(hour).or_default());
             }
         }
     }

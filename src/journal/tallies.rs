@@ -13,9 +13,10 @@ use crate::{
 /// How many hours stay in memory after their segments are gone: twice the published window.
 const HOURS_KEPT: i64 = 48;
 
-/// Adds what a row counts to a bucket.
-pub(super) fn count(bucket: &mut Bucket, row: &Row) {
-    let counters = Counters::of(row);
+/// Adds what a row counts to the bucket of its hour, which is made if there is none.
+pub(super) fn count<'a>(row: &Row, bucket_of: impl FnOnce(Hour) -> &'a mut Bucket) {
+    let Some(counters) = Counters::of(row) else { return };
+    let bucket = bucket_of(Hour::of_ms(row.time_ms));
     match bucket.get_mut(row.model.as_str()) {
         Some(known) => known.add(&counters),
         None => {
@@ -61,8 +62,7 @@ pub(super) struct Tallies {
 impl Tallies {
     /// Counts a row recorded at a position.
     pub(super) fn row(&mut self, row: &Row, position: Position) {
-        let tally = self.tally(Hour::of_ms(row.time_ms), position.segment);
-        count(&mut tally.bucket, row);
+        count(row, |hour| &mut self.tally(hour, position.segment).bucket);
         self.last = self.last.max(Some(position));
     }
 

@@ -2,6 +2,7 @@
 
 mod counts;
 mod http;
+mod leaving;
 mod limits;
 mod openapi;
 mod page;

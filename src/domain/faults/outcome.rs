@@ -77,17 +77,24 @@ impl Outcome {
         match self {
             Self::Refused => false,
             Self::ProviderError => matches!(status, 408 | 429 | 500..),
+            // Its answer was read without it, and may have been such a mistake.
+            Self::ClientGone => !matches!(status, 400..=407 | 409..=428 | 430..=498),
             Self::Ok
             | Self::InBandError
             | Self::ProviderCut
             | Self::ProviderTimeout
             | Self::ProviderUnreachable
             | Self::CredentialRefused
-            | Self::ClientGone
             | Self::LimitReached
             | Self::Stopped
             | Self::Internal => true,
         }
+    }
+
+    /// Whether a billed request with this label says how its provider behaves (docs/interface.md, The public record): all
+    /// but those whose client left before their answer was complete.
+    pub(crate) fn is_published(label: &str) -> bool {
+        label != Self::ClientGone.as_str()
     }
 }
 
@@ -128,7 +135,29 @@ mod tests {
             assert!(Outcome::ProviderError.is_billed(status), "{status}");
         }
         assert!(!Outcome::Refused.is_billed(429));
-        assert!(Outcome::ClientGone.is_billed(499) && Outcome::ProviderUnreachable.is_billed(503));
+        assert!(Outcome::ProviderUnreachable.is_billed(503));
+    }
+
+    #[test]
+    fn who_left_is_billed_unless_its_request_was_a_mistake() {
+        for status in [0, 200, 408, 429, 499, 500, 529] {
+            assert!(Outcome::ClientGone.is_billed(status), "{status}");
+        }
+        for status in [400, 404, 405, 413, 422, 451] {
+            assert!(!Outcome::ClientGone.is_billed(status), "{status}");
+        }
+    }
+
+    #[test]
+    fn only_who_left_is_not_published() {
+        for outcome in ALL {
+            assert_eq!(
+                Outcome::is_published(outcome.as_str()),
+                outcome != Outcome::ClientGone,
+                "{outcome:?}"
+            );
+        }
+        assert!(Outcome::is_published("crash"));
     }
 
     const ALL: [Outcome; 12] = [

@@ -1,15 +1,15 @@
 //! How stable each model is: hourly counters from billed requests, and what is published of them
 //! (docs/interface.md, The public record).
 //!
-//! A billed request is one [`Row`] of the consumption log and one entry of a [`Bucket`], that of the hour it ended in, under
-//! the catalogue model that served it. A node adds up its own rows; its [`Share`] of an hour only ever grows, so it is told
+//! A billed request is one [`Row`] of the consumption log. Unless its client left, it is one entry of a [`Bucket`], that of the
+//! hour it ended in, under the catalogue model that served it. A node adds up its own rows; its [`Share`] of an hour only ever grows, so it is told
 //! in full each time and told again without harm. What is published are means over a window, never a count.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ledger::consumption::Row;
+use crate::domain::{faults::outcome::Outcome, ledger::consumption::Row};
 
 /// How many hours the published window has: the current one and those before it.
 pub(crate) const WINDOW_HOURS: i64 = 24;
@@ -67,7 +67,7 @@ impl Hour {
 /// What is counted of one model in one hour. Sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Billed requests.
+    /// Billed requests whose clients stayed.
     pub requests: u64,
     /// Those whose final status is 2xx.
     pub successes: u64,
@@ -84,12 +84,16 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What one billed request counts.
+    /// What one billed request counts; `None` if its client left before the answer was complete, which says nothing of the
+    /// provider, whatever had come by then.
     ///
-    /// It succeeded if its final status is 2xx: a stream that its provider broke was recorded as 502 or 504, a client that
-    /// left during an answer leaves that answer's 200. The generation rate rests on successes with output tokens and a
-    /// duration that can be measured; all else would make it slower or faster than anybody saw it.
-    pub fn of(row: &Row) -> Self {
+    /// It succeeded if its final status is 2xx: a stream that its provider broke was recorded as 502 or 504. The generation
+    /// rate rests on successes with output tokens and a duration that can be measured; all else would make it slower or
+    /// faster than anybody saw it.
+    pub fn of(row: &Row) -> Option<Self> {
+        if !Outcome::is_published(&row.outcome) {
+            return None;
+        }
         let success = (200..300).contains(&row.status);
         let ttft = row.ttft_ms.filter(|_| row.stream);
         let generation_ms = match ttft {
@@ -99,7 +103,7 @@ impl Counters {
         };
         let output_tokens = row.usage.output_total();
         let rated = success && output_tokens > 0 && generation_ms > 0;
-        Self {
+        Some(Self {
             requests: 1,
             successes: u64::from(success),
             latency_ms: row.latency_ms,
@@ -107,7 +111,7 @@ impl Counters {
             ttft_count: u64::from(ttft.is_some()),
             output_tokens: if rated { output_tokens } else { 0 },
             generation_ms: if rated { generation_ms } else { 0 },
-        }
+        })
     }
 
     /// What is published of them.

@@ -29,10 +29,10 @@ pub(crate) fn pass(
     end: bool,
 ) -> Result<()> {
     fail::fail_point!("response_body");
+    forward.note_client();
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
         forward.dispatch.attempt.byte_seen(now);
-        forward.note_client();
         forward.ticket.meter.body_seen(bytes, now);
         // The charge follows the last bytes in this call, so what they make of the cost is computed there alone.
         if !end && !forward.ticket.meter.is_whole() {

@@ -29,6 +29,8 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
         return Ok(());
     }
     forward.dispatch.attempt.head_seen();
+    // Without a client no further attempt follows, so what the provider answers now is no measure of it.
+    forward.note_client();
     let status = head.status.as_u16();
     if forward.dispatch.provider().error_rules.concern(status) {
         return error::withhold(metrics, forward, head, Judged::Not);

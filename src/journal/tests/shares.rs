@@ -31,11 +31,9 @@ fn by_hand(journal: &Journal) -> BTreeMap<Hour, Bucket> {
             continue;
         };
         let Some(row) = settlement.row else { continue };
+        let Some(counters) = Counters::of(&row) else { continue };
         let bucket = hours.entry(Hour::of_ms(row.time_ms)).or_default();
-        bucket
-            .entry(row.model.to_string())
-            .or_default()
-            .add(&Counters::of(&row));
+        bucket.entry(row.model.to_string()).or_default().add(&counters);
     }
     hours
 }

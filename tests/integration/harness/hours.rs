@@ -83,10 +83,10 @@ pub(crate) fn totals(hours: &Hours, model: &str) -> (u64, u64) {
     })
 }
 
-/// What the rows count.
+/// What the rows count: all but those whose clients have left.
 fn expected(rows: &[Json]) -> Hours {
     let mut hours = Hours::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| row["outcome"] != "client_gone") {
         let number = |name: &str| row[name].as_u64().unwrap_or(0);
         let hour = row["time_ms"].as_i64().unwrap().div_euclid(3_600_000);
         let model = row["model"].as_str().unwrap().to_owned();

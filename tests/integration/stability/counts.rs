@@ -20,9 +20,11 @@ use crate::harness::{DEEPSEEK_MODEL, GEMINI_MODEL, MESSAGES_MODEL, Weir, WeirBui
 enum Counts {
     Success,
     Failure,
+    /// It has a row, and its client has left.
+    Left,
     Nothing,
 }
-use Counts::{Failure, Nothing, Success};
+use Counts::{Failure, Left, Nothing, Success};
 
 /// What the provider does, in the words of the sample provider, and what that counts as, in one piece and streamed.
 const ENDS: [(&str, Counts); 15] = [
@@ -126,7 +128,7 @@ fn leave(weir: &Weir) -> Vec<Asked> {
         wait_until("the request to run", || weir.account()["running"] == 1);
         drop(client);
         wait_until("the client's leaving to be noticed", || weir.account()["running"] == 0);
-        left.push((early.id, Failure));
+        left.push((early.id, Left));
 
         let late = weir.key();
         let mut client = weir.connect();
@@ -136,12 +138,12 @@ fn leave(weir: &Weir) -> Vec<Asked> {
         assert!(matches!(client.piece(&mut head), Piece::Data(_)));
         drop(client);
         wait_until("the client's leaving to be noticed", || weir.account()["running"] == 0);
-        left.push((late.id, Success));
+        left.push((late.id, Left));
     }
     left
 }
 
-/// Checks that exactly one row has this in its field, or none, and that it is the success or failure that was expected.
+/// Checks that exactly one row has this in its field, or none, and that it is what was expected.
 fn assert_counted(rows: &[Json], field: &str, (id, counts): &Asked) {
     let found: Vec<&Json> = rows.iter().filter(|row| row[field] == id.as_str()).collect();
     let good = |row: &Json| row["status"].as_u64().unwrap() / 100 == 2;
@@ -149,6 +151,7 @@ fn assert_counted(rows: &[Json], field: &str, (id, counts): &Asked) {
         (Nothing, []) => {}
         (Success, [row]) => assert!(good(row), "{row}"),
         (Failure, [row]) => assert!(!good(row), "{row}"),
+        (Left, [row]) => assert_eq!(row["outcome"], "client_gone", "{row}"),
         _ => panic!("{id} should count as {counts:?}, and is {found:?}"),
     }
 }
@@ -215,16 +218,25 @@ fn a_provider_that_is_silent_for_too_long_counts_as_a_failure() {
 }
 
 #[test]
-fn who_leaves_counts_once_and_an_unreachable_provider_is_a_failure() {
+fn who_leaves_has_a_row_and_does_not_count_and_an_unreachable_provider_is_a_failure() {
     let provider = SampleProvider::start();
     let rules = RuleFolder::aborting();
     let weir = rules.weir_at(&provider.base_url()).start();
     let left = leave(&weir);
     let books = weir.books(left.len());
     left.iter().for_each(|left| assert_counted(&books.rows, "key_id", left));
+    // One that stays is counted alone.
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.streaming(&key, "hi")).status, 200);
+    }
+    weir.books(left.len() + ALL_WIRES.len());
+    wait_until("those who stay to be counted", || {
+        weir.kept().is_some_and(|kept| kept.hours.len() == ALL_WIRES.len())
+    });
     let kept = weir.stability_equals_log();
     for wire in ALL_WIRES {
-        assert_eq!(totals(&kept.hours, wire.model()), (2, 1), "{wire:?}");
+        assert_eq!(totals(&kept.hours, wire.model()), (1, 1), "{wire:?}");
     }
 
     // The port was just free: nobody listens there.

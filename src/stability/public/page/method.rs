@@ -24,7 +24,7 @@ pub(super) fn section(json: &str) -> Markup {
                     }
                     p {
                         "A request succeeded if its final status is 2xx. An answer that the provider broke off counts as a "
-                        "failure, also when it began well; a client that leaves during an answer does not."
+                        "failure, also when it began well. A request whose client left before the end does not count."
                     }
                 }
                 div {
