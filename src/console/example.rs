@@ -3,10 +3,7 @@
 use serde_json::Value;
 
 use super::view;
-use crate::domain::{
-    catalogue::Catalogue,
-    wire::{operation::fits_a_path, protocol::Protocol},
-};
+use crate::domain::{catalogue::Catalogue, wire::protocol::Protocol};
 
 /// What is asked for where a key may ask for any model: those that people know, the quick ones. Where they are not served it is
 /// the first that is.
@@ -44,8 +41,7 @@ impl Examples {
                 continue;
             };
             for protocol in protocols {
-                // A model that this protocol's paths cannot name is no example of it.
-                if examples.of(*protocol).is_none() && (*protocol != Protocol::Gemini || fits_a_path(name)) {
+                if examples.of(*protocol).is_none() && is_pasted_as_it_is(*protocol, name) {
                     examples.models.push((*protocol, name.to_owned()));
                 }
             }
@@ -79,6 +75,13 @@ impl Examples {
         let (protocol, model) = self.models.first()?;
         Some((*protocol, model))
     }
+}
+
+/// Whether a model's name needs no quoting wherever an example has it: in a shell, a program's text and, in this protocol, a path.
+fn is_pasted_as_it_is(protocol: Protocol, name: &str) -> bool {
+    let in_paths = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let elsewhere = |byte: u8| matches!(byte, b':' | b'/' | b'@') && protocol != Protocol::Gemini;
+    name.bytes().all(|byte| in_paths(byte) || elsewhere(byte))
 }
 
 #[cfg(test)]
@@ -134,13 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_a_path_cannot_name_is_no_example_of_the_protocol_that_names_it_there() {
-        let served = served(&[("a/b", &[Protocol::Messages, Protocol::Gemini])]);
-        let examples = Examples::of_served(&served, None);
-        assert_eq!(
-            (examples.of(Protocol::Messages), examples.of(Protocol::Gemini)),
-            (Some("a/b"), None)
-        );
+    fn a_name_that_would_have_to_be_quoted_is_in_no_example() {
+        let both = [Protocol::Messages, Protocol::Gemini];
+        let of = |name: &str| {
+            let examples = Examples::of_served(&served(&[(name, &both)]), None);
+            both.map(|protocol| examples.of(protocol).is_some())
+        };
+        assert_eq!(of("a-1.5_b"), [true, true]);
+        for name in ["a/b", "a:b", "a@b"] {
+            assert_eq!(of(name), [true, false], "{name}");
+        }
+        for name in ["a[1m]", "a b", "a'b", "a\"b", "a$b", "a\\b", "caf\u{e9}"] {
+            assert_eq!(of(name), [false, false], "{name}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::domain::{
     ledger::consumption::Modifiers,
     money::price::Price,
     rules::{Fallback, Provider, endpoint::EndpointTemplate},
-    wire::{operation::Operation, protocol::Protocol, usage::Usage},
+    wire::{model_name, operation::Operation, protocol::Protocol, usage::Usage},
 };
 
 /// All models and providers of one configuration. Shared in an `Arc`.
@@ -213,10 +213,11 @@ impl Catalogue {
             .or_else(|| self.models.get(self.aliases.get(name)?))
     }
 
-    /// The model that answers for a name: the one of that public name or alias, or else the one that a provider's file
-    /// names for the rest of its family.
+    /// The model that answers for a name: the one of that public name or alias; or else of that name without the mark of a
+    /// context window or the date of a snapshot; or else the one that a provider's file names for the rest of its family.
     pub(crate) fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
-        self.named(asked).or_else(|| self.fallback(protocol, asked))
+        let listed = model_name::meanings(asked).find_map(|name| self.named(name));
+        listed.or_else(|| self.fallback(protocol, asked))
     }
 
     fn fallback(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {

@@ -5,6 +5,7 @@ pub(crate) mod http1;
 pub(crate) mod json_array;
 pub(crate) mod json_pick;
 pub(crate) mod json_scan;
+pub(crate) mod model_name;
 pub(crate) mod operation;
 mod plain_run;
 pub(crate) mod protocol;

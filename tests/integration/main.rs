@@ -50,6 +50,7 @@ mod log_reading;
 mod made_up_keys;
 mod mislabelled_answers;
 mod model_lists;
+mod model_names;
 mod money;
 mod node_sdk;
 mod ops;

@@ -10,7 +10,7 @@ use crate::domain::{
     money::price::PriceList,
     rules::Provider,
     strict_toml::{FileError, suggestion},
-    wire::{json_scan::is_plausible_model, protocol::Protocol},
+    wire::{model_name, protocol::Protocol},
 };
 
 /// The models found so far, each with where it stands.
@@ -51,7 +51,7 @@ impl<'a> Models<'a> {
             for alias in &model.aliases {
                 let taken = match aliases.get(alias) {
                     _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
-                    _ if !is_plausible_model(alias) => Some("not a model's name".to_owned()),
+                    _ if !model_name::is_plausible(alias) => Some("not a model's name".to_owned()),
                     Some(other) => Some(format!("an alias of `{other}` too")),
                     None => None,
                 };
@@ -164,7 +164,7 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceLis
     let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
     let created_unix = spelled(raw, &mut faults);
     let is_wrong = |(provider, name): &(&String, &String)| {
-        !is_plausible_model(name) || providers.iter().all(|known| known.name != **provider)
+        !model_name::is_plausible(name) || providers.iter().all(|known| known.name != **provider)
     };
     for (provider, name) in raw.upstream_names.iter().filter(is_wrong) {
         let message = format!(
@@ -202,12 +202,14 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceLis
 /// Checks what is wrong by itself, whoever serves the model; answers with when it appeared.
 fn spelled(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
-        if name.is_some_and(|name| !is_plausible_model(name)) {
-            faults.push((
-                key,
-                format!("key `{key}`: a model's name is 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-"),
-            ));
+        if name.is_some_and(|name| !model_name::is_plausible(name)) {
+            faults.push((key, format!("key `{key}`: a model's name is {}", model_name::RULE)));
         }
+    }
+    if raw.name.contains(',') {
+        let message =
+            "key `name`: a comma separates the models that a key may use, so no model's name has one".to_owned();
+        faults.push(("name", message));
     }
     let created = raw.created.as_deref().map_or(Ok(0), created_unix);
     created.unwrap_or_else(|fault| {

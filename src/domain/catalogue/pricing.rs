@@ -7,6 +7,7 @@ use crate::domain::{
     money::price::{Price, PriceList, SHIPPED_FILE},
     rules::Provider,
     strict_toml::suggestion,
+    wire::model_name,
 };
 
 /// The model's price at each provider that is on, by the provider's name.
@@ -61,7 +62,7 @@ impl Catalogue {
     /// The model that a provider names so in its answers, with what it costs there: by what it is called at the provider, by
     /// its own name or an alias, or by one of these with a date behind it.
     pub(crate) fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
-        let undated = without_date(name);
+        let undated = model_name::without_date(name);
         let is_called = |model: &Model, name: &str| {
             let upstream = model.upstream_names.get(provider).unwrap_or(&model.upstream_name);
             upstream == name || model.name == name || model.aliases.iter().any(|alias| alias == name)
@@ -79,14 +80,6 @@ impl Catalogue {
             }
         }
         found
-    }
-}
-
-/// `claude-haiku-4-5-20251001` is `claude-haiku-4-5`.
-fn without_date(name: &str) -> &str {
-    match name.rsplit_once('-') {
-        Some((undated, date)) if date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()) => undated,
-        _ => name,
     }
 }
 

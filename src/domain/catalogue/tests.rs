@@ -170,13 +170,8 @@ fn models_of_the_settings_add_and_replace() {
 fn wrong_models_of_the_settings_are_refused() {
     let base = settings_model("m", &["openai"]);
     for (model, what) in [
-        (
-            RawModel {
-                name: "a b".to_owned(),
-                ..base.clone()
-            },
-            "`name`",
-        ),
+        (settings_model("a\u{202e}b", &["openai"]), "`name`"),
+        (settings_model("a,b", &["openai"]), "a comma separates"),
         (
             RawModel {
                 upstream_name: Some(String::new()),
@@ -307,6 +302,15 @@ fn names_aliases_and_fallbacks_find_their_model() {
     assert_eq!(answers(Protocol::Messages, "own-of-1999"), Some("own-light"));
     assert_eq!(answers(Protocol::Responses, "own-of-1999"), None);
     assert_eq!(answers(Protocol::Messages, "other"), None);
+    for asked in ["Own-of-1999", "OWN-", "own-9[1m]", "own-\u{6a21} 9"] {
+        assert_eq!(answers(Protocol::Messages, asked), Some("own-light"), "{asked}");
+    }
+    for asked in ["own-pro[1m]", "own-pro-20261124", "own-pro-2026-11-24[200k]"] {
+        assert_eq!(answers(Protocol::Messages, asked), Some("own-pro"), "{asked}");
+        assert_eq!(answers(Protocol::Responses, asked), Some("own-pro"), "{asked}");
+    }
+    assert_eq!(answers(Protocol::Responses, "light-20261124"), Some("own-light"));
+    assert_eq!(answers(Protocol::Responses, "own-pro-1"), None);
     let off = own(OWN, &[]).unwrap();
     assert!(
         off.resolve(Protocol::Messages, "own-of-1999").is_none(),

@@ -22,7 +22,7 @@ use crate::domain::{
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     strict_toml::{Faults, FileError, parse_all},
-    wire::{operation::Operation, protocol::Protocol},
+    wire::{model_name, operation::Operation, protocol::Protocol},
 };
 
 /// The longest name of a provider, in bytes.
@@ -40,11 +40,16 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The model of the file that answers for a name, with its line: by name, by alias, or as the family's fallback.
+    /// The model of the file that answers for a name, with its line: by name or alias, also with a mark or a date behind it,
+    /// or as the family's fallback.
     pub fn model_for(&self, protocol: Protocol, asked: &str) -> Option<&(usize, RawModel)> {
         let named = |name: &str| self.models.iter().find(|(_, model)| model.name == name);
-        let alias = |(_, model): &&(usize, RawModel)| model.aliases.iter().any(|alias| alias == asked);
-        named(asked).or_else(|| self.models.iter().find(alias)).or_else(|| {
+        let aliased = |name: &str| {
+            let mut models = self.models.iter();
+            models.find(|(_, model)| model.aliases.iter().any(|alias| alias == name))
+        };
+        let listed = model_name::meanings(asked).find_map(|name| named(name).or_else(|| aliased(name)));
+        listed.or_else(|| {
             let fallback = self.provider.fallback.as_ref()?;
             fallback.fits(protocol, asked).then(|| named(&fallback.model))?
         })

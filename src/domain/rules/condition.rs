@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::body::Number;
-use crate::domain::wire::operation::Operation;
+use super::{body::Number, pattern::matches};
+use crate::domain::wire::{model_name, operation::Operation};
 
 /// What the conditions of edits may ask about a request.
 #[derive(Clone, Copy, Debug)]
@@ -109,25 +109,8 @@ impl Condition {
 }
 
 impl ModelPattern {
-    /// Whether a name fits.
+    /// Whether a name fits, or what it means without the mark of a context window or the date of a snapshot.
     pub(super) fn matches(&self, name: &str) -> bool {
-        let Some((first, rest)) = self.0.split_once('*') else {
-            return self.0 == name;
-        };
-        let Some(mut name) = name.strip_prefix(first) else {
-            return false;
-        };
-        let mut parts = rest.split('*').peekable();
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                return name.ends_with(part);
-            }
-            // The earliest place leaves the most for what follows.
-            let Some((_, after)) = name.split_once(part) else {
-                return false;
-            };
-            name = after;
-        }
-        true
+        model_name::meanings(name).any(|name| matches(&self.0, name))
     }
 }

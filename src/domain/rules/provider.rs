@@ -185,7 +185,7 @@ impl WeightedOrigin {
 /// The model that answers for unknown names of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// Patterns of names; `*` matches any text.
+    /// Patterns of names in lower case; `*` matches any text.
     pub patterns: Vec<String>,
     /// The public name of the model that answers.
     pub model: String,
@@ -194,11 +194,12 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Whether it applies to this name.
+    /// Whether it applies to this name, in upper or lower case.
     pub fn fits(&self, protocol: Protocol, asked: &str) -> bool {
         let protocols = self.protocols.as_ref();
+        let asked = asked.to_lowercase();
         protocols.is_none_or(|only| only.contains(&protocol))
-            && self.patterns.iter().any(|pattern| matches(pattern, asked))
+            && self.patterns.iter().any(|pattern| matches(pattern, &asked))
     }
 }
 

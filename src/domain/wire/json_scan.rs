@@ -48,9 +48,6 @@ use turns::TurnsRead;
 
 use input_tokens::InputTally;
 
-/// The longest model name that is looked up, in bytes.
-pub(crate) const MODEL_NAME_BYTES_MAX: usize = 128;
-
 /// What a body may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanLimits {
@@ -90,13 +87,6 @@ pub(in crate::domain) fn scan_onto(body: &[u8], limits: &ScanLimits, entries_max
         tape: tape.finish(),
         ..readers.into_scan()
     })
-}
-
-/// Whether a name could be a model's: 1 to [`MODEL_NAME_BYTES_MAX`] characters of `[A-Za-z0-9._:/@-]`. Others are
-/// refused before they reach a look-up, a log line or a provider's path.
-pub(crate) fn is_plausible_model(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'/' | b'@' | b'-');
-    (1..=MODEL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 /// Who is told of every key and value.

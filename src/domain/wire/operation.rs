@@ -3,10 +3,7 @@
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::wire::{json_scan::is_plausible_model, protocol::Protocol};
-
-/// The longest model name taken from a path, in bytes.
-pub(crate) const PATH_MODEL_BYTES_MAX: usize = 128;
+use crate::domain::wire::{model_name, protocol::Protocol};
 
 /// Where whoever has a key sees what it has used.
 pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
@@ -116,8 +113,7 @@ pub(crate) enum TargetError {
     },
     /// `/v1/chat/completions` (docs/interface.md, Versioning).
     ChatCompletionsRemoved,
-    /// A model name in the path that is empty, too long or has characters outside `[A-Za-z0-9._-]`; where the path is not
-    /// forwarded, outside those that a catalogue's names may have.
+    /// A model name in the path that no model can have, or one with an empty part or a part of dots between its slashes.
     ModelPathInvalid,
 }
 
@@ -198,21 +194,17 @@ fn operation_of(verb: &str) -> Option<Operation> {
     }
 }
 
-/// `{model}` or `{model}:{method}`, the colon possibly as `%3A`. Decoded once: what is still encoded after that has a
-/// `%`, which the allow-list refuses, so no second decoding anywhere can turn it into a separator.
+/// `{model}` or `{model}:{method}`, the colon possibly as `%3A`. Decoded once, and only looked up: what goes to a provider is
+/// the name that the catalogue has for it there, encoded anew.
 fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
     let Ok(decoded) = percent_decode_str(rest).decode_utf8() else {
         return Err(TargetError::ModelPathInvalid);
     };
     if matches!(method, "GET" | "HEAD") && !names_method(rest) || !decoded.contains(':') {
-        return read_only(
-            method,
-            Target::ShowModel {
-                model: listed_model(&decoded)?,
-            },
-        );
+        let model = checked_model(&decoded)?;
+        return read_only(method, Target::ShowModel { model });
     }
-    let (model, verb) = decoded.split_once(':').unwrap_or_default();
+    let (model, verb) = decoded.rsplit_once(':').unwrap_or_default();
     let operation = operation_of(verb).ok_or(TargetError::UnknownPath)?;
     let model = checked_model(model)?;
     if method == "POST" {
@@ -225,28 +217,13 @@ fn model_target(method: &str, rest: &str) -> Result<Target, TargetError> {
     }
 }
 
-/// A name to look up in the catalogue, which goes nowhere else: whatever a catalogue's name may have, slashes and colons
-/// included.
-fn listed_model(model: &str) -> Result<String, TargetError> {
-    let only_dots = model.split('/').any(|part| matches!(part, "" | "." | ".."));
-    if only_dots || !is_plausible_model(model) {
-        return Err(TargetError::ModelPathInvalid);
-    }
-    Ok(model.to_owned())
-}
-
+/// A name to look up in the catalogue: any that a model may have, slashes and colons included.
 fn checked_model(model: &str) -> Result<String, TargetError> {
-    if !fits_a_path(model) {
+    let is_step = |part: &str| matches!(part, "" | "." | "..");
+    if model.split('/').any(is_step) || !model_name::is_plausible(model) {
         return Err(TargetError::ModelPathInvalid);
     }
     Ok(model.to_owned())
-}
-
-/// Whether a request can name this model in its path.
-pub(crate) fn fits_a_path(model: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let dots_only = model.bytes().all(|byte| byte == b'.');
-    !model.is_empty() && model.len() <= PATH_MODEL_BYTES_MAX && !dots_only && model.bytes().all(plain)
 }
 
 /// Removes every `key` parameter from a query, `$key` (Google's other spelling) included, and returns (what is left, the values

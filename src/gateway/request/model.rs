@@ -10,10 +10,7 @@ use crate::{
         },
         faults::refusal::Refusal,
         keys::key::KeyRecord,
-        wire::{
-            json_scan::{self, Scan},
-            operation::Operation,
-        },
+        wire::{json_scan::Scan, model_name, operation::Operation},
     },
     edges::switches::Switches,
     gateway::entry::Entry,
@@ -40,6 +37,14 @@ pub(crate) fn asked(operation: Operation, path_model: Option<String>, scan: &Sca
     }
 }
 
+/// Gives the log entry a model's name, which decides the form of refusals too. Only known names are logged: an unknown one may be
+/// anything, even a key pasted into the wrong field.
+pub(crate) fn note(catalogue: &Catalogue, operation: Operation, model: &str, entry: &mut Entry) {
+    if model_name::is_plausible(model) && catalogue.resolve(operation.protocol(), model).is_some() {
+        entry.record.model_asked = Some(model.to_owned());
+    }
+}
+
 /// The route to the model of this name, if the key may use it. The log entry gets the name if it is a known one.
 pub(crate) fn route(
     catalogue: &Catalogue,
@@ -50,13 +55,10 @@ pub(crate) fn route(
     entry: &mut Entry,
 ) -> Result<Route, Refusal> {
     let name = || model.to_owned();
-    if !json_scan::is_plausible_model(model) {
+    if !model_name::is_plausible(model) {
         return Err(Refusal::ModelUnknown { model: name() });
     }
-    if catalogue.resolve(operation.protocol(), model).is_some() {
-        // Only known names are logged: an unknown one may be anything, even a key pasted into the wrong field.
-        entry.record.model_asked = Some(name());
-    }
+    note(catalogue, operation, model, entry);
     let is_off = |provider: &str| switches.is_off(provider);
     let route = route::route(catalogue, operation, model, is_off).map_err(|error| match error {
         RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },

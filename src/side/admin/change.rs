@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{fields, reply::ApiError};
-use crate::domain::{keys::key::KeyChange, ledger::FinishFactor, money::NanoUsd};
+use crate::domain::{keys::key::KeyChange, ledger::FinishFactor, money::NanoUsd, wire::model_name};
 
 /// The fields that can be set. State, key and hint have operations of their own.
 const FIELDS: [&str; 12] = [
@@ -111,12 +111,11 @@ fn models(value: &Value) -> Result<Option<Vec<String>>, ApiError> {
         .ok_or_else(wanted)?;
     let names: Option<Vec<String>> = list
         .iter()
-        .map(|name| name.as_str().filter(|name| is_model(name)).map(str::to_owned))
+        .map(|name| {
+            name.as_str()
+                .filter(|name| model_name::is_plausible(name))
+                .map(str::to_owned)
+        })
         .collect();
     names.map(Some).ok_or_else(wanted)
-}
-
-fn is_model(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@-".contains(&byte);
-    (1..=128).contains(&name.len()) && name.bytes().all(plain)
 }

@@ -286,7 +286,7 @@ fn a_name_is_repeated_only_when_it_is_plausible() {
     assert!(message("claude-opus-5-5").contains("`claude-opus-5-5`"));
     let key = "weir-0123456789abcdefghijABCDEFGHIJ0123456789abcdefXYZ";
     let long = "x-".repeat(100);
-    for odd in ["", "two words", "line\nbreak", key, &long] {
+    for odd in ["", " two words", "line\nbreak", "\u{202e}", key, &long] {
         assert!(
             message(odd).starts_with("There is no model with the name that was sent."),
             "{odd}"

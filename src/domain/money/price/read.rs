@@ -12,7 +12,7 @@ use crate::domain::{
         versioned::{FREE_VERSION, Price},
     },
     strict_toml::{Faults, FileError, parse_all},
-    wire::json_scan::is_plausible_model,
+    wire::model_name,
 };
 
 /// The longest version, in bytes.
@@ -68,7 +68,7 @@ struct Reader<'r, 'f> {
 
 impl Reader<'_, '_> {
     fn wrong<T>(&mut self, place: &Spanned<T>, key: &str, message: impl std::fmt::Display) {
-        let message = if is_plausible_model(self.name) {
+        let message = if model_name::is_plausible(self.name) {
             format!("price `{}`: key `{key}`: {message}", self.name)
         } else {
             format!("[[price]]: key `{key}`: {message}")
@@ -77,12 +77,8 @@ impl Reader<'_, '_> {
     }
 
     fn tariff(&mut self, raw: &RawPrice) -> Tariff {
-        if !is_plausible_model(self.name) {
-            self.wrong(
-                &raw.name,
-                "name",
-                "give 1 to 128 characters of A-Z, a-z, 0-9 and ._:/@-",
-            );
+        if !model_name::is_plausible(self.name) {
+            self.wrong(&raw.name, "name", format!("give {}", model_name::RULE));
         }
         let per_token = |reader: &mut Self, value: &Option<Spanned<RawDecimal>>, key| {
             value.as_ref().map(|value| reader.per_token(value, key))

@@ -219,7 +219,7 @@ pub(super) fn fallback(
         faults.at(place, "model", message);
     }
     Some(Fallback {
-        patterns: raw.patterns.clone(),
+        patterns: raw.patterns.iter().map(|pattern| pattern.to_lowercase()).collect(),
         model: raw.model.clone(),
         protocols: raw.protocols.clone(),
     })

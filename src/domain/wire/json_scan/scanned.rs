@@ -42,7 +42,7 @@ pub struct Scan {
 /// The model a request names, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpan {
-    /// The name, escapes decoded. May be empty or implausible: see [`super::is_plausible_model`].
+    /// The name, escapes decoded. May be empty or implausible: see [`crate::domain::wire::model_name::is_plausible`].
     pub text: String,
     /// The bytes of the value's token in the body, with both quotes: what an edit replaces.
     pub value: Range<usize>,

@@ -125,7 +125,7 @@ fn a_float_is_refused_with_file_line_and_key() {
 #[test]
 fn every_fault_of_a_list_is_named() {
     let text = "version = \"free\"\n\
-        [[price]]\nname = \"a b\"\ntiers = [{ above_input_tokens = 5, input = \"x\", output = \"1\" }]\n\
+        [[price]]\nname = \" a b\"\ntiers = [{ above_input_tokens = 5, input = \"x\", output = \"1\" }]\n\
         [[price]]\nname = \"m\"\ntiers = [{ input = \"1\", output = \"1\" }, { input = \"1\", output = \"1\" }]\n\
         multipliers = { service_tier = { priority = \"2\" } }\n\
         service_tier_prices = { Priority = [{ input = \"1\", output = \"1\" }] }\n\

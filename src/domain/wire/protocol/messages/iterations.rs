@@ -5,7 +5,7 @@
 
 use super::counts::Counts;
 use crate::domain::wire::{
-    json_scan::is_plausible_model,
+    model_name,
     usage::{Run, RunKind, Usage, fields::Fields, total},
 };
 
@@ -68,7 +68,7 @@ fn run(iteration: &Fields<'_>, main: &Counts) -> Run {
             Some("advisor_message") => RunKind::Advisor,
             _ => RunKind::Answer,
         },
-        model: iteration.text("model").filter(|model| is_plausible_model(model)),
+        model: iteration.text("model").filter(|model| model_name::is_plausible(model)),
         usage: Usage {
             output_text: output - reasoning,
             output_reasoning: reasoning,
