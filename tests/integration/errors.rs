@@ -269,6 +269,48 @@ fn a_redirect_is_named_as_one_and_never_followed() {
 }
 
 #[test]
+fn plain_text_and_details_keep_their_words_without_the_credential() {
+    const SAID: [(&str, &str, &str); 5] = [
+        (
+            "text/plain",
+            "upstream connect error KEY\n",
+            "upstream connect error ***",
+        ),
+        ("text/html; charset=utf-8", "no healthy upstream", "no healthy upstream"),
+        ("application/json", r#"{"detail":"No KEY here"}"#, "No *** here"),
+        (
+            "application/json",
+            r#"{"detail":[{"loc":["body","model"],"msg":"Input should be a valid string","input":"KEY"}]}"#,
+            "body.model: Input should be a valid string",
+        ),
+        (
+            "text/html",
+            "<html><p>KEY</p></html>",
+            "The model's provider answered with status 422.",
+        ),
+    ];
+    let turn = Arc::new(Mutex::new(0_usize));
+    let now = Arc::clone(&turn);
+    let provider = RecordingProvider::start(move |_, answer| {
+        let (content_type, body, _) = SAID[*now.lock().unwrap()];
+        let body = body.replace("KEY", PROVIDER_KEY);
+        answer.full(422, &[("content-type", content_type)], body.as_bytes());
+    });
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    for (number, (_, body, words)) in SAID.into_iter().enumerate() {
+        *turn.lock().unwrap() = number;
+        for wire in ALL_WIRES {
+            for request in [wire.request(&key, "hi"), wire.streaming(&key, "hi")] {
+                let answer = weir.exchange(&request);
+                assert!(answer.status == 422 && is_shaped(wire, &answer), "{}", answer.text());
+                assert_eq!(answer.json()["error"]["message"], words, "{wire:?}: {body}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_error_of_any_other_kind_is_put_into_the_protocols_shape() {
     type Say = fn(&mut Answer<'_>);
     let says: [(&str, Say); 6] = [

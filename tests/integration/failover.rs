@@ -75,8 +75,12 @@ fn dead_url() -> String {
 
 /// A gateway with all kinds of failing providers, a model `first-KIND` for each, which `well` serves too, and a model `well`.
 fn gateway(provider: &RecordingProvider) -> (RuleFolder, WeirBuilder) {
+    gateway_of(provider, &kinds())
+}
+
+/// The same of these kinds.
+fn gateway_of(provider: &RecordingProvider, kinds: &[&str]) -> (RuleFolder, WeirBuilder) {
     let (url, dead) = (provider.base_url(), dead_url());
-    let kinds = kinds();
     let files: Vec<(&str, String)> = kinds
         .iter()
         .map(|kind| (*kind, file(kind, if *kind == "refuses" { &dead } else { &url })))
@@ -108,6 +112,36 @@ fn timed_expecting(weir: &Weir, request: &Request) -> (Duration, u16) {
     let sent = Instant::now();
     let status = weir.connect().exchange_expecting(request, Upload::Length).status;
     (sent.elapsed(), status)
+}
+
+/// What a front before a provider answers when the server behind it does not work: Cloudflare's statuses among them.
+const OF_A_FRONT: [&str; 9] = ["502", "503", "504", "520", "521", "522", "523", "524", "527"];
+
+#[test]
+fn the_statuses_of_a_front_without_a_working_server_are_the_providers_failures() {
+    let provider = failing();
+    let (_rules, builder) = gateway_of(&provider, &OF_A_FRONT);
+    let weir = builder.start();
+    let key = weir.key().text;
+    for status in OF_A_FRONT {
+        let model = format!("first-{status}");
+        let request = ask(&key, &model);
+        for _ in 0..=EJECTED_AFTER {
+            let answer = weir.exchange(&request);
+            assert_eq!((answer.status, answer.text().as_str()), (200, OK), "{status}");
+        }
+        wait_until("it to be passed over", || {
+            let metrics = weir.metrics();
+            metrics.contains(&format!("weir_provider_models_passed_over{{provider=\"{status}\"}} 1"))
+        });
+    }
+    // Statuses beside them are not asked again at another provider: nobody has said what they mean.
+    let (_rules, builder) = gateway_of(&provider, &["525", "530"]);
+    let weir = builder.start();
+    let key = weir.key().text;
+    for status in [525, 530] {
+        assert_eq!(weir.exchange(&ask(&key, &format!("first-{status}"))).status, status);
+    }
 }
 
 fn ask(key: &str, model: &str) -> Request {

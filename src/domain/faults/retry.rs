@@ -30,7 +30,8 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            statuses: vec![500, 502, 503, 504, 529],
+            // 520 to 524 and 527 are Cloudflare's words for a server behind it that does not work.
+            statuses: vec![500, 502, 503, 504, 520, 521, 522, 523, 524, 527, 529],
             attempts: 2,
             backoff: Duration::from_millis(250),
             backoff_max: Duration::from_secs(4),

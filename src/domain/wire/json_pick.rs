@@ -48,6 +48,8 @@ pub(crate) struct Picker {
     active_from: usize,
     /// Set when the value being kept is longer than its limit.
     overflow: bool,
+    /// The paths of [`Take::Presence`] to a container that has just opened: the next token says whether it is empty.
+    opened: PathBits,
     /// The marks of the object that is being read and is counted by them.
     marks: Marks,
     scratch: Vec<u8>,
@@ -74,6 +76,7 @@ impl Picker {
             active_limit: 0,
             active_from: 0,
             overflow: false,
+            opened: 0,
             marks: Marks::default(),
             scratch: Vec::new(),
             slots: vec![Slot::default(); set.takes().len()],
@@ -89,6 +92,7 @@ impl Picker {
         self.lexer.reset();
         self.pending = None;
         self.active = 0;
+        self.opened = 0;
         self.marks = Marks::default();
         self.stop_listening();
         self.said = Said::default();
@@ -199,6 +203,10 @@ impl Picker {
         if self.listening != Listening::No {
             self.listen(taken, at, token);
         }
+        if self.opened != 0 && token.is_some() {
+            let opened = std::mem::take(&mut self.opened);
+            slot::take_each(&mut self.slots, if token == Some(Token::Close) { 0 } else { opened });
+        }
         match token {
             None => self.key.extend(taken),
             Some(Token::Key) => {
@@ -289,12 +297,8 @@ impl Picker {
         let node = self.value_node(outer);
         let leaves = node.map_or(&NO_LEAVES, |node| self.set.leaves(node));
         self.count_each(leaves.count);
-        for at in bits(leaves.presence) {
-            if let Some(slot) = self.slots.get_mut(at) {
-                slot.state = SlotState::Taken;
-                self.touched |= 1 << at;
-            }
-        }
+        self.opened = leaves.presence;
+        self.touched |= leaves.presence;
         if leaves.marked != 0 {
             self.marks = Marks::default();
         }
@@ -374,7 +378,7 @@ impl Picker {
             };
             let too_long = self.overflow || scratch.len() > take.limit();
             match *take {
-                Take::Presence if too_long || !matches!(scratch.as_slice(), b"null" | b"false" | b"\"\"") => {
+                Take::Presence if too_long || !slot::says_nothing(&scratch) => {
                     slot.state = SlotState::Taken;
                 }
                 Take::Presence | Take::Count | Take::CountMarked { .. } | Take::Text => {}

@@ -33,7 +33,7 @@ pub(crate) struct RawOrigin {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRetry {
-    /// Statuses after which the request is sent again; without it, 500, 502, 503, 504 and 529.
+    /// Statuses after which the request is sent again; without it, 500, 502 to 504, 520 to 524, 527 and 529.
     pub statuses: Option<Spanned<Vec<u16>>>,
     /// How often one request is sent to this provider in all; without it, 2.
     pub attempts: Option<Spanned<u8>>,

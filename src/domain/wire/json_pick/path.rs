@@ -33,7 +33,7 @@ pub(crate) enum Take {
     /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
     /// followed. The last one wins.
     Tree,
-    /// Note that there was one which is not `null`, `false` or an empty string.
+    /// Note that there was one which says something: not `null`, `false`, zero, or an empty string, object or array.
     Presence,
     /// Count them.
     Count,

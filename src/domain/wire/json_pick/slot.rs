@@ -76,3 +76,18 @@ pub(super) fn bits(mut mask: PathBits) -> impl Iterator<Item = usize> {
         Some(at)
     })
 }
+
+/// Notes at each of these places that something was there.
+pub(super) fn take_each(slots: &mut [Slot], places: PathBits) {
+    for at in bits(places) {
+        if let Some(slot) = slots.get_mut(at) {
+            slot.state = SlotState::Taken;
+        }
+    }
+}
+
+/// Whether a scalar is `null`, `false`, an empty string or zero.
+pub(super) fn says_nothing(scalar: &[u8]) -> bool {
+    let is_zero = || scalar.iter().all(|byte| matches!(byte, b'0' | b'.' | b'-'));
+    matches!(scalar, b"null" | b"false" | b"\"\"") || is_zero()
+}

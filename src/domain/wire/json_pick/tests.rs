@@ -87,14 +87,21 @@ fn a_scalar_path_lets_a_container_through() {
 }
 
 #[test]
-fn null_false_and_empty_are_not_present() {
+fn what_says_nothing_is_not_present() {
     for (json, present) in [
         (r#"{"text":""}"#, false),
         (r#"{"text":null}"#, false),
         (r#"{"text":false}"#, false),
         (r#"{"text":"abcdefgh"}"#, true),
-        (r#"{"text":0}"#, true),
-        (r#"{"text":{}}"#, true),
+        (r#"{"text":0}"#, false),
+        (r#"{"text":-0.0}"#, false),
+        (r#"{"text":10}"#, true),
+        (r#"{"text":{}}"#, false),
+        (r#"{"text": [ ] }"#, false),
+        (r#"{"text":{"":null}}"#, true),
+        (r#"{"text":[0]}"#, true),
+        (r#"{"text":[[]]}"#, true),
+        (r#"{"text":{},"other":[{"text":"t"}]}"#, false),
         (r#"{"other":1}"#, false),
     ] {
         assert_eq!(picked(json.as_bytes()).is_present(5), present, "{json}");

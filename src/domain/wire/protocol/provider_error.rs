@@ -7,8 +7,10 @@ use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, respo
 mod redact;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(crate) use redact::redact;
+use words::word;
 
 /// Bytes of an error body that are read; a longer one is answered as if it said nothing.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -114,19 +116,36 @@ pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
         .and_then(word)
         .and_then(|code| code.parse::<u16>().ok());
     let status = code.filter(|code| (400..600).contains(code));
-    let failed =
-        fields.get("success") == Some(&Value::Bool(false)) || fields.get("error").is_some_and(|error| !error.is_null());
+    let failed = fields.get("success") == Some(&Value::Bool(false)) || fields.get("error").is_some_and(says_something);
     status.or(failed.then_some(502))
 }
 
-/// What an error body says; `None` when it is no JSON, or too long for an error. The detection covers: an `error` object; an
-/// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; and each of them as the only
-/// element of an array.
+/// Whether a value is more than `null`, `false`, zero, or an empty string, array or object.
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(elements) => !elements.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+/// What an error body says; `None` when it says nothing, or is too long for an error. The detection covers: an `error` object; an
+/// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; each of them as the only
+/// element of an array; the `detail` of FastAPI; plain text, as it is or as a JSON string; and any of the former as the data of an event.
 pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
     }
-    let value: Value = serde_json::from_slice(body).ok()?;
+    let value = serde_json::from_slice(body).ok().or_else(|| words::of_event(body));
+    let Some(value) = value else {
+        return words::of_text(body).map(ErrorContent::of_text);
+    };
+    if let Value::String(text) = &value {
+        return words::of_text(text.as_bytes()).map(ErrorContent::of_text);
+    }
     let root = match &value {
         Value::Array(elements) => elements.first()?,
         other => other,
@@ -143,7 +162,7 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
         _ => (
             text(root, &["type"]).filter(|kind| kind != "error"),
             text(root, &["code"]),
-            text(root, &["message", "msg"]),
+            text(root, &["message", "msg"]).or_else(|| words::of_detail(root.get("detail")?)),
             None,
         ),
     };
@@ -158,6 +177,16 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
             .filter(|message| !message.is_empty())
             .map(|message| short(&message, MESSAGE_CHARS_MAX)),
     })
+}
+
+impl ErrorContent {
+    /// Of a body that is nothing but a message.
+    fn of_text(text: &str) -> Self {
+        Self {
+            message: Some(short(text, MESSAGE_CHARS_MAX)),
+            ..Self::default()
+        }
+    }
 }
 
 /// What the details of an error name: `error_code` of Messages, the `reason` of each of Google's (`google.rpc.ErrorInfo`).
@@ -175,14 +204,6 @@ fn detail_words(details: &Value) -> Vec<String> {
 
 fn is_number(code: &str) -> bool {
     code.parse::<f64>().is_ok()
-}
-
-fn word(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
 }
 
 fn short(text: &str, chars_max: usize) -> String {

@@ -16,8 +16,10 @@ use crate::{
     providers::pools::{Breaker, ChosenCredential, CredentialState, Permit, Place, Places, Pool, Pools, Probing},
 };
 
-/// Statuses which say that a place's front end has no working back end.
-const PLACE_FAILURES: [u16; 3] = [502, 503, 504];
+/// Whether a status says that a place's front end has no working back end; 520 and above are Cloudflare's.
+const fn is_place_failure(status: u16) -> bool {
+    matches!(status, 502..=504 | 520..=524 | 527)
+}
 
 /// The properties of a request that the choice of provider, credential and place depends on.
 #[derive(Debug)]
@@ -241,7 +243,7 @@ impl Visit {
 
     /// The place has answered with `status`.
     pub(super) fn place_answered(&mut self, status: u16, now: Instant) {
-        if PLACE_FAILURES.contains(&status) {
+        if is_place_failure(status) {
             self.place_failed(now);
         } else if let Some(permit) = self.permits.place.take() {
             permit.worked(now);

@@ -116,11 +116,81 @@ fn the_gemini_shape_has_code_and_status() {
     );
 }
 
+/// The message that a body becomes in each form; it is the same in all of them.
+fn message(body: &[u8]) -> String {
+    let of = |form| {
+        let shaped: Value = serde_json::from_slice(&reshape_error(form, 503, body, "req_1")).unwrap();
+        let error = shaped.get("error").unwrap_or(&shaped);
+        error["message"].as_str().unwrap().to_owned()
+    };
+    let message = of(ErrorForm::NativeRoot);
+    for protocol in Protocol::ALL {
+        assert_eq!(of(protocol.into()), message);
+    }
+    message
+}
+
+#[test]
+fn plain_text_and_details_keep_their_words() {
+    for (body, words) in [
+        (
+            "upstream connect error or disconnect/reset before headers\n",
+            "upstream connect error or disconnect/reset before headers",
+        ),
+        ("\u{feff} no healthy w\u{f6}rker\r\n", "no healthy w\u{f6}rker"),
+        ("429", "The model's provider answered with status 503."),
+        ("error code: 520", "error code: 520"),
+        ("a < b and b > c", "a < b and b > c"),
+        (r#""Internal Server Error""#, "Internal Server Error"),
+        (r#"{"detail":"Not Found"}"#, "Not Found"),
+        (r#"{"detail":"Not Found","message":"no such model"}"#, "no such model"),
+        (
+            r#"{"detail":[{"type":"missing","loc":["body","messages",0,"content"],"msg":"Field required"},{"loc":[],"msg":"and more"},7]}"#,
+            "body.messages.0.content: Field required; and more",
+        ),
+        (r#"{"detail":["one","two"]}"#, "one; two"),
+        (r#"{"detail":{"message":"busy","code":3}}"#, "busy"),
+        (r#"{"detail":{"error":"busy"}}"#, "busy"),
+        (
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n",
+            "busy",
+        ),
+        ("data: {\"detail\":\"busy\"}\r\n\r\ndata: [DONE]\r\n\r\n", "busy"),
+        ("data: {}\n\n", "The model's provider answered with status 503."),
+        (r#"{"title":"Bad","status":400,"detail":"bad key"}"#, "bad key"),
+    ] {
+        assert_eq!(message(body.as_bytes()), words, "{body}");
+    }
+}
+
+#[test]
+fn words_are_bounded_and_masked() {
+    let text = "w".repeat(ERROR_BODY_BYTES_MAX);
+    assert_eq!(message(text.as_bytes()).len(), MESSAGE_CHARS_MAX);
+    assert!(message(format!("{text}w").as_bytes()).starts_with("The model's provider"));
+    let detail = json!({ "detail": vec![json!({ "loc": vec!["b"; 20], "msg": "m".repeat(900) }); 20] }).to_string();
+    assert_eq!(message(detail.as_bytes()).chars().count(), MESSAGE_CHARS_MAX);
+    let text = format!("the key {CREDENTIAL} is bad");
+    let masked = redact(text.as_bytes(), CREDENTIAL).unwrap();
+    assert_eq!(message(&masked), "the key *** is bad");
+}
+
 #[test]
 fn what_cannot_be_read_names_the_status_only() {
     let long = vec![b' '; ERROR_BODY_BYTES_MAX + 1];
     for body in [
         b"<html>bad gateway</html>".as_slice(),
+        b" \r\n<!DOCTYPE html><title>502</title>",
+        b"Error: <HTML><body>bad gateway</body></HTML>",
+        b"<?xml version=\"1.0\"?><Error/>",
+        br#""<html>bad gateway</html>""#,
+        br#"{"error":{"message":"cut in the mid"#,
+        b"\x1f\x8b\x08\x00binary",
+        b"caf\xe9",
+        b"a\0b",
+        br#"{"detail":[]}"#,
+        br#"{"detail":null}"#,
+        br#"{"detail":{"loc":["body"]}}"#,
         b"",
         b"null",
         b"7",
@@ -152,6 +222,14 @@ fn a_failure_that_came_as_success_is_known() {
     assert_eq!(failure_in_success(br#"{"code":500,"content":[]}"#), None);
     assert_eq!(failure_in_success(br#"{"error":{"message":"x"}}"#), Some(502));
     assert_eq!(failure_in_success(br#"{"output":[],"error":null}"#), None);
+    for nothing in ["null", "false", "0", "0.0", "\"\"", "[]", "{}"] {
+        let body = format!(r#"{{"success":true,"error":{nothing}}}"#);
+        assert_eq!(failure_in_success(body.as_bytes()), None, "{nothing}");
+    }
+    for something in ["true", "1", "\"x\"", "[0]", "{\"code\":null}"] {
+        let body = format!(r#"{{"success":true,"error":{something}}}"#);
+        assert_eq!(failure_in_success(body.as_bytes()), Some(502), "{something}");
+    }
     assert_eq!(failure_in_success(b"hello"), None);
 }
 
