@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::early_refusals::calls_of;
+use crate::harness::redis::RedisServer;
 use crate::harness::request::{Upload, Wire};
 use crate::harness::shapes::assert_refusal;
+use crate::harness::tools::skip;
 use crate::harness::{DEEPSEEK_MODEL, GEMINI_MODEL, MESSAGES_MODEL, RecordingProvider, Request, Steps, WeirBuilder};
 
 fn messages(key: &str, model: &str) -> Request {
@@ -113,4 +116,104 @@ fn where_it_is_not_possible_the_answer_names_the_model_and_others() {
     assert!(text.contains(&format!("`{DEEPSEEK_MODEL}`")), "{text}");
     assert!(text.contains("claude-haiku-4-5"), "{text}");
     assert_eq!(provider.connections(), 0);
+}
+
+/// A key that has spent its quota is refused at both paths as it is for generation, before its body is read; its lists and its
+/// usage stay, and a raised quota holds with the next request.
+fn spent_quota(builder: WeirBuilder) {
+    let provider = RecordingProvider::recorded();
+    let weir = builder.all_providers(&provider.base_url()).start();
+    let key = weir.key_with(&["--quota-usd", "0.00001"]);
+    let counts = || {
+        [
+            (messages(&key.text, MESSAGES_MODEL), Wire::Messages),
+            (gemini(&key.text), Wire::Gemini),
+        ]
+    };
+    for (request, wire) in counts() {
+        assert_eq!(weir.exchange(&request).status, 200, "{wire:?}");
+    }
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key.text, "hi")).status, 200);
+    weir.books(1);
+    for (request, wire) in counts() {
+        let kind = if wire == Wire::Messages {
+            "billing_error"
+        } else {
+            "RESOURCE_EXHAUSTED"
+        };
+        let before = provider.count();
+        let refused = weir.exchange(&request);
+        assert_refusal(wire, &refused, 429, kind);
+        let generation = weir.exchange(&wire.request(&key.text, "hi"));
+        let (message, same) = (
+            &refused.json()["error"]["message"],
+            &generation.json()["error"]["message"],
+        );
+        assert_eq!(message, same, "{wire:?}");
+        assert_eq!(refused.header("x-should-retry"), generation.header("x-should-retry"));
+        let line = weir.access_line(refused.header("x-weir-request-id").unwrap());
+        assert_eq!(line["refusal"], "quota_exhausted", "{line}");
+        assert_eq!(provider.count(), before);
+    }
+    for target in ["/v1/models", "/web/v1/me"] {
+        let list = Request::get(target).header("x-api-key", &key.text);
+        assert_eq!(weir.exchange(&list).status, 200, "{target}");
+    }
+    let raised = weir.cli(&["key", "update", &key.id, "--quota-usd", "10"], &[]);
+    assert!(raised.status.success(), "{raised:?}");
+    for (request, wire) in counts() {
+        assert_eq!(weir.exchange(&request).status, 200, "{wire:?}");
+    }
+    // A balance is another matter: a count costs nothing.
+    let poor = weir.cli(
+        &[
+            "account", "adjust", "--id", "tests", "--usd", "-2000", "--reason", "test",
+        ],
+        &[],
+    );
+    assert!(poor.status.success(), "{poor:?}");
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key.text, "hi")).status, 429);
+    for (request, wire) in counts() {
+        assert_eq!(weir.exchange(&request).status, 200, "{wire:?}");
+    }
+}
+
+#[test]
+fn a_key_whose_quota_is_spent_counts_no_tokens() {
+    spent_quota(WeirBuilder::new());
+}
+
+#[test]
+fn a_key_whose_quota_is_spent_counts_no_tokens_with_redis_either() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    spent_quota(WeirBuilder::new().redis(&redis));
+}
+
+#[test]
+fn a_count_asks_redis_once_and_not_at_all_without_a_quota() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = RecordingProvider::recorded();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .redis(&redis)
+        .start();
+    for (flags, asked) in [(&[][..], 0), (&["--quota-usd", "10"][..], 1)] {
+        let key = weir.key_with(flags).text;
+        assert_eq!(weir.exchange(&messages(&key, MESSAGES_MODEL)).status, 200);
+        let (idle, rounds) = (20_u64, 20_u64);
+        let before = calls_of(&redis, &["evalsha"]);
+        for _ in 0..rounds {
+            assert_eq!(weir.exchange(&messages(&key, MESSAGES_MODEL)).status, 200);
+        }
+        let found = calls_of(&redis, &["evalsha"]) - before;
+        // What the node asks by itself meanwhile is no part of it.
+        assert!(
+            found >= asked * rounds && found < asked * rounds + idle,
+            "{flags:?}: {found} calls"
+        );
+    }
 }

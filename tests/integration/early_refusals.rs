@@ -141,18 +141,20 @@ fn a_refused_request_takes_as_much_of_its_keys_rate_as_a_served_one() {
     assert_eq!(weir.exchange(&Wire::Messages.request(&free, "hi")).status, 200);
 }
 
-/// How many commands Redis has done, scripts as one.
+/// How many commands Redis has done, those within scripts too.
 fn calls(redis: &RedisServer) -> u64 {
+    calls_of(redis, &["evalsha", "hgetall", "get", "hmget", "fcall", "eval"])
+}
+
+/// How many of these commands Redis has done.
+pub(crate) fn calls_of(redis: &RedisServer, names: &[&str]) -> u64 {
     let stats = redis.command(&["INFO", "commandstats"]);
     let of = |name: &str| {
         let start = format!("cmdstat_{name}:calls=");
         let line = stats.lines().find_map(|line| line.strip_prefix(&start));
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
     };
-    ["evalsha", "hgetall", "get", "hmget", "fcall", "eval"]
-        .into_iter()
-        .map(of)
-        .sum()
+    names.iter().map(|name| of(name)).sum()
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub(crate) async fn refuse_early(
     body: BodyHead,
 ) -> Result<(), Refusal> {
     if operation.counts_tokens() {
-        return Ok(());
+        return refuse_spent(gateway, caller).await;
     }
     let (key, now) = (&caller.key, clock::instant());
     let foreseen = gateway.billing.foresees(key);
@@ -144,6 +144,19 @@ pub(crate) async fn refuse_early(
         return confirm(gateway, caller, denied, now).await;
     }
     Ok(())
+}
+
+/// Refuses a token count, which is free, for a key whose quota is spent: such a key cannot be used (docs/interface.md, Token
+/// counts). The store is asked, once, only where the key has a quota; while it is away nobody is refused.
+async fn refuse_spent(gateway: &Gateway, caller: &Caller) -> Result<(), Refusal> {
+    let now = clock::instant();
+    if !gateway.keys.store_is_reachable() {
+        return Ok(());
+    }
+    match gateway.billing.quota_denies(&caller.key).await {
+        Some(denied) => confirm(gateway, caller, denied, now).await,
+        None => Ok(()),
+    }
 }
 
 /// Refuses for `denied` if the store says that it holds.

@@ -80,7 +80,8 @@ impl Billing {
         (account.balance <= NanoUsd::ZERO).then_some(Denied::BalanceExhausted)
     }
 
-    async fn quota_denies(&self, key: &KeyRecord) -> Option<Denied> {
+    /// Asks the store whether the key has spent its quota, if it has one. `None` if it has not, or if the store does not answer.
+    pub(crate) async fn quota_denies(&self, key: &KeyRecord) -> Option<Denied> {
         let quota = key.terms.quota?;
         let spent = self.engine.ledger.key_spend(&key.account, &key.id).await.ok()?;
         let reset = key.terms.reset;
