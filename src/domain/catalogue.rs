@@ -244,6 +244,12 @@ impl Catalogue {
         priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
     }
 
+    /// Whether any provider that is on has a form of its own for errors of this protocol.
+    pub(crate) fn has_own_error_forms(&self, protocol: Protocol) -> bool {
+        let mut on = self.providers.iter().filter(|provider| provider.is_on());
+        on.any(|provider| provider.error_form(protocol) != protocol.into())
+    }
+
     /// All providers, on or off, in the order of their files.
     pub(crate) fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.iter()

@@ -8,6 +8,7 @@ pub(crate) mod permits;
 
 use std::sync::Arc;
 
+use http::header;
 use pingora_proxy::Session;
 
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
         entry::Entry,
         estimate::Basis,
         forward::Forward,
+        key_slots::KeySlot,
         outlet::Outlet,
         parts::Gateway,
         peer,
@@ -119,8 +121,8 @@ async fn consider(
     if let Some(model) = &path_model {
         model::route(catalogue, switches, &caller.key, operation, model, entry)?;
     }
-    funds::refuse_early(gateway, &caller, operation, body_head).await?;
-    let (body, scan) = read_body(gateway, session, live, &caller, body_head).await?;
+    let by_head = (operation, body_head);
+    let (body, scan) = body_unless_refused(gateway, session, live, &caller, by_head, entry).await?;
     entry.record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
     let asked = model::asked(operation, path_model, &scan)?;
@@ -156,18 +158,7 @@ async fn consider(
         scan,
     };
     let dispatch = Dispatch::begin(request, route.legs, hint, body, &session.req_header().headers)?;
-    let request = &dispatch.request;
-    let presence = permits::presence(gateway, request, dispatch.provider());
-    let recipient = Recipient {
-        gate: permits::connection(session, request, presence.as_ref()),
-        presence,
-        owner: Some(Owner::new(
-            key,
-            session_hint::is_kept(operation.protocol(), &request.scan),
-        )),
-        stream_gauge: stream.then(|| gateway.metrics().stream_opened()),
-        count_slot,
-    };
+    let recipient = recipient(gateway, session, &dispatch, key, count_slot);
     // Large, and passed on several times: boxed where it is made.
     Ok(Box::new(Admitted {
         dispatch,
@@ -175,6 +166,28 @@ async fn consider(
         basis,
         recipient,
     }))
+}
+
+/// Whoever gets the answer to a request at its first provider.
+fn recipient(
+    gateway: &Gateway,
+    session: &mut Session,
+    dispatch: &Dispatch,
+    key: Arc<KeyRecord>,
+    count_slot: Option<KeySlot>,
+) -> Recipient {
+    let request = &dispatch.request;
+    let presence = permits::presence(gateway, request, dispatch.provider());
+    Recipient {
+        gate: permits::connection(session, request, presence.as_ref()),
+        presence,
+        owner: Some(Owner::new(
+            key,
+            session_hint::is_kept(request.operation.protocol(), &request.scan),
+        )),
+        stream_gauge: request.stream.then(|| gateway.metrics().stream_opened()),
+        count_slot,
+    }
 }
 
 /// What the request's estimates are based on, with the prices of its route.
@@ -190,6 +203,59 @@ fn basis(
     let (learnt, catalogue) = (&gateway.learnt, &live.catalogue);
     let basis = Basis::new(learnt, catalogue, key, &route.model, priced, operation, scan);
     Ok(basis)
+}
+
+/// Reads the whole body and scans it, unless the request is refused by its head.
+async fn body_unless_refused(
+    gateway: &Gateway,
+    session: &mut Session,
+    live: &Live,
+    caller: &Caller,
+    (operation, body_head): (Operation, BodyHead),
+    entry: &mut Entry,
+) -> Result<(RequestBody, Scan), Rejection> {
+    if let Err(refusal) = funds::refuse_early(gateway, caller, operation, body_head).await {
+        Box::pin(find_model(
+            gateway,
+            session,
+            live,
+            caller,
+            (operation, body_head),
+            entry,
+        ))
+        .await?;
+        return Err(refusal.into());
+    }
+    read_body(gateway, session, live, caller, body_head).await
+}
+
+/// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
+/// done only where a provider has a form of its own, and the path does not name the model, for a body that is not heavy and whose
+/// client does not wait to be asked for it. Whatever is wrong with the body, the refusal stays the same.
+async fn find_model(
+    gateway: &Gateway,
+    session: &mut Session,
+    live: &Live,
+    caller: &Caller,
+    (operation, body_head): (Operation, BodyHead),
+    entry: &mut Entry,
+) -> Result<(), Rejection> {
+    let is_told_by_head = session.req_header().headers.contains_key(header::EXPECT);
+    let is_read = !operation.model_in_path() && !body_head.is_heavy() && !is_told_by_head;
+    if !is_read || !live.catalogue.has_own_error_forms(operation.protocol()) {
+        return Ok(());
+    }
+    match read_body(gateway, session, live, caller, body_head).await {
+        Ok((body, scan)) => {
+            entry.record.request_bytes = body.bytes.len() as u64;
+            if let Ok(asked) = model::asked(operation, None, &scan) {
+                model::note(&live.catalogue, operation, &asked, entry);
+            }
+            Ok(())
+        }
+        Err(Rejection::Refused(_)) => Ok(()),
+        Err(gone) => Err(gone),
+    }
 }
 
 /// Reads the whole body and scans it.

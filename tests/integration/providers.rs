@@ -1,7 +1,7 @@
 //! Every shipped provider with the sample provider behind it: answers, streams, and each kind of error in the shape that
 //! docs/interface.md, Errors, gives it.
 
-use crate::harness::request::Wire;
+use crate::harness::request::{Upload, Wire};
 use crate::harness::sample::SampleProvider;
 use crate::harness::shapes::assert_refusal;
 use crate::harness::{Request, Weir, client::Response};
@@ -181,4 +181,72 @@ fn only_provider_4_is_asked_again_after_529_more_than_once() {
         let attempts = weir.access_line(answer.header("x-weir-request-id").unwrap())["attempts"].clone();
         assert_eq!(attempts, if provider == "minimax" { 4 } else { 2 }, "{provider}");
     });
+}
+
+/// A model of the third Messages provider.
+const THIRD: &str = "mimo-v2.6-pro";
+
+/// A key that is refused whatever it asks, why, and the `type` of the refusal.
+fn refused_keys(weir: &Weir) -> Vec<(&'static str, String, &'static str)> {
+    weir.fund();
+    let of = |account: &str, flags: &[&str]| {
+        let words = [&["key", "create", "--account", account, "--name", "k"], flags].concat();
+        weir.cli_json(&words)["key"].as_str().unwrap().to_owned()
+    };
+    for account in ["poor", "suspended"] {
+        weir.cli_json(&["account", "create", "--id", account]);
+    }
+    weir.cli_json(&["account", "suspend", "suspended"]);
+    let limited = weir.key_with(&["--rpm", "1"]).text;
+    assert_eq!(
+        weir.exchange(&Wire::Messages.request_for(THIRD, &limited, "hi")).status,
+        200
+    );
+    vec![
+        ("quota", weir.key_with(&["--quota-usd", "0"]).text, "billing_error"),
+        ("balance", of("poor", &[]), "billing_error"),
+        ("suspension", of("suspended", &[]), "billing_error"),
+        ("rate", limited, "rate_limit_error"),
+    ]
+}
+
+#[test]
+fn the_same_refusal_has_the_same_shape_however_often_it_is_given_and_at_each_provider_its_own() {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    for (why, key, kind) in refused_keys(&weir) {
+        for round in 0..4 {
+            for (provider, model) in [("mimo", THIRD), ("anthropic", "claude-opus-5-5"), ("mimo", THIRD)] {
+                let request = Wire::Messages.request_for(model, &key, "hi");
+                let answer = weir.exchange(&request);
+                assert_eq!(answer.status, 429, "{why}: {}", answer.text());
+                let body = answer.json();
+                assert!(
+                    has_its_shape(provider, Wire::Messages, &answer),
+                    "{why} {round} {provider}: {body}"
+                );
+                let told = if provider == "mimo" {
+                    &body["type"]
+                } else {
+                    &body["error"]["type"]
+                };
+                assert_eq!(told, kind, "{why} {round}: {body}");
+            }
+        }
+        // Whatever is wrong with the body, and where it is not read, the refusal is the same in the protocol's shape.
+        let broken = Wire::Messages.request_for(THIRD, &key, "hi").body(b"{");
+        assert_refusal(Wire::Messages, &weir.exchange(&broken), 429, kind);
+        let chunked = Wire::Messages.request_for(THIRD, &key, "hi");
+        let mut client = weir.connect();
+        client.write(
+            &chunked
+                .clone()
+                .header("expect", "100-continue")
+                .head_bytes(Upload::Length),
+        );
+        assert_refusal(Wire::Messages, &client.response_to("POST"), 429, kind);
+        let mut client = weir.connect();
+        client.write(&chunked.bytes(Upload::Chunked(7)));
+        assert_refusal(Wire::Messages, &client.response_to("POST"), 429, kind);
+    }
 }
