@@ -3,9 +3,12 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use weir::parts::{ScanLimits, scan};
+use weir::parts::{Protocol, ScanLimits, scan};
 
-const LIMITS: ScanLimits = ScanLimits { depth_max: 256 };
+const LIMITS: ScanLimits = ScanLimits {
+    depth_max: 256,
+    references_max: 1024,
+};
 
 /// A Messages body of about `size` bytes: turns of text and tool use, and for half of it one picture in base64. The
 /// model comes last, as it may.
@@ -56,7 +59,7 @@ fn request_scan(criterion: &mut Criterion) {
     ] {
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_with_input(BenchmarkId::new("scan", name), &body, |bencher, body| {
-            bencher.iter(|| scan(black_box(body), &LIMITS));
+            bencher.iter(|| scan(black_box(body), Protocol::Messages, &LIMITS));
         });
         group.bench_with_input(BenchmarkId::new("serde_json_value", name), &body, |bencher, body| {
             bencher.iter(|| serde_json::from_slice::<serde_json::Value>(black_box(body)));

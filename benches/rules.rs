@@ -6,7 +6,7 @@ use std::{fmt::Write, hint::black_box};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use http::HeaderMap;
-use weir::parts::{BodyRules, Operation, RequestFacts, Scan, ScanLimits, compile, edit_body, scan, shipped};
+use weir::parts::{BodyRules, Operation, Protocol, RequestFacts, Scan, ScanLimits, compile, edit_body, scan, shipped};
 
 /// Size of the body, in bytes, give or take one message.
 const BODY_BYTES: usize = 1 << 20;
@@ -62,7 +62,11 @@ fn edited(rules: &BodyRules, upstream_model: &str, text: &str, scan: &Scan) -> O
 
 fn rules(criterion: &mut Criterion) {
     let text = body();
-    let scanned = |text: &str| scan(text.as_bytes(), &ScanLimits { depth_max: 256 }).unwrap();
+    let limits = ScanLimits {
+        depth_max: 256,
+        references_max: 1024,
+    };
+    let scanned = |text: &str| scan(text.as_bytes(), Protocol::Messages, &limits).unwrap();
     let facts = scanned(&text);
     let (rules, none) = (deepseek(), BodyRules::default());
     let clean = String::from_utf8(edited(&rules, "deepseek-v4-pro", &text, &facts).unwrap()).unwrap();

@@ -104,6 +104,8 @@ pub(crate) struct GatewayConfig {
     pub key_prefix: KeyPrefix,
     /// Deepest nesting of a request body.
     pub json_depth_max: usize,
+    /// How much state at a provider a request may name.
+    pub references_max: usize,
     /// The session that an agent names is a tag of its requests.
     pub session_tag: bool,
     /// What request bodies may take.

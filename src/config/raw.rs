@@ -41,6 +41,7 @@ pub(super) struct RawGateway {
     pub(super) threads: Option<u64>,
     pub(super) key_prefix: Option<String>,
     pub(super) json_depth_max: Option<u64>,
+    pub(super) references_max: Option<u64>,
     pub(super) session_tag: Option<bool>,
     pub(super) body_bytes_max: Option<u64>,
     pub(super) body_budget_bytes: Option<u64>,

@@ -147,6 +147,7 @@ fn gateway(values: &mut Values<'_>, raw: &RawGateway) -> GatewayConfig {
         listen: values.address(&["gateway", "listen"], raw.listen.as_deref(), loopback(8080)),
         threads,
         json_depth_max: values.count(&["gateway", "json_depth_max"], raw.json_depth_max, 256, 1..=1024),
+        references_max: values.count(&["gateway", "references_max"], raw.references_max, 1024, 1..=65_536),
         session_tag: raw.session_tag.unwrap_or(false),
         bodies,
         header_bytes_max: values.count(

@@ -169,6 +169,11 @@ fn limits_hold_at_their_edges() {
             "{value}"
         );
     }
+    for (value, fits) in [(0, false), (1, true), (65_536, true), (65_537, false)] {
+        let parsed = parse(&format!("gateway.references_max = {value}"));
+        assert_eq!(parsed.is_ok(), fits, "{value}");
+    }
+    assert_eq!(parse("").unwrap().gateway.references_max, 1024);
 }
 
 #[test]

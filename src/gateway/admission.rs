@@ -226,7 +226,7 @@ async fn body_unless_refused(
         .await?;
         return Err(refusal.into());
     }
-    read_body(gateway, session, live, caller, body_head).await
+    read_body(gateway, session, live, caller, operation.protocol(), body_head).await
 }
 
 /// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
@@ -245,7 +245,7 @@ async fn find_model(
     if !is_read || !live.catalogue.has_own_error_forms(operation.protocol()) {
         return Ok(());
     }
-    match read_body(gateway, session, live, caller, body_head).await {
+    match read_body(gateway, session, live, caller, operation.protocol(), body_head).await {
         Ok((body, scan)) => {
             entry.record.request_bytes = body.bytes.len() as u64;
             if let Ok(asked) = model::asked(operation, None, &scan) {
@@ -264,6 +264,7 @@ async fn read_body(
     session: &mut Session,
     live: &Live,
     caller: &Caller,
+    protocol: Protocol,
     body_head: BodyHead,
 ) -> Result<(RequestBody, Scan), Rejection> {
     let limits = &live.config.gateway;
@@ -274,8 +275,9 @@ async fn read_body(
         let body = gather::gather(session, body_head, &limits.bodies, lease, &work).await?;
         let limits = ScanLimits {
             depth_max: limits.json_depth_max,
+            references_max: limits.references_max,
         };
-        let scan = scanning::scan(&body, limits, &work).await?;
+        let scan = scanning::scan(&body, protocol, limits, &work).await?;
         Ok::<_, Rejection>((body, scan))
     };
     tokio::select! {
@@ -305,7 +307,7 @@ async fn hold(
     body: &RequestBody,
 ) -> Result<(Option<Bill>, Option<SessionHint>), Rejection> {
     let (key, scan) = (&caller.key, asking.scan);
-    let named = named_state::look_up(gateway, &key.account, asking.operation, scan);
+    let named = named_state::look_up(gateway, &key.account, route, scan);
     let (named, bill) = tokio::join!(named, funds::hold(gateway, caller, asking));
     let bill = match bill {
         // Boxed, because few requests wait and each would carry the room for it.

@@ -148,7 +148,18 @@ pub(crate) fn unary(data: &[u8]) {
 
 /// A request: what the scan accepts, serde_json reads the same way; where it ends is found in any split.
 pub(crate) fn request_scan(data: &[u8]) {
-    let accepted = scan(data, &ScanLimits { depth_max: 100 });
+    for protocol in PROTOCOLS {
+        scanned(data, protocol);
+    }
+    let _ = end_in_pieces(data, 2);
+}
+
+fn scanned(data: &[u8], protocol: Protocol) {
+    let limits = ScanLimits {
+        depth_max: 100,
+        references_max: 100,
+    };
+    let accepted = scan(data, protocol, &limits);
     // The values stay text: serde_json refuses numbers beyond its own range, which are the provider's to judge.
     let reading: Result<BTreeMap<String, Box<RawValue>>, _> = serde_json::from_slice(data);
     if let Ok(scan) = &accepted {
@@ -179,7 +190,6 @@ pub(crate) fn request_scan(data: &[u8]) {
         assert_eq!(end_in_pieces(data, 1), end_in_pieces(data, data.len().max(1)));
         assert!(end_in_pieces(data, 3).is_some(), "a whole object has an end");
     }
-    let _ = end_in_pieces(data, 2);
 }
 
 /// Rule application: what the scan took can always be edited, and stays what it was but for the edits. Any answer can be
@@ -202,8 +212,12 @@ pub(crate) fn rules(data: &[u8]) {
             "any split of an answer gives the same bytes"
         );
     }
-    let limits = ScanLimits { depth_max: 100 };
-    let Ok(before) = scan(data, &limits) else { return };
+    let limits = ScanLimits {
+        depth_max: 100,
+        references_max: 100,
+    };
+    let scan = |body: &[u8]| scan(body, Protocol::Messages, &limits);
+    let Ok(before) = scan(data) else { return };
     let model = before.model.as_ref().map_or("", |model| model.text.as_str());
     let facts = RequestFacts {
         operation: Operation::Messages,
@@ -219,7 +233,7 @@ pub(crate) fn rules(data: &[u8]) {
         }
         Err(error @ EditError::NotJson { .. }) => panic!("what the scan took can be edited: {error}"),
     };
-    let after = scan(&edited, &limits).expect("an edited body is one JSON object");
+    let after = scan(&edited).expect("an edited body is one JSON object");
     assert_eq!(
         after.model.map(|model| model.text),
         before.model.as_ref().map(|_| "upstream".to_owned())

@@ -3,7 +3,7 @@
 
 use crate::harness::request::{Upload, Wire};
 use crate::harness::shapes::assert_bad_request;
-use crate::harness::{DEEPSEEK_MODEL, MESSAGES_MODEL, RecordingProvider, Request, Weir, WeirBuilder};
+use crate::harness::{DEEPSEEK_MODEL, MESSAGES_MODEL, RESPONSES_MODEL, RecordingProvider, Request, Weir, WeirBuilder};
 
 fn message(key: &str, body: &[u8]) -> Request {
     Request::post("/v1/messages")
@@ -73,6 +73,75 @@ fn what_cannot_be_one_json_request_is_400_and_reaches_no_provider() {
         200,
         "a depth under the cap is fine"
     );
+}
+
+/// A cut emoji in one result of a tool would otherwise end a whole session of an agent: every later request repeats it.
+#[test]
+fn half_a_surrogate_pair_passes_in_a_value_and_nowhere_that_weir_reads() {
+    let provider = RecordingProvider::answering("{}");
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let cut = r#""cut \ud83d""#;
+    let model = format!(r#""model":"{MESSAGES_MODEL}""#);
+    let taken = [
+        (
+            Wire::Messages,
+            format!(
+                r#"{{{model},"max_tokens":9,"system":{cut},"messages":[{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":{cut}}}]}}],"metadata":{{"user_id":"\ude00"}}}}"#
+            ),
+        ),
+        (
+            Wire::Responses,
+            format!(
+                r#"{{"model":"{RESPONSES_MODEL}","instructions":{cut},"prompt_cache_key":{cut},"input":[{{"type":"function_call_output","call_id":"c","output":{cut}}},{{"role":"user","content":[{{"type":"input_text","text":{cut}}}]}}]}}"#
+            ),
+        ),
+        (
+            Wire::Gemini,
+            format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":{cut}}}]}}]}}"#),
+        ),
+    ];
+    for (wire, body) in &taken {
+        for upload in [Upload::Length, Upload::Chunked(3)] {
+            let request = wire.request(&key, "").body(body.as_bytes());
+            let mut client = weir.connect();
+            client.write(&request.bytes(upload));
+            let answer = client.response_to("POST");
+            assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+            assert_eq!(provider.last().body, body.as_bytes());
+        }
+    }
+    let count = provider.count();
+    for (wire, body) in [
+        (Wire::Messages, r#"{"model":"claude\ud83d","messages":[]}"#.to_owned()),
+        (Wire::Messages, format!(r#"{{{model},"messages":[],"\ud83d":1}}"#)),
+        (
+            Wire::Messages,
+            format!(r#"{{{model},"messages":[],"mod\ud83del":"other"}}"#),
+        ),
+        (
+            Wire::Messages,
+            format!(r#"{{{model},"messages":[],"x":{{"a\udfff":1}}}}"#),
+        ),
+        (
+            Wire::Messages,
+            format!(r#"{{{model},"messages":[],"container":"c\ud83d"}}"#),
+        ),
+        (
+            Wire::Responses,
+            format!(r#"{{"model":"{RESPONSES_MODEL}","input":"hi","previous_response_id":"resp_1\ud83d"}}"#),
+        ),
+        (
+            Wire::Responses,
+            format!(r#"{{"model":"{RESPONSES_MODEL}","input":[{{"type":"item_reference\ud83d","id":"msg_1"}}]}}"#),
+        ),
+        (Wire::Gemini, r#"{"contents":[],"cachedContent":"c\ud83d"}"#.to_owned()),
+    ] {
+        let answer = weir.exchange(&wire.request(&key, "").body(body.as_bytes()));
+        assert_bad_request(wire, &answer);
+        assert!(answer.text().contains("surrogate"), "{}", answer.text());
+    }
+    assert_eq!(provider.count(), count);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The official Python SDKs, through the gateway, to the sample provider. The tests themselves are in `tests/sdk/`.
+//! The official Python SDKs, through the gateway, to the sample provider. The tests themselves are in `tests/sdk/`; one of
+//! them is made from the SDKs' own types.
 
 use std::process::{Command, Stdio};
 
@@ -58,4 +59,9 @@ fn openai_current() {
 #[test]
 fn google_genai_current() {
     run(".venv", "test_google_genai.py");
+}
+
+#[test]
+fn what_the_types_have_of_state_and_of_the_users_own() {
+    run(".venv", "test_state_places.py");
 }

@@ -25,6 +25,7 @@ fn values_of_clients_and_the_store_are_checked_key_by_key() {
         ),
         ("[gateway]\nheader_count_max = 257", "gateway.header_count_max"),
         ("gateway.json_depth_max = 0", "gateway.json_depth_max"),
+        ("gateway.references_max = 0", "gateway.references_max"),
         ("[store]\nengine = \"sqlite\"", "store.engine"),
         ("[store.embedded]\npath = \"\"", "store.embedded.path"),
         ("[store.redis]\nnodes = []", "store.redis.nodes"),

@@ -115,6 +115,7 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
                 errors: raw.errors,
                 refusals: raw.refusals,
                 error_rules,
+                stateless: raw.stateless,
                 fallback,
                 on_client_gone: raw.on_client_gone,
                 headers,

@@ -20,7 +20,7 @@ use crate::domain::{
     wire::{
         json_scan::{DEPTH_MAX, ScanLimits, scan},
         operation::Operation,
-        protocol::Framing,
+        protocol::{Framing, Protocol},
     },
 };
 
@@ -107,8 +107,13 @@ pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static s
 /// # Errors
 /// The body is not JSON, or it does not say what is asked for, or the provider does not serve that.
 pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanation, ExplainError> {
-    let limits = ScanLimits { depth_max: DEPTH_MAX };
-    let facts = scan(question.body, &limits).map_err(|error| ExplainError(format!("the request's body: {error}")))?;
+    let limits = ScanLimits {
+        depth_max: DEPTH_MAX,
+        references_max: usize::MAX,
+    };
+    // What it names at a provider is not explained, so the protocol, which is not known yet, does not matter.
+    let facts = scan(question.body, Protocol::Messages, &limits)
+        .map_err(|error| ExplainError(format!("the request's body: {error}")))?;
     let provider = &compiled.provider;
     let operation = operation(question, provider)?;
     let template = provider.endpoints.of(operation).ok_or_else(|| {

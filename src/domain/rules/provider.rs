@@ -50,6 +50,8 @@ pub struct Provider {
     pub refusals: RefusalShape,
     /// Errors that mean something else than their status says.
     pub error_rules: ErrorRules,
+    /// Whether it keeps nothing of a Responses request that a later one could name.
+    pub stateless: bool,
     /// The model that answers for unknown names of a family.
     pub fallback: Option<Fallback>,
     /// Whether an answer is read to its end after the client has disconnected.

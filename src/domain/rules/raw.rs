@@ -49,6 +49,9 @@ pub(crate) struct RawProvider {
     /// What single errors of the provider mean.
     #[serde(default)]
     pub error: Vec<Spanned<RawErrorRule>>,
+    /// Whether it keeps nothing of a Responses request that a later one could name.
+    #[serde(default)]
+    pub stateless: bool,
     /// Which model answers for names of the family that nobody knows.
     pub fallback: Option<Spanned<RawFallback>>,
     /// What happens to a request whose client has left.

@@ -12,12 +12,14 @@
 mod error;
 mod facts;
 mod input_tokens;
+mod items;
 mod json_end;
 mod key;
 mod levels;
 mod lexer;
 mod number;
 mod output_limits;
+mod place;
 mod references;
 mod scanned;
 mod string;
@@ -35,8 +37,8 @@ use key::Key;
 pub(crate) use levels::DEPTH_MAX;
 use lexer::Lexer;
 pub(in crate::domain) use lexer::{Kind, Token};
+pub(crate) use references::Reference;
 use references::References;
-pub(crate) use references::{REFERENCES_MAX, Reference};
 pub(crate) use scanned::ModelSpan;
 pub use scanned::Scan;
 pub(in crate::domain) use string::{is as is_string, unescaped};
@@ -46,6 +48,7 @@ pub(in crate::domain) use tape::{Reader, TAPE_ENTRIES_MAX};
 pub(crate) use turns::Turns;
 use turns::TurnsRead;
 
+use crate::domain::wire::Protocol;
 use input_tokens::InputTally;
 
 /// What a body may cost.
@@ -53,19 +56,26 @@ use input_tokens::InputTally;
 pub struct ScanLimits {
     /// How many levels objects and arrays may nest; the top-level object is level 1. Held within 1..=[`DEPTH_MAX`].
     pub depth_max: usize,
+    /// How much state at a provider it may name.
+    pub references_max: usize,
 }
 
-/// Validates a whole body as one strict JSON object and collects the facts of its top level.
+/// Validates a whole body of a protocol as one strict JSON object, and collects its facts.
 ///
 /// # Errors
 /// The first fault in byte order (but UTF-8 is checked before all else), with its byte offset. No error holds text of
 /// the body.
-pub fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
-    scan_onto(body, limits, TAPE_ENTRIES_MAX)
+pub fn scan(body: &[u8], protocol: Protocol, limits: &ScanLimits) -> Result<Scan, ScanError> {
+    scan_onto(body, protocol, limits, TAPE_ENTRIES_MAX)
 }
 
 /// As [`scan`], with a tape of at most so many entries.
-pub(in crate::domain) fn scan_onto(body: &[u8], limits: &ScanLimits, entries_max: usize) -> Result<Scan, ScanError> {
+pub(in crate::domain) fn scan_onto(
+    body: &[u8],
+    protocol: Protocol,
+    limits: &ScanLimits,
+    entries_max: usize,
+) -> Result<Scan, ScanError> {
     if body.starts_with(b"\xEF\xBB\xBF") {
         return Err(ScanError::ByteOrderMark);
     }
@@ -74,23 +84,28 @@ pub(in crate::domain) fn scan_onto(body: &[u8], limits: &ScanLimits, entries_max
     })?;
     let mut lexer = Lexer::checking(limits.depth_max);
     let mut tape = Recorder::new(body.len(), entries_max);
-    let mut readers = Readers::default();
+    let mut readers = Readers {
+        facts: Facts::default(),
+        references: References::new(protocol, limits.references_max),
+        turns: TurnsRead::default(),
+        input: InputTally::default(),
+    };
     while let Some(token) = lexer.next(body)? {
         tape.push(token, &lexer);
         match token.kind {
             Kind::Key => readers.key(body, token, &lexer)?,
             Kind::End => {}
-            _ => readers.value(body, token, lexer.depth())?,
+            _ => readers.value(body, token, &lexer)?,
         }
     }
     Ok(Scan {
         tape: tape.finish(),
-        ..readers.into_scan()
+        ..readers.into_scan(body)?
     })
 }
 
 /// Who is told of every key and value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Readers {
     facts: Facts,
     references: References,
@@ -100,47 +115,62 @@ struct Readers {
 
 impl Readers {
     fn key(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+        if let Some(at) = lexer.lone_surrogate {
+            return Err(lone_surrogate(at));
+        }
         let depth = lexer.depth();
         let key = Key::of(token.of(body), lexer.is_escaped);
         self.facts.key(depth, key, token.start)?;
-        let top = self.facts.top();
-        self.references.key(depth, key, top);
+        self.references.key(depth, key, body)?;
         self.turns.key(depth, key, || self.input.tokens());
-        self.input.key(string::inner(token.of(body)), top == Some(Key::Tools));
+        let in_tools = self.facts.top() == Some(Key::Tools);
+        self.input.key(string::inner(token.of(body)), in_tools);
         Ok(())
     }
 
-    /// A value, or the first byte of one that opens the container number `depth`.
-    fn value(&mut self, body: &[u8], token: Token, depth: usize) -> Result<(), ScanError> {
-        self.facts.value(body, token)?;
+    /// A value, or the first byte of one that opens a container.
+    fn value(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+        let depth = lexer.depth();
         if token.kind == Kind::String {
-            self.references.string(depth, body, token);
-            if self.references.is_too_many() {
-                return Err(ScanError::TooManyReferences {
-                    at: token.start,
-                    references_max: REFERENCES_MAX,
-                });
+            // Only what weir goes by has to be a text: the rest is the provider's to judge.
+            if let Some(at) = lexer.lone_surrogate
+                && (self.facts.is_model_next() || self.references.is_read(depth))
+            {
+                return Err(lone_surrogate(at));
             }
+            self.facts.value(body, token)?;
+            self.references.string(depth, body, token)?;
             let raw = string::inner(token.of(body));
             self.turns.string(raw, || self.input.tokens());
             self.input.string(raw);
             return Ok(());
         }
-        self.references.other();
+        self.facts.value(body, token)?;
         match token.kind {
-            Kind::Object => self.references.object(depth),
-            Kind::Number | Kind::True | Kind::False => self.input.scalar(),
-            _ => {}
+            Kind::Object | Kind::Array => self.references.open(depth, token.kind, body)?,
+            kind => {
+                self.references.scalar(depth, kind);
+                if kind != Kind::Null {
+                    self.input.scalar();
+                }
+            }
         }
         Ok(())
     }
 
-    fn into_scan(self) -> Scan {
-        Scan {
-            references: self.references.into_found(),
+    fn into_scan(self, body: &[u8]) -> Result<Scan, ScanError> {
+        Ok(Scan {
+            references: self.references.finish(body)?,
             input_tokens: self.input.tokens(),
             turns: self.turns.into_turns(|| self.input.tokens()),
             ..self.facts.into_scan()
-        }
+        })
+    }
+}
+
+fn lone_surrogate(at: usize) -> ScanError {
+    ScanError::Malformed {
+        at,
+        fault: Fault::LoneSurrogate,
     }
 }

@@ -4,8 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest, Sha256};
 
-use crate::domain::wire::protocol::Protocol;
-
 /// Bytes of a name's or a key's digest: of so many, no two are ever the same by chance, and none can be found by trying.
 const DIGEST_BYTES: usize = 16;
 
@@ -19,6 +17,8 @@ pub enum StateKind {
     Conversation,
     /// An item of an earlier answer.
     Item,
+    /// An item of an earlier answer, given with a text of its own: content, unless the provider keeps answers.
+    SummarizedItem,
     /// A prompt that is kept as a template.
     Prompt,
     /// The message that a thread goes on from.
@@ -34,6 +34,8 @@ pub enum StateKind {
     VectorStore,
     /// Files that can be searched (Gemini-style).
     FileSearchStore,
+    /// A way to servers of the operator's own.
+    Tunnel,
     /// A skill of the operator's own.
     Skill,
     /// A prompt's beginning that is kept for cheaper reading.
@@ -47,7 +49,7 @@ impl StateKind {
             Self::Response => "previous_response_id",
             Self::ComparedResponse => "prompt_cache_options.comparison_response_id",
             Self::Conversation => "conversation",
-            Self::Item => "input",
+            Self::Item | Self::SummarizedItem => "input",
             Self::Prompt => "prompt.id",
             Self::Thread => "thread.previous_message_id",
             Self::ComparedMessage => "diagnostics.previous_message_id",
@@ -56,6 +58,7 @@ impl StateKind {
             Self::FileUri => "fileData.fileUri",
             Self::VectorStore => "vector_store_ids",
             Self::FileSearchStore => "fileSearch.fileSearchStoreNames",
+            Self::Tunnel => "tunnel_id",
             Self::Skill => "skill_id",
             Self::CachedContent => "cachedContent",
         }
@@ -66,32 +69,16 @@ impl StateKind {
         match self {
             Self::Response | Self::ComparedResponse => "response",
             Self::Conversation => "conversation",
-            Self::Item => "item",
+            Self::Item | Self::SummarizedItem => "item",
             Self::Prompt => "prompt",
             Self::Thread | Self::ComparedMessage => "message",
             Self::Container => "container",
             Self::File | Self::FileUri => "file",
             Self::VectorStore => "vector store",
             Self::FileSearchStore => "file search store",
+            Self::Tunnel => "tunnel",
             Self::Skill => "skill",
             Self::CachedContent => "cached content",
-        }
-    }
-
-    /// Whether a request of this protocol can name it. Elsewhere the same words mean nothing.
-    pub const fn is_of(self, protocol: Protocol) -> bool {
-        match self {
-            Self::Response
-            | Self::ComparedResponse
-            | Self::Conversation
-            | Self::Item
-            | Self::Prompt
-            | Self::VectorStore => matches!(protocol, Protocol::Responses),
-            Self::Thread | Self::ComparedMessage => matches!(protocol, Protocol::Messages),
-            Self::Container | Self::File | Self::Skill => {
-                matches!(protocol, Protocol::Messages | Protocol::Responses)
-            }
-            Self::FileUri | Self::FileSearchStore | Self::CachedContent => matches!(protocol, Protocol::Gemini),
         }
     }
 

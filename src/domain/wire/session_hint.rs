@@ -130,7 +130,11 @@ mod tests {
     };
 
     fn scanned(body: &str) -> Scan {
-        scan(body.as_bytes(), &ScanLimits { depth_max: 64 }).unwrap()
+        let limits = ScanLimits {
+            depth_max: 64,
+            references_max: 64,
+        };
+        scan(body.as_bytes(), Protocol::Responses, &limits).unwrap()
     }
 
     fn hint(caller: &str, headers: &[(&'static str, &str)], body: &str) -> Option<SessionHint> {

@@ -2,13 +2,13 @@
 
 use crate::{
     domain::{
+        catalogue::route::Route,
         faults::refusal::Refusal,
         keys::key::KeyRecord,
         ledger::ProviderState,
         wire::{
             json_scan::{Reference, Scan},
-            operation::Operation,
-            provider_state::StateKey,
+            provider_state::{StateKey, StateKind},
             session_hint::{ServedBy, SessionHint},
         },
     },
@@ -26,12 +26,12 @@ pub(crate) struct Named<'s> {
 
 /// Looks up the state that a request of this account names, with at most one call to the store, and none if it names
 /// nothing.
-pub(crate) async fn look_up<'s>(gateway: &Gateway, account: &str, operation: Operation, scan: &'s Scan) -> Named<'s> {
-    let protocol = operation.protocol();
+pub(crate) async fn look_up<'s>(gateway: &Gateway, account: &str, route: &Route, scan: &'s Scan) -> Named<'s> {
+    let is_stateless = route.legs.iter().all(|leg| leg.provider.stateless);
     let references: Vec<_> = scan
         .references
         .iter()
-        .filter(|reference| reference.kind.is_of(protocol))
+        .filter(|reference| reference.kind != StateKind::SummarizedItem || !is_stateless)
         .map(|reference| (reference, StateKey::new(account, reference.id)))
         .collect();
     if references.is_empty() {

@@ -9,7 +9,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{
-    domain::faults::refusal::Refusal,
+    domain::{
+        faults::refusal::Refusal,
+        wire::json_scan::{JsonEnd, Progress},
+    },
     edges::{body_budget::BodyLease, clock},
     gateway::{
         coding::{
@@ -41,12 +44,14 @@ pub(crate) struct CompressedBody {
 impl CompressedBody {
     /// For a body of which nothing has arrived. `bytes_max` limits the decoded text, and `lease` grows with it.
     pub(crate) fn new(coding: Coding, bytes_max: usize, lease: BodyLease) -> Result<Self, Refusal> {
-        let decoding = Decoding::new(coding, Following::Nothing, bytes_max).map_err(|_| Refusal::Internal)?;
+        let decoding = Decoding::new(coding, Following::Member, bytes_max).map_err(|_| Refusal::Internal)?;
         Ok(Self {
             decoder: Some(Box::new(Decoder {
                 coding,
                 decoding,
                 text: BytesMut::new(),
+                end: JsonEnd::new(),
+                is_complete: false,
                 bytes_max,
                 lease,
             })),
@@ -55,8 +60,8 @@ impl CompressedBody {
     }
 
     /// Decodes the next piece; once the body has become large, apart and in turns of its key. A turn ends with the piece, so
-    /// that a client that sends slowly holds none. Returns true at the end of the compressed stream, which is the end of the
-    /// body.
+    /// that a client that sends slowly holds none. Returns true if the body may end here: a compressed stream has ended, and
+    /// the JSON value is complete.
     pub(crate) async fn push(&mut self, mut piece: Bytes, work: &KeyWork) -> Result<bool, Refusal> {
         let mut turn = None;
         loop {
@@ -80,10 +85,10 @@ impl CompressedBody {
                 turn.rest(&mut self.worked).await;
                 stepped
             };
-            let has_ended = decoder.decoding.has_ended();
+            let may_end = decoder.decoding.has_ended() && decoder.is_complete;
             self.decoder = Some(decoder);
             if stepped? {
-                return Ok(has_ended);
+                return Ok(may_end);
             }
         }
     }
@@ -104,6 +109,9 @@ struct Decoder {
     coding: Coding,
     decoding: Decoding,
     text: BytesMut,
+    /// Looks for the end of the JSON value, and whether it has come: a compressed stream may be followed by another.
+    end: JsonEnd,
+    is_complete: bool,
     bytes_max: usize,
     lease: BodyLease,
 }
@@ -121,6 +129,7 @@ impl Decoder {
             };
             bodies::grow(&mut self.lease, part.len())?;
             self.text.extend_from_slice(part);
+            self.is_complete = matches!(self.end.push(part), Progress::CompleteAt(_));
         }
         let read = rest.len() - left.len();
         rest.advance(read);

@@ -4,8 +4,9 @@
 //! So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt. That hook
 //! replaces whatever Pingora holds with the stored body:
 //! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail.
-//! - Without one, reading stops when the JSON value (or the compressed stream) is complete, and Pingora's own loop
-//!   reads the end of the body.
+//! - Without one, reading stops when the JSON value is complete (and the compressed stream that it ends in), and Pingora's
+//!   own loop reads the end of the body. A compressed body that fits that buffer is read to its end, because another
+//!   compressed stream may follow.
 
 use std::time::Instant;
 
@@ -120,7 +121,7 @@ fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
 }
 
 impl Gathering<'_> {
-    /// Adds what has arrived. Returns true at the end of a compressed stream, which is the end of the body.
+    /// Adds what has arrived. Returns true where a compressed body may end.
     async fn push(&mut self, piece: Bytes, length: Option<u64>) -> Result<bool, Refusal> {
         self.received += piece.len();
         if self.received > self.bytes_max {
@@ -169,10 +170,10 @@ async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestB
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session, &mut body).await? {
-        let stream_has_ended = body.push(piece.clone(), None).await?;
+        let may_end = body.push(piece.clone(), None).await?;
         let is_complete = match body.coding {
             None => matches!(end.push(&piece), Progress::CompleteAt(_)),
-            Some(_) => stream_has_ended,
+            Some(_) => may_end && body.received as u64 > REPLAY_BYTES_MAX,
         };
         if is_complete {
             break;

@@ -4,7 +4,10 @@
 use crate::{
     domain::{
         faults::refusal::Refusal,
-        wire::json_scan::{self, Scan, ScanError, ScanLimits},
+        wire::{
+            json_scan::{self, Scan, ScanError, ScanLimits},
+            protocol::Protocol,
+        },
     },
     edges::clock,
     gateway::request::{body::RequestBody, body_work::KeyWork, compressed_body::FREE_BYTES},
@@ -18,19 +21,24 @@ const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 /// # Errors
 /// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if its key has too
 /// many large ones.
-pub(crate) async fn scan(body: &RequestBody, limits: ScanLimits, work: &KeyWork) -> Result<Scan, Refusal> {
+pub(crate) async fn scan(
+    body: &RequestBody,
+    protocol: Protocol,
+    limits: ScanLimits,
+    work: &KeyWork,
+) -> Result<Scan, Refusal> {
     let at_once = match body.is_coded() {
         true => FREE_BYTES,
         false => AT_ONCE_BYTES_MAX,
     };
     if body.bytes.len() <= at_once {
-        return json_scan::scan(&body.bytes, &limits).map_err(invalid);
+        return json_scan::scan(&body.bytes, protocol, &limits).map_err(invalid);
     }
     let turn = work.turn().await?;
     let bytes = body.bytes.clone();
     let scanning = work.apart(move || {
         let began = clock::instant();
-        let scanned = json_scan::scan(&bytes, &limits);
+        let scanned = json_scan::scan(&bytes, protocol, &limits);
         (scanned, clock::instant().saturating_duration_since(began))
     });
     let (scanned, mut worked) = scanning.await?;

@@ -7,13 +7,17 @@ use super::*;
 use crate::domain::{
     rules::{RuleFile, compile::compile},
     wire::{
+        Protocol,
         json_scan::{ScanLimits, scan},
         operation::Operation,
     },
 };
 use http::HeaderMap;
 
-const LIMITS: ScanLimits = ScanLimits { depth_max: 64 };
+const LIMITS: ScanLimits = ScanLimits {
+    depth_max: 64,
+    references_max: 64,
+};
 
 fn body_rules(edits: &[&str]) -> BodyRules {
     let head =
@@ -42,7 +46,7 @@ fn facts<'a>(headers: &'a HeaderMap, model: &'a str, upstream_model: &'a str) ->
 }
 
 fn result(edits: &[&str], headers: &HeaderMap, text: &str) -> Result<Option<String>, EditError> {
-    let scan = scan(text.as_bytes(), &LIMITS).unwrap();
+    let scan = scan(text.as_bytes(), Protocol::Messages, &LIMITS).unwrap();
     let model = scan.model.as_ref().map_or("", |model| model.text.as_str());
     let edited = edit_body(
         &body_rules(edits),
@@ -209,7 +213,7 @@ fn edits_for_another_protocol_are_none() {
 #[test]
 fn the_model_is_renamed_where_the_body_names_it() {
     let text = br#"{ "x" : 1.0, "\u006dodel" : "a\u0062c" ,"top_k":3}"#;
-    let scanned = scan(text, &LIMITS).unwrap();
+    let scanned = scan(text, Protocol::Messages, &LIMITS).unwrap();
     let headers = HeaderMap::new();
     let run = |rules: &BodyRules, operation, upstream_model| {
         let request = RequestFacts {

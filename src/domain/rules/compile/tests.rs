@@ -1,9 +1,13 @@
 //! Tests of `compile`.
 
 use super::*;
-use crate::domain::rules::{
-    ErrorShape,
-    raw::{ClientGoneAction, OnClientGone},
+use crate::domain::{
+    rules::{
+        ErrorShape,
+        raw::{ClientGoneAction, OnClientGone},
+        shipped,
+    },
+    wire::operation::Operation,
 };
 
 const HEAD: &str =
@@ -44,6 +48,23 @@ fn hidden_reasoning_is_a_property_of_each_model() {
     assert_eq!(hidden, [true, false]);
     let wrong = refused("[[model]]\nname = \"a\"\nhidden_reasoning = \"yes\"\n");
     assert!(wrong.contains("expected a boolean"), "{wrong}");
+}
+
+#[test]
+fn a_provider_is_stateless_only_if_its_file_says_so() {
+    let told = |line: &str| compiled(&HEAD.replacen("name", &format!("{line}\nname"), 1)).unwrap();
+    assert!(!told("").provider.stateless);
+    assert!(told("stateless = true").provider.stateless);
+    let of_responses: Vec<(String, bool)> = shipped()
+        .iter()
+        .map(|file| compile(file).unwrap().provider)
+        .filter(|provider| provider.endpoints.of(Operation::Responses).is_some())
+        .map(|provider| (provider.name, provider.stateless))
+        .collect();
+    assert_eq!(
+        of_responses,
+        [("deepseek".to_owned(), true), ("openai".to_owned(), false)]
+    );
 }
 
 #[test]

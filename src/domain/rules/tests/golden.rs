@@ -107,7 +107,11 @@ fn check(case: &Path) {
     let provider = &compiled.provider;
     let body = read("request.json").unwrap_or_else(|| panic!("{name}: no request.json"));
     let request = head(read("head.txt"));
-    let scanned = scan(body.as_bytes(), &ScanLimits { depth_max: 100 }).unwrap();
+    let limits = ScanLimits {
+        depth_max: 100,
+        references_max: 100,
+    };
+    let scanned = scan(body.as_bytes(), request.operation.protocol(), &limits).unwrap();
     let named = scanned.model.as_ref().map(|model| model.text.clone());
     let model = request.path_model.clone().or(named).unwrap();
     let known = compiled.models.iter().find(|(_, known)| known.name == model);

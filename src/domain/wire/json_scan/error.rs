@@ -104,7 +104,7 @@ pub enum Fault {
     /// `\u` without four hexadecimal digits.
     #[error("an escape without four hexadecimal digits")]
     HexDigits,
-    /// Half of a surrogate pair: no text can hold it.
-    #[error("an escaped surrogate without its other half")]
+    /// Half of a surrogate pair, which no text can hold, in a member's name or in a value that weir goes by.
+    #[error("an escaped surrogate without its other half, in a name or an identifier")]
     LoneSurrogate,
 }

@@ -26,6 +26,11 @@ impl Facts {
         self.top
     }
 
+    /// Whether the next value is that of `model`.
+    pub(super) fn is_model_next(&self) -> bool {
+        self.next == Some((1, Key::Model))
+    }
+
     /// A key of an object at `depth` (1: the top level) that begins at byte `at`.
     pub(super) fn key(&mut self, depth: usize, key: Option<Key>, at: usize) -> Result<(), ScanError> {
         if depth == 1 {

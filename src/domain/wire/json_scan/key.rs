@@ -17,14 +17,18 @@ pub(super) enum Key {
     ComparisonResponseId,
     Container,
     ContainerId,
+    Content,
     Contents,
     Conversation,
-    /// A member whose value is the user's own: a tool's arguments, a schema, metadata.
+    /// A member of content whose value names no state, whatever it holds: the user's own map, a tool's arguments, a
+    /// tool's definition.
     Data,
     Diagnostics,
     EncryptedContent,
+    Environment,
     Fallbacks,
     FileId,
+    FileSearch,
     FileSearchStoreNames,
     FileUri,
     GenerateContentRequest,
@@ -32,6 +36,7 @@ pub(super) enum Key {
     Id,
     IncludeUsage,
     Input,
+    InputImageMask,
     MaxCompletionTokens,
     MaxOutputTokens,
     /// `maxOutputTokens`, which no protocol has at the top level.
@@ -48,12 +53,20 @@ pub(super) enum Key {
     Role,
     Signature,
     SkillId,
+    Skills,
+    Status,
     Store,
     Stream,
     StreamOptions,
+    Summary,
+    System,
+    SystemInstruction,
+    Text,
     Thread,
     Tools,
+    TunnelId,
     Type,
+    Variables,
     VectorStoreIds,
 }
 
@@ -77,11 +90,15 @@ impl Key {
             b"comparison_response_id" => Self::ComparisonResponseId,
             b"container" => Self::Container,
             b"container_id" => Self::ContainerId,
+            b"content" => Self::Content,
             b"contents" => Self::Contents,
             b"conversation" => Self::Conversation,
             b"args"
             | b"arguments"
+            | b"attributes"
             | b"client_metadata"
+            | b"env"
+            | b"error"
             | b"input_examples"
             | b"input_schema"
             | b"labels"
@@ -89,16 +106,23 @@ impl Key {
             | b"parameters"
             | b"parametersJsonSchema"
             | b"parameters_json_schema"
+            | b"partMetadata"
+            | b"part_metadata"
             | b"response"
             | b"responseJsonSchema"
             | b"responseSchema"
             | b"response_json_schema"
             | b"response_schema"
-            | b"schema" => Self::Data,
+            | b"schema"
+            | b"tool"
+            | b"tool_changes"
+            | b"trigger" => Self::Data,
             b"diagnostics" => Self::Diagnostics,
             b"encrypted_content" => Self::EncryptedContent,
+            b"environment" => Self::Environment,
             b"fallbacks" => Self::Fallbacks,
             b"file_id" | b"file_ids" => Self::FileId,
+            b"fileSearch" | b"file_search" => Self::FileSearch,
             b"fileSearchStoreNames" | b"file_search_store_names" => Self::FileSearchStoreNames,
             b"fileUri" | b"file_uri" => Self::FileUri,
             b"generateContentRequest" | b"generate_content_request" => Self::GenerateContentRequest,
@@ -106,6 +130,7 @@ impl Key {
             b"id" => Self::Id,
             b"include_usage" => Self::IncludeUsage,
             b"input" => Self::Input,
+            b"input_image_mask" => Self::InputImageMask,
             b"max_completion_tokens" => Self::MaxCompletionTokens,
             b"max_output_tokens" => Self::MaxOutputTokens,
             b"maxOutputTokens" => Self::MaxOutputTokensCamel,
@@ -121,12 +146,20 @@ impl Key {
             b"role" => Self::Role,
             b"signature" | b"thoughtSignature" => Self::Signature,
             b"skill_id" => Self::SkillId,
+            b"skills" => Self::Skills,
+            b"status" => Self::Status,
             b"store" => Self::Store,
             b"stream" => Self::Stream,
             b"stream_options" => Self::StreamOptions,
+            b"summary" => Self::Summary,
+            b"system" => Self::System,
+            b"systemInstruction" | b"system_instruction" => Self::SystemInstruction,
+            b"text" => Self::Text,
             b"thread" => Self::Thread,
             b"tools" => Self::Tools,
+            b"tunnel_id" => Self::TunnelId,
             b"type" => Self::Type,
+            b"variables" => Self::Variables,
             b"vector_store_ids" => Self::VectorStoreIds,
             _ => return None,
         })

@@ -47,6 +47,8 @@ pub(super) struct Lexer {
     is_checking: bool,
     /// Whether the last string or key has a backslash; told while checking only.
     pub(super) is_escaped: bool,
+    /// Where in the text the last string or key has a surrogate without its other half; told while checking only.
+    pub(super) lone_surrogate: Option<usize>,
 }
 
 /// What the grammar allows next.
@@ -69,6 +71,7 @@ impl Lexer {
             levels: Levels::new(depth_max.clamp(1, DEPTH_MAX)),
             is_checking: true,
             is_escaped: false,
+            lone_surrogate: None,
         }
     }
 
@@ -170,9 +173,10 @@ impl Lexer {
     fn string(&mut self, text: &[u8]) -> Result<usize, ScanError> {
         let rest = text.get(self.at..).unwrap_or_default();
         if self.is_checking {
-            let (length, is_escaped) = string::check(rest).map_err(|fault| self.fault_behind(text, fault))?;
-            self.is_escaped = is_escaped;
-            return Ok(length);
+            let checked = string::check(rest).map_err(|fault| self.fault_behind(text, fault))?;
+            self.is_escaped = checked.is_escaped;
+            self.lone_surrogate = checked.lone_surrogate.map(|offset| self.at + offset);
+            return Ok(checked.length);
         }
         string::length(rest).ok_or_else(|| self.fault_behind(text, (rest.len(), Fault::EndsEarly)))
     }

@@ -27,7 +27,7 @@ pub struct Scan {
     pub may_be_continued: bool,
     /// The bytes of the value of `prompt_cache_key` in the body, with both quotes.
     pub prompt_cache_key: Option<Range<usize>>,
-    /// What the request names that lies at a provider's account, of whatever protocol; at most [`super::REFERENCES_MAX`].
+    /// What the request names that lies at a provider's account; at most [`super::ScanLimits::references_max`].
     pub references: Vec<Reference>,
     /// What the body costs to read, in tokens of o200k, estimated by `input_tokens`.
     pub input_tokens: u64,

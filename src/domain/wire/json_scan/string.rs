@@ -14,18 +14,37 @@ const WORDS_BEFORE_BLOCKS: usize = 8;
 /// What is wrong in a string, and at which byte of it.
 pub(super) type StringFault = (usize, Fault);
 
-/// Checks the string that `text` begins with, and gives its length and whether it has an escape.
-pub(super) fn check(text: &[u8]) -> Result<(usize, bool), StringFault> {
-    let (mut at, mut is_escaped) = (1, false);
+/// A string that was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// Its bytes, with both quotes.
+    pub length: usize,
+    /// Whether it has an escape.
+    pub is_escaped: bool,
+    /// Its first escape of a surrogate without the other half: RFC 8259 allows it, and no text can hold it.
+    pub lone_surrogate: Option<usize>,
+}
+
+/// Checks the string that `text` begins with.
+pub(super) fn check(text: &[u8]) -> Result<Checked, StringFault> {
+    let mut checked = Checked::default();
+    let mut at = 1;
     loop {
         let rest = text.get(at..).unwrap_or_default();
         let plain = plain_length(rest);
         at += plain;
         match rest.get(plain) {
-            Some(b'"') => return Ok((at + 1, is_escaped)),
+            Some(b'"') => {
+                checked.length = at + 1;
+                return Ok(checked);
+            }
             Some(b'\\') => {
-                is_escaped = true;
-                at = escape_end(text, at)?;
+                checked.is_escaped = true;
+                let (end, is_lone) = escape_end(text, at)?;
+                if is_lone {
+                    checked.lone_surrogate.get_or_insert(at);
+                }
+                at = end;
             }
             _ => return Err((at, Fault::ControlCharacter)),
         }
@@ -84,23 +103,21 @@ pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
 }
 
-/// The end of the escape at `start`, or of two if they are a surrogate pair.
-fn escape_end(text: &[u8], start: usize) -> Result<usize, StringFault> {
+/// The end of the escape at `start`, or of two if they are a surrogate pair; and whether it is half of such a pair.
+fn escape_end(text: &[u8], start: usize) -> Result<(usize, bool), StringFault> {
     match text.get(start + 1) {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => return Ok(start + 2),
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => return Ok((start + 2, false)),
         Some(b'u') => {}
         _ => return Err((start + 1, Fault::Escape)),
     }
-    let lone = Err((start, Fault::LoneSurrogate));
     let end = start + 6;
     match code_unit(text, start + 2)? {
-        0xD800..=0xDBFF if text.get(end..end + 2) != Some(b"\\u") => lone,
-        0xD800..=0xDBFF => match code_unit(text, end + 2)? {
-            0xDC00..=0xDFFF => Ok(end + 6),
-            _ => lone,
+        0xD800..=0xDBFF if text.get(end..end + 2) == Some(b"\\u") => match code_unit(text, end + 2)? {
+            0xDC00..=0xDFFF => Ok((end + 6, false)),
+            _ => Ok((end, true)),
         },
-        0xDC00..=0xDFFF => lone,
-        _ => Ok(end),
+        0xD800..=0xDFFF => Ok((end, true)),
+        _ => Ok((end, false)),
     }
 }
 

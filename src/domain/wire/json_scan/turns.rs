@@ -78,11 +78,15 @@ impl TurnsRead {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::{ScanLimits, scan};
+    use super::super::{Protocol, ScanLimits, scan};
     use super::*;
 
     fn turns(body: &Value) -> Turns {
-        scan(body.to_string().as_bytes(), &ScanLimits { depth_max: 64 })
+        let limits = ScanLimits {
+            depth_max: 64,
+            references_max: 64,
+        };
+        scan(body.to_string().as_bytes(), Protocol::Messages, &limits)
             .unwrap()
             .turns
     }

@@ -92,11 +92,56 @@ async fn what_is_cut_or_followed_by_anything_is_invalid() {
             Err(Refusal::BodyEncodingInvalid { encoding }),
             "empty"
         );
-        for behind in [b" ".as_slice(), b"garbage", &bytes] {
+        for behind in [b" ".as_slice(), b"garbage", &bytes[..bytes.len() - 1]] {
             let both = [&bytes, behind].concat();
             let followed = unpack(coding, &both, 1000, &budget).await;
             assert_eq!(followed, Err(Refusal::BodyEncodingInvalid { encoding }), "{behind:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn several_members_are_one_body_in_any_pieces() {
+    let (budget, work) = (budget(u64::MAX), all_threads().of(KEY));
+    let text = b"{\"a\":\"}\",\"b\":[1,2]}";
+    for coding in ALL {
+        let one = packed(coding, text);
+        let has_members = matches!(coding, Coding::Gzip | Coding::Zstd);
+        for cut in 0..=text.len() {
+            let members = [packed(coding, &text[..cut]), packed(coding, &text[cut..])].concat();
+            for step in [1, 7, one.len(), members.len()] {
+                let mut body = CompressedBody::new(coding, text.len(), budget.lease(HOLDER)).unwrap();
+                let mut refused = None;
+                let mut may_end = false;
+                for piece in members.chunks(step) {
+                    match body.push(Bytes::copy_from_slice(piece), &work).await {
+                        Ok(ends) => may_end = ends,
+                        Err(refusal) => {
+                            refused = Some(refusal);
+                            break;
+                        }
+                    }
+                }
+                let encoding = coding.as_str();
+                if has_members {
+                    assert!(may_end && refused.is_none(), "{coding:?} {cut} {step}: {refused:?}");
+                    assert_eq!(body.finish().unwrap().0, text.as_slice(), "{coding:?} {cut} {step}");
+                } else {
+                    assert_eq!(
+                        refused,
+                        Some(Refusal::BodyEncodingInvalid { encoding }),
+                        "{coding:?} {cut}"
+                    );
+                }
+            }
+        }
+        // The end of a stream is not the end of a body whose value goes on.
+        let mut body = CompressedBody::new(coding, 100, budget.lease(HOLDER)).unwrap();
+        assert_eq!(
+            body.push(packed(coding, b"{\"a\":").into(), &work).await,
+            Ok(false),
+            "{coding:?}"
+        );
     }
 }
 
@@ -106,7 +151,8 @@ async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
     let held = work.of(KEY).turn().await.unwrap();
     for coding in ALL {
         let mine = work.of(KEY);
-        let small = packed(coding, &vec![b'a'; FREE_BYTES - 1]);
+        let value = [b"{}", vec![b' '; FREE_BYTES - 3].as_slice()].concat();
+        let small = packed(coding, &value);
         let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
         assert_eq!(body.push(small.into(), &mine).await, Ok(true), "{coding:?}");
         let large = packed(coding, &vec![b'a'; FREE_BYTES + STEP_BYTES]);

@@ -269,7 +269,7 @@ fn run(edits: Vec<BodyEdit>, text: &[u8]) -> Result<Option<Vec<u8>>, EditError> 
     let rules = BodyRules::new(edits.into_iter().map(Arc::new));
     let from_bytes = edit_body(&rules, &facts, text, &Scan::default());
     for entries_max in [TAPE_ENTRIES_MAX, text.len() / 8, 3] {
-        if let Ok(scan) = scan_onto(text, &LIMITS, entries_max) {
+        if let Ok(scan) = scan_onto(text, Protocol::Messages, &LIMITS, entries_max) {
             assert_eq!(edit_body(&rules, &facts, text, &scan), from_bytes, "{entries_max}");
         }
     }

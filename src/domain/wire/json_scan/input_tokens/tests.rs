@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::domain::ledger::calibration::Calibration;
+use crate::domain::wire::Protocol;
 use crate::domain::wire::json_scan::{ScanLimits, scan};
 
 fn estimated(body: &str) -> u64 {
-    scan(body.as_bytes(), &ScanLimits { depth_max: 64 })
-        .unwrap()
-        .input_tokens
+    let limits = ScanLimits {
+        depth_max: 64,
+        references_max: 64,
+    };
+    scan(body.as_bytes(), Protocol::Messages, &limits).unwrap().input_tokens
 }
 
 fn exact(text: &str) -> u64 {

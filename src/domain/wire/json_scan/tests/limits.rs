@@ -1,9 +1,9 @@
 //! How much output a request asks for at most, as its bill goes by it.
 
 use super::*;
-use crate::domain::wire::protocol::Protocol::{Gemini, Messages, Responses};
+use Protocol::{Gemini, Messages, Responses};
 
-fn limit(protocol: crate::domain::wire::protocol::Protocol, body: &str) -> Option<u64> {
+fn limit(protocol: Protocol, body: &str) -> Option<u64> {
     scanned(body).output_limits.of(protocol)
 }
 

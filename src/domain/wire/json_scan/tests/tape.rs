@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::differential::json_object;
 use super::{LIMITS, TAPE_ENTRIES_MAX, scan};
-use crate::domain::wire::json_scan::{Kind, Reader, Tape, Token, scan_onto};
+use crate::domain::wire::json_scan::{Kind, Protocol, Reader, Tape, Token, scan_onto};
 
 fn tokens(text: &[u8], tape: &Tape) -> Vec<Token> {
     let mut reader = Reader::new(text, tape);
@@ -113,7 +113,7 @@ proptest! {
     fn wherever_a_tape_ends_its_readers_see_the_same(body in json_object(), entries_max in 0_usize..40) {
         let body = body.as_bytes();
         let Ok(scan) = scan(body, &LIMITS) else { return Ok(()) };
-        let short = scan_onto(body, &LIMITS, entries_max).unwrap();
+        let short = scan_onto(body, Protocol::Messages, &LIMITS, entries_max).unwrap();
         prop_assert!(short.tape.size().0 <= entries_max);
         prop_assert_eq!(tokens(body, &short.tape), tokens(body, &scan.tape));
         prop_assert_eq!(places(body, &short.tape), places(body, &scan.tape));
