@@ -7,67 +7,90 @@ const SPELLING_BYTES_MAX: usize = 24;
 /// The most bytes that an escape takes for one byte of text: `\u0061`.
 const ESCAPE_BYTES_MAX: usize = 6;
 
-/// A known key. Gemini-style requests take both of their spellings, snake case and camel case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Background,
-    CacheControl,
-    CachedContent,
-    CandidateCount,
-    ComparisonResponseId,
-    Container,
-    ContainerId,
-    Content,
-    Contents,
-    Conversation,
+/// Makes the keys, and their look-up by spelling.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $key:ident: $($spelling:literal)|+,)+) => {
+        /// A known key. Gemini-style requests take both of their spellings, snake case and camel case.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Key {
+            $($(#[$doc])* $key,)+
+        }
+
+        impl Key {
+            fn spelled(name: &[u8]) -> Option<Self> {
+                match name {
+                    $($($spelling)|+ => Some(Self::$key),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+keys! {
+    Background: b"background",
+    CacheControl: b"cache_control",
+    CachedContent: b"cachedContent" | b"cached_content",
+    CandidateCount: b"candidateCount" | b"candidate_count",
+    ComparisonResponseId: b"comparison_response_id",
+    Container: b"container",
+    ContainerId: b"container_id",
+    Content: b"content",
+    Contents: b"contents",
+    Conversation: b"conversation",
     /// A member of content whose value names no state, whatever it holds: the user's own map, a tool's arguments, a
     /// tool's definition.
-    Data,
-    Diagnostics,
-    EncryptedContent,
-    Environment,
-    Fallbacks,
-    FileId,
-    FileSearch,
-    FileSearchStoreNames,
-    FileUri,
-    GenerateContentRequest,
-    GenerationConfig,
-    Id,
-    IncludeUsage,
-    Input,
-    InputImageMask,
-    MaxCompletionTokens,
-    MaxOutputTokens,
+    Data:
+        b"args" | b"arguments" | b"attributes" | b"client_metadata" | b"env" | b"error" | b"input_examples"
+        | b"input_schema" | b"labels" | b"metadata" | b"parameters" | b"parametersJsonSchema"
+        | b"parameters_json_schema" | b"partMetadata" | b"part_metadata" | b"response" | b"responseJsonSchema"
+        | b"responseSchema" | b"response_json_schema" | b"response_schema" | b"schema" | b"tool" | b"tool_changes"
+        | b"trigger",
+    Diagnostics: b"diagnostics",
+    EncryptedContent: b"encrypted_content",
+    Environment: b"environment",
+    Fallbacks: b"fallbacks",
+    FileId: b"file_id" | b"file_ids",
+    FileSearch: b"fileSearch" | b"file_search",
+    FileSearchStoreNames: b"fileSearchStoreNames" | b"file_search_store_names",
+    FileUri: b"fileUri" | b"file_uri",
+    GenerateContentRequest: b"generateContentRequest" | b"generate_content_request",
+    GenerationConfig: b"generationConfig" | b"generation_config",
+    Id: b"id",
+    IncludeUsage: b"include_usage",
+    Input: b"input",
+    InputImageMask: b"input_image_mask",
+    MaxCompletionTokens: b"max_completion_tokens",
+    MaxOutputTokens: b"max_output_tokens",
     /// `maxOutputTokens`, which no protocol has at the top level.
-    MaxOutputTokensCamel,
-    MaxTokens,
-    Messages,
-    Model,
-    PreviousMessageId,
-    PreviousResponseId,
-    Prompt,
-    PromptCache,
-    PromptCacheOptions,
-    Result,
-    Role,
-    Signature,
-    SkillId,
-    Skills,
-    Status,
-    Store,
-    Stream,
-    StreamOptions,
-    Summary,
-    System,
-    SystemInstruction,
-    Text,
-    Thread,
-    Tools,
-    TunnelId,
-    Type,
-    Variables,
-    VectorStoreIds,
+    MaxOutputTokensCamel: b"maxOutputTokens",
+    MaxTokens: b"max_tokens",
+    Messages: b"messages",
+    Model: b"model",
+    PreviousMessageId: b"previous_message_id",
+    PreviousResponseId: b"previous_response_id",
+    Prompt: b"prompt",
+    PromptCache: b"prompt_cache_key",
+    PromptCacheOptions: b"prompt_cache_options",
+    Result: b"result",
+    Role: b"role",
+    Signature: b"signature" | b"thoughtSignature",
+    SkillId: b"skill_id",
+    Skills: b"skills",
+    Status: b"status",
+    Store: b"store",
+    Stream: b"stream",
+    StreamOptions: b"stream_options",
+    Summary: b"summary",
+    System: b"system",
+    SystemInstruction: b"systemInstruction" | b"system_instruction",
+    Text: b"text",
+    Thread: b"thread",
+    Tools: b"tools",
+    TunnelId: b"tunnel_id",
+    Type: b"type",
+    Variables: b"variables",
+    VectorStoreIds: b"vector_store_ids",
 }
 
 impl Key {
@@ -79,90 +102,6 @@ impl Key {
         let is_short = token.len() <= SPELLING_BYTES_MAX * ESCAPE_BYTES_MAX + 2;
         let unescaped = is_short.then(|| string::unescaped(token)).flatten()?;
         Self::spelled(unescaped.as_bytes())
-    }
-
-    fn spelled(name: &[u8]) -> Option<Self> {
-        Some(match name {
-            b"background" => Self::Background,
-            b"cache_control" => Self::CacheControl,
-            b"cachedContent" | b"cached_content" => Self::CachedContent,
-            b"candidateCount" | b"candidate_count" => Self::CandidateCount,
-            b"comparison_response_id" => Self::ComparisonResponseId,
-            b"container" => Self::Container,
-            b"container_id" => Self::ContainerId,
-            b"content" => Self::Content,
-            b"contents" => Self::Contents,
-            b"conversation" => Self::Conversation,
-            b"args"
-            | b"arguments"
-            | b"attributes"
-            | b"client_metadata"
-            | b"env"
-            | b"error"
-            | b"input_examples"
-            | b"input_schema"
-            | b"labels"
-            | b"metadata"
-            | b"parameters"
-            | b"parametersJsonSchema"
-            | b"parameters_json_schema"
-            | b"partMetadata"
-            | b"part_metadata"
-            | b"response"
-            | b"responseJsonSchema"
-            | b"responseSchema"
-            | b"response_json_schema"
-            | b"response_schema"
-            | b"schema"
-            | b"tool"
-            | b"tool_changes"
-            | b"trigger" => Self::Data,
-            b"diagnostics" => Self::Diagnostics,
-            b"encrypted_content" => Self::EncryptedContent,
-            b"environment" => Self::Environment,
-            b"fallbacks" => Self::Fallbacks,
-            b"file_id" | b"file_ids" => Self::FileId,
-            b"fileSearch" | b"file_search" => Self::FileSearch,
-            b"fileSearchStoreNames" | b"file_search_store_names" => Self::FileSearchStoreNames,
-            b"fileUri" | b"file_uri" => Self::FileUri,
-            b"generateContentRequest" | b"generate_content_request" => Self::GenerateContentRequest,
-            b"generationConfig" | b"generation_config" => Self::GenerationConfig,
-            b"id" => Self::Id,
-            b"include_usage" => Self::IncludeUsage,
-            b"input" => Self::Input,
-            b"input_image_mask" => Self::InputImageMask,
-            b"max_completion_tokens" => Self::MaxCompletionTokens,
-            b"max_output_tokens" => Self::MaxOutputTokens,
-            b"maxOutputTokens" => Self::MaxOutputTokensCamel,
-            b"max_tokens" => Self::MaxTokens,
-            b"messages" => Self::Messages,
-            b"model" => Self::Model,
-            b"previous_message_id" => Self::PreviousMessageId,
-            b"previous_response_id" => Self::PreviousResponseId,
-            b"prompt" => Self::Prompt,
-            b"prompt_cache_key" => Self::PromptCache,
-            b"prompt_cache_options" => Self::PromptCacheOptions,
-            b"result" => Self::Result,
-            b"role" => Self::Role,
-            b"signature" | b"thoughtSignature" => Self::Signature,
-            b"skill_id" => Self::SkillId,
-            b"skills" => Self::Skills,
-            b"status" => Self::Status,
-            b"store" => Self::Store,
-            b"stream" => Self::Stream,
-            b"stream_options" => Self::StreamOptions,
-            b"summary" => Self::Summary,
-            b"system" => Self::System,
-            b"systemInstruction" | b"system_instruction" => Self::SystemInstruction,
-            b"text" => Self::Text,
-            b"thread" => Self::Thread,
-            b"tools" => Self::Tools,
-            b"tunnel_id" => Self::TunnelId,
-            b"type" => Self::Type,
-            b"variables" => Self::Variables,
-            b"vector_store_ids" => Self::VectorStoreIds,
-            _ => return None,
-        })
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) fn message(refusal: &Refusal) -> String {
             echo(encoding)
         ),
         Refusal::BodyEncodingInvalid { encoding } => format!(
-            "The request body is not whole and valid {encoding}, as its content-encoding says. Send one complete {encoding} \
-             stream with nothing behind it, or the body without content-encoding."
+            "The request body is not whole and valid {encoding}, as its content-encoding says. Send complete {encoding} \
+             data with nothing behind it, or the body without content-encoding."
         ),
         Refusal::BodyShareUsed { whose, bytes_max } => {
             let whose = match whose {

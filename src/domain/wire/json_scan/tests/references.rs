@@ -22,139 +22,152 @@ fn one(kind: StateKind, id: &str) -> Vec<(StateKind, String)> {
     vec![(kind, id.to_owned())]
 }
 
+const NAMES: [(Protocol, &str, StateKind); 33] = [
+    (Responses, r#"{"previous_response_id":"x"}"#, StateKind::Response),
+    (
+        Responses,
+        r#"{"previous_r\u0065sponse_id":"\u0078"}"#,
+        StateKind::Response,
+    ),
+    (Responses, r#"{"conversation":"x"}"#, StateKind::Conversation),
+    (Responses, r#"{"conversation":{"id":"x"}}"#, StateKind::Conversation),
+    (
+        Responses,
+        r#"{"prompt":{"id":"x","variables":{"a":"b"}}}"#,
+        StateKind::Prompt,
+    ),
+    (
+        Responses,
+        r#"{"prompt":{"variables":{"file_id":"y","any":{"type":"input_file","file_id":"x"}}}}"#,
+        StateKind::File,
+    ),
+    (
+        Responses,
+        r#"{"prompt_cache_options":{"comparison_response_id":"x"}}"#,
+        StateKind::ComparedResponse,
+    ),
+    (Responses, r#"{"tools":[{"container":"x"}]}"#, StateKind::Container),
+    (
+        Responses,
+        r#"{"tools":[{"type":"namespace","tools":[{"container":"x"}]}]}"#,
+        StateKind::Container,
+    ),
+    (
+        Responses,
+        r#"{"tools":[{"environment":{"type":"container_reference","container_id":"x"}}]}"#,
+        StateKind::Container,
+    ),
+    (
+        Responses,
+        r#"{"tools":[{"environment":{"skills":[{"skill_id":"skill_x"}]}}]}"#,
+        StateKind::Skill,
+    ),
+    (
+        Responses,
+        r#"{"tools":[{"container":{"file_ids":["x"]}}]}"#,
+        StateKind::File,
+    ),
+    (
+        Responses,
+        r#"{"tools":[{"input_image_mask":{"file_id":"x"}}]}"#,
+        StateKind::File,
+    ),
+    (
+        Responses,
+        r#"{"tools":[{"vector_store_ids":["x"]}]}"#,
+        StateKind::VectorStore,
+    ),
+    (
+        Responses,
+        r#"{"tools":[{"type":"mcp","tunnel_id":"x"}]}"#,
+        StateKind::Tunnel,
+    ),
+    (
+        Responses,
+        r#"{"input":[{"type":"code_interpreter_call","id":"y","container_id":"x"}]}"#,
+        StateKind::Container,
+    ),
+    (
+        Responses,
+        r#"{"input":[{"type":"additional_tools","role":"developer","tools":[{"container":"x"}]}]}"#,
+        StateKind::Container,
+    ),
+    (
+        Responses,
+        r#"{"input":[{"type":"computer_call_output","output":{"file_id":"x"}}]}"#,
+        StateKind::File,
+    ),
+    (
+        Responses,
+        r#"{"input":[{"role":"user","content":[{"type":"not_known_yet","nested":[{"file_id":"x"}]}]}]}"#,
+        StateKind::File,
+    ),
+    (
+        Messages,
+        r#"{"thread":{"type":"continue","previous_message_id":"x"}}"#,
+        StateKind::Thread,
+    ),
+    (
+        Messages,
+        r#"{"diagnostics":{"previous_message_id":"x"}}"#,
+        StateKind::ComparedMessage,
+    ),
+    (Messages, r#"{"container":"x"}"#, StateKind::Container),
+    (Messages, r#"{"container":{"id":"x"}}"#, StateKind::Container),
+    (
+        Messages,
+        r#"{"container":{"skills":[{"skill_id":"skill_x"}]}}"#,
+        StateKind::Skill,
+    ),
+    (
+        Messages,
+        r#"{"messages":[{"content":[{"source":{"file_id":"x"}}]}]}"#,
+        StateKind::File,
+    ),
+    (
+        Messages,
+        r#"{"messages":[{"content":[{"content":[{"source":{"content":[{"source":{"file_id":"x"}}]}}]}]}]}"#,
+        StateKind::File,
+    ),
+    (Gemini, r#"{"cachedContent":"x"}"#, StateKind::CachedContent),
+    (
+        Gemini,
+        r#"{"generateContentRequest":{"cached_content":"x"}}"#,
+        StateKind::CachedContent,
+    ),
+    (
+        Gemini,
+        r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"}}]}]}"#,
+        StateKind::FileUri,
+    ),
+    (
+        Gemini,
+        r#"{"system_instruction":{"parts":{"file_data":{"file_uri":"files/x"}}}}"#,
+        StateKind::FileUri,
+    ),
+    (
+        Gemini,
+        r#"{"contents":[{"parts":[{"functionResponse":{"response":{"fileUri":"y"},"parts":[{"file_data":{"file_uri":"files/x"}}]}}]}]}"#,
+        StateKind::FileUri,
+    ),
+    (
+        Gemini,
+        r#"{"tools":[{"fileSearch":{"fileSearchStoreNames":["x"]}}]}"#,
+        StateKind::FileSearchStore,
+    ),
+    (
+        Gemini,
+        r#"{"generate_content_request":{"tools":{"file_search":{"file_search_store_names":"x"}}}}"#,
+        StateKind::FileSearchStore,
+    ),
+];
+
 #[test]
 fn each_name_is_found_where_it_stands() {
-    use StateKind as Kind;
-    for (protocol, body, kind) in [
-        (Responses, r#"{"previous_response_id":"x"}"#, Kind::Response),
-        (Responses, r#"{"previous_r\u0065sponse_id":"\u0078"}"#, Kind::Response),
-        (Responses, r#"{"conversation":"x"}"#, Kind::Conversation),
-        (Responses, r#"{"conversation":{"id":"x"}}"#, Kind::Conversation),
-        (
-            Responses,
-            r#"{"prompt":{"id":"x","variables":{"a":"b"}}}"#,
-            Kind::Prompt,
-        ),
-        (
-            Responses,
-            r#"{"prompt":{"variables":{"file_id":"y","any":{"type":"input_file","file_id":"x"}}}}"#,
-            Kind::File,
-        ),
-        (
-            Responses,
-            r#"{"prompt_cache_options":{"comparison_response_id":"x"}}"#,
-            Kind::ComparedResponse,
-        ),
-        (Responses, r#"{"tools":[{"container":"x"}]}"#, Kind::Container),
-        (
-            Responses,
-            r#"{"tools":[{"type":"namespace","tools":[{"container":"x"}]}]}"#,
-            Kind::Container,
-        ),
-        (
-            Responses,
-            r#"{"tools":[{"environment":{"type":"container_reference","container_id":"x"}}]}"#,
-            Kind::Container,
-        ),
-        (
-            Responses,
-            r#"{"tools":[{"environment":{"skills":[{"skill_id":"skill_x"}]}}]}"#,
-            Kind::Skill,
-        ),
-        (Responses, r#"{"tools":[{"container":{"file_ids":["x"]}}]}"#, Kind::File),
-        (
-            Responses,
-            r#"{"tools":[{"input_image_mask":{"file_id":"x"}}]}"#,
-            Kind::File,
-        ),
-        (
-            Responses,
-            r#"{"tools":[{"vector_store_ids":["x"]}]}"#,
-            Kind::VectorStore,
-        ),
-        (Responses, r#"{"tools":[{"type":"mcp","tunnel_id":"x"}]}"#, Kind::Tunnel),
-        (
-            Responses,
-            r#"{"input":[{"type":"code_interpreter_call","id":"y","container_id":"x"}]}"#,
-            Kind::Container,
-        ),
-        (
-            Responses,
-            r#"{"input":[{"type":"additional_tools","role":"developer","tools":[{"container":"x"}]}]}"#,
-            Kind::Container,
-        ),
-        (
-            Responses,
-            r#"{"input":[{"type":"computer_call_output","output":{"file_id":"x"}}]}"#,
-            Kind::File,
-        ),
-        (
-            Responses,
-            r#"{"input":[{"role":"user","content":[{"type":"not_known_yet","nested":[{"file_id":"x"}]}]}]}"#,
-            Kind::File,
-        ),
-        (
-            Messages,
-            r#"{"thread":{"type":"continue","previous_message_id":"x"}}"#,
-            Kind::Thread,
-        ),
-        (
-            Messages,
-            r#"{"diagnostics":{"previous_message_id":"x"}}"#,
-            Kind::ComparedMessage,
-        ),
-        (Messages, r#"{"container":"x"}"#, Kind::Container),
-        (Messages, r#"{"container":{"id":"x"}}"#, Kind::Container),
-        (
-            Messages,
-            r#"{"container":{"skills":[{"skill_id":"skill_x"}]}}"#,
-            Kind::Skill,
-        ),
-        (
-            Messages,
-            r#"{"messages":[{"content":[{"source":{"file_id":"x"}}]}]}"#,
-            Kind::File,
-        ),
-        (
-            Messages,
-            r#"{"messages":[{"content":[{"content":[{"source":{"content":[{"source":{"file_id":"x"}}]}}]}]}]}"#,
-            Kind::File,
-        ),
-        (Gemini, r#"{"cachedContent":"x"}"#, Kind::CachedContent),
-        (
-            Gemini,
-            r#"{"generateContentRequest":{"cached_content":"x"}}"#,
-            Kind::CachedContent,
-        ),
-        (
-            Gemini,
-            r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"}}]}]}"#,
-            Kind::FileUri,
-        ),
-        (
-            Gemini,
-            r#"{"system_instruction":{"parts":{"file_data":{"file_uri":"files/x"}}}}"#,
-            Kind::FileUri,
-        ),
-        (
-            Gemini,
-            r#"{"contents":[{"parts":[{"functionResponse":{"response":{"fileUri":"y"},"parts":[{"file_data":{"file_uri":"files/x"}}]}}]}]}"#,
-            Kind::FileUri,
-        ),
-        (
-            Gemini,
-            r#"{"tools":[{"fileSearch":{"fileSearchStoreNames":["x"]}}]}"#,
-            Kind::FileSearchStore,
-        ),
-        (
-            Gemini,
-            r#"{"generate_content_request":{"tools":{"file_search":{"file_search_store_names":"x"}}}}"#,
-            Kind::FileSearchStore,
-        ),
-    ] {
+    for (protocol, body, kind) in NAMES {
         let id = match kind {
-            Kind::Skill => "skill_x",
-            Kind::FileUri => "files/x",
+            StateKind::Skill => "skill_x",
+            StateKind::FileUri => "files/x",
             _ => "x",
         };
         assert_eq!(named(protocol, body), one(kind, id), "{body}");
