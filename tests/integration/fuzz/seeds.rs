@@ -68,7 +68,7 @@ fn requests() -> Vec<Vec<u8>> {
     // State at a provider, maps of the user's own, and half a surrogate pair.
     all.extend([
         r#"{"container":{"id":"c","skills":[{"skill_id":"skill_x"}]},"messages":[{"content":[{"source":{"file_id":"\ud83d"},"input":{"file_id":"x"}}]}]}"#,
-        r#"{"store":false,"input":[{"type":"reasoning","id":"r","summary":[{"text":"\ud83d"}]},{"id":"x"}],"tools":[{"container":{"file_ids":["f"]},"headers":{"container":"c"}}],"prompt":{"id":"p","variables":{"a":{"file_id":"f"}}}}"#,
+        r#"{"store":true,"input":[{"type":"reasoning","id":"r","summary":[{"text":"\ud83d"}]},{"id":"x"}],"tools":[{"container":{"file_ids":["f"]},"headers":{"container":"c"}}],"prompt":{"id":"p","variables":{"a":{"file_id":"f"}}}}"#,
         r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"},"partMetadata":{"fileUri":"files/x"}}]}],"cached_content":"\u0063"}"#,
     ].map(|body| body.as_bytes().to_vec()));
     all
