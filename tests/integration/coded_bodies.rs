@@ -169,7 +169,7 @@ fn in_members(coding: &str, text: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_body_of_several_members_is_decoded_to_its_end_in_every_framing() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     for (wire, prompt) in [(Wire::Messages, "hi".to_owned()), (Wire::Responses, noise(300_000))] {
@@ -222,7 +222,7 @@ fn a_body_of_several_members_is_decoded_to_its_end_in_every_framing() {
 
 #[test]
 fn the_limit_of_a_body_is_that_of_all_its_members() {
-    let provider = RecordingProvider::answering("{}");
+    let provider = RecordingProvider::least();
     let weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("gateway.body_bytes_max", 100_000)
