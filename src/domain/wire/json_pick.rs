@@ -3,13 +3,12 @@
 //! Only picks are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON makes
 //! it inert until it is reset, and what it has picked stays readable.
 
-use std::borrow::Cow;
-
 mod heard;
 mod key;
 mod lexer;
 mod marks;
 mod path;
+mod picked;
 mod said;
 mod slot;
 #[cfg(test)]
@@ -19,7 +18,7 @@ pub(crate) use heard::Heard;
 use heard::Listening;
 use key::Key;
 use lexer::{Lexer, Token};
-use marks::Marks;
+pub(crate) use marks::Marks;
 use path::{NO_LEAVES, NodeId, PathBits, ROOT};
 #[cfg(test)]
 pub(crate) use path::{PATHS_MAX, SCALAR_BYTES_MAX};
@@ -152,51 +151,6 @@ impl Picker {
         self.lexer.completion()
     }
 
-    /// The JSON text of what was kept at this path.
-    pub(crate) fn raw(&self, path: usize) -> Option<&[u8]> {
-        let slot = self.slots.get(path)?;
-        (slot.state == SlotState::Taken).then_some(slot.raw.as_slice())
-    }
-
-    /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
-    pub(crate) fn text(&self, path: usize) -> Option<Cow<'_, str>> {
-        slot::text(self.raw(path)?)
-    }
-
-    /// As [`Self::text`], all that were kept at this path: several where it is a [`Take::List`].
-    pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
-        slot::each_text(self.raw(path).unwrap_or_default())
-    }
-
-    /// Whether the string kept at this path is this one.
-    pub(crate) fn is(&self, path: usize, text: &str) -> bool {
-        self.text(path).is_some_and(|found| found == text)
-    }
-
-    /// Whether something was seen at this path (see [`Take::Presence`]); for other takes, whether something was kept or was too long.
-    pub(crate) fn is_present(&self, path: usize) -> bool {
-        self.slots
-            .get(path)
-            .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
-    }
-
-    /// Whether nothing was seen at any path but these and those that are listened to.
-    pub(crate) fn has_only(&self, paths: &[usize]) -> bool {
-        let allowed = paths.iter().fold(0, |bits, path| bits | (1 << path));
-        self.touched & !allowed == 0
-    }
-
-    /// What was counted at this path.
-    pub(crate) fn count(&self, path: usize) -> u64 {
-        self.slots.get(path).map_or(0, |slot| slot.count)
-    }
-
-    /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being kept.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let of_slot = |slot: &Slot| slot.raw.capacity() + size_of::<Slot>();
-        self.scratch.capacity() + self.slots.iter().map(of_slot).sum::<usize>()
-    }
-
     /// The piece that is being read up to a token; its bytes before `at` have been taken.
     fn take(&mut self, piece: &[u8], at: usize, token: Option<Token>) {
         let taken = piece.get(at..).unwrap_or_default();
@@ -205,7 +159,9 @@ impl Picker {
         }
         if self.opened != 0 && token.is_some() {
             let opened = std::mem::take(&mut self.opened);
-            slot::take_each(&mut self.slots, if token == Some(Token::Close) { 0 } else { opened });
+            if token != Some(Token::Close) {
+                self.take_each(opened);
+            }
         }
         match token {
             None => self.key.extend(taken),
@@ -228,7 +184,7 @@ impl Picker {
                     self.store();
                 }
                 if token == Some(Token::Close) {
-                    self.count_marked();
+                    self.end_marked();
                 }
             }
         }
@@ -313,6 +269,18 @@ impl Picker {
         self.begin(leaves.tree, TREE_BYTES_MAX, outer, piece);
     }
 
+    /// Notes at each of these paths that something was there.
+    fn take_each(&mut self, leaves: PathBits) {
+        for at in bits(leaves) {
+            if let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) {
+                slot.state = SlotState::Taken;
+                if let Take::MarkPresence { bits, .. } = take {
+                    self.marks.bits |= bits;
+                }
+            }
+        }
+    }
+
     fn count_each(&mut self, leaves: PathBits) {
         for at in bits(leaves) {
             if let Some(slot) = self.slots.get_mut(at) {
@@ -323,18 +291,23 @@ impl Picker {
     }
 
     /// An object or array has ended.
-    fn count_marked(&mut self) {
+    fn end_marked(&mut self) {
         let ended = self.node(self.lexer.depth() + 1).filter(|_| self.active == 0);
         let marked = ended.map_or(0, |node| self.set.leaves(node).marked);
         for at in bits(marked) {
-            let (Some(Take::CountMarked { all, none }), Some(slot)) =
-                (self.set.takes().get(at), self.slots.get_mut(at))
-            else {
+            let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) else {
                 continue;
             };
-            if self.marks.fit(*all, *none) {
-                slot.count = slot.count.saturating_add(1);
-                self.touched |= 1 << at;
+            match take {
+                Take::CountMarked { all, none } if self.marks.fit(*all, *none) => {
+                    slot.count = slot.count.saturating_add(1);
+                    self.touched |= 1 << at;
+                }
+                Take::ListMarked => {
+                    slot.push_marks(self.marks);
+                    self.touched |= 1 << at;
+                }
+                _ => {}
             }
         }
     }
@@ -378,10 +351,22 @@ impl Picker {
             };
             let too_long = self.overflow || scratch.len() > take.limit();
             match *take {
-                Take::Presence if too_long || !slot::says_nothing(&scratch) => {
+                Take::Presence if too_long || !slot::says_nothing(&scratch) => slot.state = SlotState::Taken,
+                Take::MarkPresence { bits, none }
+                    if too_long
+                        || !slot::says_nothing(&scratch) && none.iter().all(|none| none.as_bytes() != scratch) =>
+                {
                     slot.state = SlotState::Taken;
+                    self.marks.bits |= bits;
                 }
-                Take::Presence | Take::Count | Take::CountMarked { .. } | Take::Text => {}
+                Take::MarkNumber if !too_long => self.marks.number(&scratch),
+                Take::Presence
+                | Take::MarkPresence { .. }
+                | Take::MarkNumber
+                | Take::Count
+                | Take::CountMarked { .. }
+                | Take::ListMarked
+                | Take::Text => {}
                 Take::Mark { words, other } => self.marks.see(words, other, &scratch, too_long),
                 Take::List if too_long => {}
                 Take::List => slot.push(&scratch),

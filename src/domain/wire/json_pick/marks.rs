@@ -1,8 +1,13 @@
 //! Marks of the current object, for conditions over several of its members.
 
-/// The bits that strings in the object have set.
+/// What the members of an object say of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks(u8);
+pub(crate) struct Marks {
+    /// The bits that its members have set.
+    pub(crate) bits: u8,
+    /// Its number; `None` if it has none, or none of a byte.
+    pub(crate) number: Option<u8>,
+}
 
 impl Marks {
     /// A value of the object, as it is written; only a string marks it. One that is too long to keep is none of the words.
@@ -13,11 +18,16 @@ impl Marks {
             _ => return,
         };
         let word = words.iter().find(|(word, _)| word.as_bytes() == text);
-        self.0 |= word.map_or(other, |(_, bits)| *bits);
+        self.bits |= word.map_or(other, |(_, bits)| *bits);
+    }
+
+    /// A number of the object, as it is written.
+    pub(super) fn number(&mut self, json: &[u8]) {
+        self.number = std::str::from_utf8(json).ok().and_then(|number| number.parse().ok());
     }
 
     /// Whether all of some bits are set, and none of some others.
     pub(super) fn fit(self, all: u8, none: u8) -> bool {
-        self.0 & all == all && self.0 & none == 0
+        self.bits & all == all && self.bits & none == 0
     }
 }

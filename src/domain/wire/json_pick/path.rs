@@ -44,6 +44,17 @@ pub(crate) enum Take {
         /// The bits of any other string.
         other: u8,
     },
+    /// As [`Take::Presence`], and mark the object around it with these bits.
+    MarkPresence {
+        /// The bits.
+        bits: u8,
+        /// What is no presence either, as it is written.
+        none: &'static [&'static str],
+    },
+    /// Give the object around the number its number, if that is one of a byte.
+    MarkNumber,
+    /// Keep of each object its marks and its number, up to [`LIST_BYTES_MAX`] in all.
+    ListMarked,
     /// Count the objects that have all of some marks when they end, and none of some others.
     CountMarked {
         /// All of these bits.
@@ -62,9 +73,9 @@ impl Take {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
             Self::Tree => TREE_BYTES_MAX,
-            Self::Mark { .. } => SCALAR_BYTES_MAX,
+            Self::Mark { .. } | Self::MarkPresence { .. } | Self::MarkNumber => SCALAR_BYTES_MAX,
             Self::Presence => "false".len(),
-            Self::Count | Self::CountMarked { .. } | Self::Text => 0,
+            Self::Count | Self::CountMarked { .. } | Self::ListMarked | Self::Text => 0,
         }
     }
 }
@@ -205,13 +216,16 @@ impl Leaves {
     fn add(&mut self, bit: PathBits, take: Take) {
         match take {
             Take::Tree => self.tree |= bit,
-            Take::Presence => self.presence |= bit,
+            Take::Presence | Take::MarkPresence { .. } => self.presence |= bit,
             Take::Count => self.count |= bit,
-            Take::CountMarked { .. } => self.marked |= bit,
+            Take::CountMarked { .. } | Take::ListMarked => self.marked |= bit,
             Take::Text => self.text = true,
-            Take::Scalar | Take::List | Take::Mark { .. } => {}
+            Take::Scalar | Take::List | Take::Mark { .. } | Take::MarkNumber => {}
         }
-        if !matches!(take, Take::Count | Take::CountMarked { .. } | Take::Text) {
+        if !matches!(
+            take,
+            Take::Count | Take::CountMarked { .. } | Take::ListMarked | Take::Text
+        ) {
             self.scalar |= bit;
             self.scalar_limit = self.scalar_limit.max(take.limit());
         }

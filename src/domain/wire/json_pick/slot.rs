@@ -2,10 +2,15 @@
 
 use std::borrow::Cow;
 
+use super::marks::Marks;
 use super::path::{LIST_BYTES_MAX, PathBits};
 
 /// Between the values of a list: no JSON text of a scalar has one.
 const NEXT: u8 = b'\n';
+/// Bytes of an object's marks in a list: its bits and its number.
+const MARKS_BYTES: usize = 3;
+/// The number of an object that has none.
+const NO_NUMBER: u16 = u16::MAX;
 
 /// What was picked at one path.
 #[derive(Clone, Debug, Default)]
@@ -27,22 +32,47 @@ pub(super) enum SlotState {
 impl Slot {
     /// Adds a value to a list, if there is room.
     pub(super) fn push(&mut self, value: &[u8]) {
+        if self.has_room(value.len() + 1) {
+            self.raw.extend_from_slice(value);
+            self.raw.push(NEXT);
+        }
+    }
+
+    /// Adds the marks of an object to a list of such, if there is room.
+    pub(super) fn push_marks(&mut self, marks: Marks) {
+        if self.has_room(MARKS_BYTES) {
+            let number = marks.number.map(u16::from).unwrap_or(NO_NUMBER);
+            let [high, low] = number.to_be_bytes();
+            self.raw.extend_from_slice(&[marks.bits, high, low]);
+        }
+    }
+
+    /// Begins a list, unless it has begun, and makes room for so many bytes more; false if that is beyond the limit.
+    fn has_room(&mut self, more: usize) -> bool {
         if self.state == SlotState::Empty {
             self.raw.clear();
             self.state = SlotState::Taken;
         }
-        let room = self.raw.len() + value.len() + 1;
+        let room = self.raw.len() + more;
         if room > LIST_BYTES_MAX {
-            return;
+            return false;
         }
         if room > self.raw.capacity() {
             // By doubling, but never beyond the limit.
             let wanted = room.next_power_of_two().min(LIST_BYTES_MAX);
             self.raw.reserve_exact(wanted - self.raw.len());
         }
-        self.raw.extend_from_slice(value);
-        self.raw.push(NEXT);
+        true
     }
+}
+
+/// The marks of all objects of a list.
+pub(super) fn each_marks(list: &[u8]) -> impl Iterator<Item = Marks> {
+    let (objects, _) = list.as_chunks::<MARKS_BYTES>();
+    objects.iter().map(|[bits, high, low]| Marks {
+        bits: *bits,
+        number: u8::try_from(u16::from_be_bytes([*high, *low])).ok(),
+    })
 }
 
 /// The texts of all values of a list.
@@ -75,15 +105,6 @@ pub(super) fn bits(mut mask: PathBits) -> impl Iterator<Item = usize> {
         mask &= mask - 1;
         Some(at)
     })
-}
-
-/// Notes at each of these places that something was there.
-pub(super) fn take_each(slots: &mut [Slot], places: PathBits) {
-    for at in bits(places) {
-        if let Some(slot) = slots.get_mut(at) {
-            slot.state = SlotState::Taken;
-        }
-    }
 }
 
 /// Whether a scalar is `null`, `false`, an empty string or zero.

@@ -57,6 +57,45 @@ fn values_are_picked_at_their_paths_only() {
 }
 
 #[test]
+fn objects_are_listed_with_their_marks_and_numbers() {
+    static LISTED: LazyLock<PathSet> = LazyLock::new(|| {
+        let present = |bits, none| Take::MarkPresence { bits, none };
+        PathSet::new(&[
+            Path::new(&[K("list"), Each], Take::ListMarked),
+            Path::new(&[K("list"), Each, K("at")], Take::MarkNumber),
+            Path::new(&[K("list"), Each, K("why")], present(1, &["\"no\"", "0"])),
+            Path::new(&[K("list"), Each, K("in"), Each, K("x")], present(2, &[])),
+        ])
+    });
+    let json = br#"{"list":[{"at":7,"why":"yes"},{"why":"no","in":[{"x":{}},{"x":""}]},{"at":"1","why":0},{"at":256,"in":[{"x":"t"}],
+        "why":"y"},{"why":"","in":[{"x":null},{"y":1}]},3,{"at":255}]}"#;
+    let marks = |bits, number| Marks { bits, number };
+    let wanted = [
+        marks(1, Some(7)),
+        marks(2, None),
+        marks(0, None),
+        marks(3, None),
+        marks(0, None),
+        marks(0, Some(255)),
+    ];
+    for size in [1, 2, 5, 40, json.len()] {
+        let mut picker = Picker::new(&LISTED);
+        for chunk in json.chunks(size) {
+            picker.push(chunk);
+        }
+        assert_eq!(picker.each_marks(0).collect::<Vec<_>>(), wanted, "in pieces of {size}");
+        picker.reset();
+        assert_eq!(picker.each_marks(0).count(), 0);
+        picker.push(format!("{{\"list\":[{}{{}}]}}", "{},".repeat(5_000)).as_bytes());
+        assert_eq!(
+            picker.each_marks(0).count(),
+            path::LIST_BYTES_MAX / 3,
+            "no more than there is room for"
+        );
+    }
+}
+
+#[test]
 fn objects_are_counted_by_what_their_members_say_together() {
     let long = "z".repeat(SCALAR_BYTES_MAX);
     let json = format!(

@@ -83,10 +83,19 @@ impl Dialect {
         }
     }
 
-    /// An event that only speaks has come, with this usage.
-    pub(super) fn used(&mut self, usage: &[u8], facts: &Facts) {
+    /// Whether an event that the picker has read whole may have ended the answer or a part of it, so that an event which only
+    /// speaks is of effect again: it takes that back.
+    pub(super) fn may_end(&self, picker: &Picker) -> bool {
         match self {
-            Self::Gemini(state) => state.used(Some(usage), facts),
+            Self::Gemini(_) => gemini::GeminiState::may_end(picker),
+            Self::Messages(_) | Self::Responses(_) => false,
+        }
+    }
+
+    /// An event that only speaks has come, with this usage.
+    pub(super) fn used(&mut self, usage: &[u8]) {
+        match self {
+            Self::Gemini(state) => state.used(Some(usage)),
             Self::Messages(_) | Self::Responses(_) => {}
         }
     }

@@ -1,5 +1,8 @@
 //! The Gemini-style protocol: reads its answers, and writes weir's own errors in its shapes.
 
+mod candidates;
+
+use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Value, json};
@@ -12,6 +15,7 @@ use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::wire::usage::{Modifiers, UsageSource};
 use crate::domain::wire::usage::{Usage, fields::Fields};
+use candidates::{Candidates, part};
 
 const USAGE: usize = 0;
 const MODEL: usize = 1;
@@ -26,24 +30,23 @@ const FIRST_CONTENT: usize = 8;
 
 macro_rules! part {
     ($kind:literal) => {
-        Path::new(
-            &[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key($kind)],
-            Take::Presence,
-        )
+        part(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key($kind)])
     };
 }
 
 /// What to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> =
-    LazyLock::new(|| PathSet::new(&[PICKS, spoken::GEMINI, made::GEMINI].concat()));
+    LazyLock::new(|| PathSet::new(&[PICKS, &candidates::PATHS, spoken::GEMINI, made::GEMINI].concat()));
 
 /// Where the paths begin that say what an answer has made.
-pub(super) const MADE: usize = PICKS.len() + spoken::GEMINI.len();
+pub(super) const MADE: usize = CANDIDATES + candidates::PATHS.len() + spoken::GEMINI.len();
+/// Where the paths begin that mark the candidates.
+const CANDIDATES: usize = PICKS.len();
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("usageMetadata")], Take::Tree),
     Path::new(&[Key("modelVersion")], Take::Scalar),
-    Path::new(&[Key("candidates"), Each, Key("finishReason")], Take::Scalar),
+    Path::new(&[Key("candidates"), Each, Key("finishReason")], Take::List),
     Path::new(&[Key("promptFeedback"), Key("blockReason")], Take::Scalar),
     Path::new(&[Key("error")], Take::Presence),
     Path::new(&[Key("error"), Key("status")], Take::Scalar),
@@ -90,8 +93,9 @@ pub(super) struct GeminiState {
     usage_json: Vec<u8>,
     /// What that says, once somebody has asked: it changes with every chunk, and is asked for seldom.
     said: OnceLock<Option<Said>>,
-    /// The usage came with the reason to finish, or behind it.
+    /// The usage came with the end, or behind it.
     usage_is_last: bool,
+    candidates: Candidates,
     searches: u64,
 }
 
@@ -108,22 +112,26 @@ struct Said {
 }
 
 impl Said {
-    /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt.
+    /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt, unless
+    /// the total says that the thoughts are among the candidates (see [`are_among`]).
     /// `serviceTier` says the tier plainly; `trafficType` is how the other of the two services says it.
     fn read(json: &[u8]) -> Option<Self> {
         let fields = Fields::parse(json)?;
         let count = |key| fields.count(key);
         let (prompt, output) = (count("promptTokenCount"), OUTPUT.map(count));
-        let [text, reasoning] = output.map(Option::unwrap_or_default);
+        let [candidates, reasoning] = output.map(Option::unwrap_or_default);
         let cache_read = count("cachedContentTokenCount").unwrap_or(0).min(prompt.unwrap_or(0));
+        let tool_input = count("toolUsePromptTokenCount").unwrap_or(0);
+        let inputs = [prompt.unwrap_or(0), tool_input];
+        let inside = are_among(candidates, reasoning, inputs, count("totalTokenCount"));
         let is_readable = |(key, count): (&&str, &Option<u64>)| count.is_some() || fields.is_absent(key);
         Some(Self {
             usage: Usage {
                 input_uncached: prompt.unwrap_or(0) - cache_read,
                 cache_read,
-                output_text: text,
+                output_text: candidates - if inside { reasoning } else { 0 },
                 output_reasoning: reasoning,
-                tool_input: count("toolUsePromptTokenCount").unwrap_or(0),
+                tool_input,
                 ..Usage::default()
             },
             has_prompt: prompt.is_some(),
@@ -139,10 +147,10 @@ impl GeminiState {
     pub(super) fn chunk(&mut self, picker: &Picker, facts: &mut Facts) {
         self.searches = self.searches.max(picker.count(SEARCHES));
         note(&mut facts.model, picker.text(MODEL));
-        let reason = picker.text(FINISH_REASON).or_else(|| picker.text(BLOCK_REASON));
-        facts.terminal |= reason.is_some();
-        note(&mut facts.finish_reason, reason);
-        self.used(picker.raw(USAGE), facts);
+        let refusal = reason(picker, BLOCK_REASON);
+        self.candidates
+            .chunk(picker.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
+        note(&mut facts.finish_reason, reason(picker, FINISH_REASON).or(refusal));
         facts.content_seen |= Self::has_content(picker);
         if picker.is_present(ERROR) {
             facts.error = Some(in_band_error(
@@ -150,16 +158,22 @@ impl GeminiState {
                 "error",
                 picker.text(ERROR_CODE),
             ));
-            facts.terminal = true;
         }
+        let have_ended = self.candidates.have_ended();
+        facts.terminal = have_ended || facts.error.is_some();
+        if !facts.terminal {
+            facts.finish_reason = None;
+        }
+        self.usage_is_last &= have_ended;
+        self.used(picker.raw(USAGE));
     }
 
-    /// The usage of a chunk, if it carries one; `facts` are those behind it.
-    pub(super) fn used(&mut self, usage: Option<&[u8]>, facts: &Facts) {
+    /// The usage of a chunk, if it carries one.
+    pub(super) fn used(&mut self, usage: Option<&[u8]>) {
         if usage.is_some() {
             keep(&mut self.usage_json, usage);
             self.said = OnceLock::new();
-            self.usage_is_last = facts.finish_reason.is_some();
+            self.usage_is_last = self.candidates.have_ended();
         }
     }
 
@@ -168,9 +182,15 @@ impl GeminiState {
         !picker.has_only(&[])
     }
 
+    /// See [`super::dialect::Dialect::may_end`].
+    pub(super) fn may_end(picker: &Picker) -> bool {
+        candidates::one_ends(picker.each_marks(CANDIDATES + candidates::EACH)) || reason(picker, BLOCK_REASON).is_some()
+    }
+
     /// See [`super::dialect::Dialect::only_speaks`]. Most chunks bring more text, and have counts that grow with it.
     pub(super) fn only_speaks(picker: &Picker) -> Option<Spoken> {
-        if !picker.has_only(&[USAGE, MODEL, FIRST_CONTENT]) {
+        let (each, index) = (CANDIDATES + candidates::EACH, CANDIDATES + candidates::INDEX);
+        if !(picker.is_present(FIRST_CONTENT) && picker.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
             return None;
         }
         let usage = match picker.raw(USAGE) {
@@ -217,6 +237,27 @@ impl GeminiState {
             ..self.said()?.usage
         })
     }
+}
+
+/// Whether the thoughts are counted among the candidates: their total is that of prompt and candidates. The vendor counts them
+/// beside (<https://ai.google.dev/api/generate-content#UsageMetadata>); so it is taken where the total says neither.
+fn are_among(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
+    let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
+    let is_total = |counts: &[u64]| total == Some(sum(counts));
+    let beside = is_total(&[prompt, tool_prompt, candidates, thoughts]);
+    let among = is_total(&[prompt, tool_prompt, candidates]) || is_total(&[prompt, candidates]);
+    among && !beside && thoughts <= candidates
+}
+
+/// The last reason for the end at a path: neither empty nor the word for none.
+fn reason(picker: &Picker, path: usize) -> Option<Cow<'_, str>> {
+    let is_none = |reason: &str| {
+        matches!(
+            reason,
+            "" | "0" | "false" | "FINISH_REASON_UNSPECIFIED" | "BLOCK_REASON_UNSPECIFIED"
+        )
+    };
+    picker.each_text(path).filter(|reason| !is_none(reason)).last()
 }
 
 /// The error object that tells the client of a failure: an event's data, or an array's last element.

@@ -195,7 +195,7 @@ impl Observer {
                         }
                         if let Some(usage) = event.usage {
                             *reports += 1;
-                            answer.dialect.used(usage, &answer.facts);
+                            answer.dialect.used(usage);
                         }
                         rest = event.rest;
                         continue;
@@ -203,6 +203,9 @@ impl Observer {
                     let mut sink = Sink::new(picker, answer, head);
                     let used = framer.push_event(rest, &mut sink);
                     *reports += u64::from(sink.says_more());
+                    if sink.may_end() {
+                        template.forget();
+                    }
                     let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
                     if is_whole && let Some(text) = sink.text_in(event) {
                         template.learn(event, text);
@@ -236,9 +239,9 @@ impl Observer {
     /// An event that lacks only its final blank line counts.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
-            Frame::Sse { .. } => {
-                self.answer.facts.terminal || self.open_event().is_some_and(|open| open.facts.terminal)
-            }
+            Frame::Sse { .. } => self
+                .open_event()
+                .map_or(self.answer.facts.terminal, |open| open.facts.terminal),
             Frame::Json => self.picker.is_done(),
             Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
             Frame::Opaque(_) => true,

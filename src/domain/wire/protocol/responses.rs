@@ -246,7 +246,8 @@ impl ResponsesState {
         Some(source(self.usage_is_last && has_both))
     }
 
-    /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`.
+    /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total
+    /// has it once more.
     pub(super) fn usage(&self) -> Option<Usage> {
         let usage = Fields::parse(&self.usage_json)?;
         let input = usage.count("input_tokens").unwrap_or(0);
@@ -260,12 +261,15 @@ impl ResponsesState {
             .unwrap_or(parts)
             .min(input - cache_read);
         let cache_write_long = long.unwrap_or(0).min(written);
-        let output = usage.count("output_tokens").unwrap_or(0);
+        let said = usage.count("output_tokens").unwrap_or(0);
         let reasoning = usage
             .object("output_tokens_details")
             .count("reasoning_tokens")
-            .unwrap_or(0)
-            .min(output);
+            .unwrap_or(0);
+        let with_reasoning = said.saturating_add(reasoning);
+        let is_beside = usage.count("total_tokens") == Some(input.saturating_add(with_reasoning));
+        let output = if is_beside { with_reasoning } else { said };
+        let reasoning = reasoning.min(output);
         let tools = Fields::parse(&self.tool_usage_json).unwrap_or_default();
         Some(Usage {
             input_uncached: input - cache_read - written,

@@ -86,6 +86,11 @@ impl Template {
         }
     }
 
+    /// Forgets the event.
+    pub(super) fn forget(&mut self) {
+        self.bytes.clear();
+    }
+
     /// Takes over what stands around the holes; `None` where the text does not end with its quote.
     fn keep(&mut self, event: &[u8], places: &[(usize, usize, Varies)]) -> Option<()> {
         let taken = places.iter().filter(|(at, ..)| *at < event.len());

@@ -11,6 +11,7 @@ use crate::domain::wire::{operation::Operation, protocol::FailureKind};
 mod beginning;
 mod calls;
 mod closing;
+mod ends;
 mod errors;
 mod goldens;
 mod iterations;

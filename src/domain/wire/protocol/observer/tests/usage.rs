@@ -123,6 +123,60 @@ fn gemini_counts_thoughts_and_tool_prompts_beside() {
 }
 
 #[test]
+fn a_total_says_whether_gemini_thoughts_are_among_the_candidates() {
+    let counted = |counts: &str| {
+        let usage = body(Protocol::Gemini, &format!(r#"{{"usageMetadata":{{{counts}}}}}"#)).unwrap();
+        (usage.output_text, usage.output_reasoning, usage.input_total())
+    };
+    let base = r#""promptTokenCount":100,"candidatesTokenCount":900,"thoughtsTokenCount":800"#;
+    for (more, wanted) in [
+        (r#","totalTokenCount":1000"#, (100, 800, 100)),
+        (r#","totalTokenCount":1800"#, (900, 800, 100)),
+        ("", (900, 800, 100)),
+        // A total of its own: as the vendor says.
+        (r#","totalTokenCount":1234"#, (900, 800, 100)),
+        (r#","totalTokenCount":-5"#, (900, 800, 100)),
+        (
+            r#","totalTokenCount":1000,"toolUsePromptTokenCount":50"#,
+            (100, 800, 150),
+        ),
+        (
+            r#","totalTokenCount":1050,"toolUsePromptTokenCount":50"#,
+            (100, 800, 150),
+        ),
+        (
+            r#","totalTokenCount":1850,"toolUsePromptTokenCount":50"#,
+            (900, 800, 150),
+        ),
+        // It fits both ways: as the vendor says.
+        (
+            r#","totalTokenCount":1800,"toolUsePromptTokenCount":0"#,
+            (900, 800, 100),
+        ),
+    ] {
+        assert_eq!(counted(&format!("{base}{more}")), wanted, "{more}");
+    }
+    // More thoughts than candidates cannot be among them.
+    let more = r#""promptTokenCount":100,"candidatesTokenCount":10,"thoughtsTokenCount":800,"totalTokenCount":110"#;
+    assert_eq!(counted(more), (10, 800, 100));
+}
+
+#[test]
+fn a_total_says_whether_responses_reasoning_is_beside_the_output() {
+    let counted = |total: &str| {
+        let json = format!(
+            r#"{{"usage":{{"input_tokens":100,"output_tokens":900,"output_tokens_details":{{"reasoning_tokens":800}}{total}}}}}"#
+        );
+        let usage = body(Protocol::Responses, &json).unwrap();
+        (usage.output_text, usage.output_reasoning)
+    };
+    assert_eq!(counted(""), (100, 800));
+    assert_eq!(counted(r#","total_tokens":1000"#), (100, 800));
+    assert_eq!(counted(r#","total_tokens":1800"#), (900, 800));
+    assert_eq!(counted(r#","total_tokens":1234"#), (100, 800));
+}
+
+#[test]
 fn absurd_numbers_are_clamped() {
     let absurd = |input: &str| {
         let messages = format!(r#"{{"usage":{{"input_tokens":{input},"output_tokens":{input}}}}}"#);
