@@ -17,7 +17,6 @@ use crate::{
         wire::{
             json_scan::{Scan, Turns, input_estimate},
             operation::Operation,
-            protocol::Protocol,
             tokens::bill::{End, Evidence, Limits, bill},
             usage::{Run, RunKind},
         },
@@ -37,7 +36,6 @@ pub(crate) struct Basis {
     route: Arc<PricedRoute>,
     /// The catalogue at admission. Its prices hold for the whole request, whichever models work on the answer.
     catalogue: Arc<Catalogue>,
-    protocol: Protocol,
     input_scanned: u64,
     turns: Turns,
     output_asked: Option<u64>,
@@ -65,7 +63,6 @@ impl Basis {
         operation: Operation,
         scan: &Scan,
     ) -> Self {
-        let protocol = operation.protocol();
         Self {
             learnt: Arc::clone(learnt),
             account: key.account.clone(),
@@ -73,10 +70,9 @@ impl Basis {
             model: Arc::clone(model),
             route,
             catalogue: Arc::clone(catalogue),
-            protocol,
             input_scanned: scan.input_tokens,
             turns: scan.turns,
-            output_asked: scan.output_limits.of(protocol),
+            output_asked: scan.output_limits.of(operation.protocol()),
         }
     }
 
@@ -127,7 +123,7 @@ impl Basis {
             output_factor: factors.output,
             limits: limits(&self.model),
             output_asked: self.output_asked,
-            asked_per_run: self.protocol == Protocol::Messages,
+            unlimited: observed.as_ref().map(|observed| observed.unlimited).unwrap_or_default(),
         });
         let modifiers = observed.map(|observed| observed.modifiers.clone()).unwrap_or_default();
         Consumed {

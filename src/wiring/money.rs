@@ -11,7 +11,6 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     config::Config,
-    domain::wire::usage::UsageSource,
     journal::{Journal, JournalError, lanes::Lanes},
     money::{
         billing::{Billing, GraceLimits, LeaseLimits},
@@ -156,10 +155,10 @@ impl Money {
             lanes.push(Arc::clone(&journal));
             sinks.tell(metrics, &lanes);
             let sum = |figure: fn(&Journal) -> u64| lanes.iter().map(|lane| figure(lane)).sum::<u64>();
-            let rows = billing.rows().map(|(source, total)| (source_name(source), total));
+            let rows = billing.rows().map(|(source, total)| (source.as_str(), total));
             metrics.money_is(&MoneyFigures {
                 charged: u64::try_from(billing.charged().nanos()).unwrap_or(0),
-                rows: rows.to_vec(),
+                rows: rows.collect(),
                 offline: billing.offline(),
                 leased: billing.leased(),
                 leases: billing.leases().0,
@@ -217,12 +216,4 @@ fn journal_failed(error: JournalError) -> StartError {
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-fn source_name(source: UsageSource) -> &'static str {
-    match source {
-        UsageSource::Reported => "reported",
-        UsageSource::Partial => "partial",
-        UsageSource::Estimated => "estimated",
-    }
 }

@@ -21,6 +21,7 @@ mod models;
 mod moving_slots;
 mod notices;
 mod redis_away;
+mod reports;
 mod spend_limit;
 mod trimmed;
 mod verified;

@@ -367,6 +367,11 @@ impl Picker {
                 | Take::CountMarked { .. }
                 | Take::ListMarked
                 | Take::Text => {}
+                Take::CountBeginning(words) => {
+                    let text = scratch.strip_prefix(b"\"").unwrap_or_default();
+                    let is_one = words.iter().any(|word| text.starts_with(word.as_bytes()));
+                    slot.count = slot.count.saturating_add(u64::from(is_one && !too_long));
+                }
                 Take::Mark { words, other } => self.marks.see(words, other, &scratch, too_long),
                 Take::List if too_long => {}
                 Take::List => slot.push(&scratch),

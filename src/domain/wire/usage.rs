@@ -92,6 +92,43 @@ impl Usage {
         self.by_part(&Self::default(), |count, _| count.min(most))
     }
 
+    /// The same with at most so many calls of each tool.
+    #[must_use]
+    pub(crate) fn with_calls_at_most(&self, most: u64) -> Self {
+        Self {
+            web_searches: self.web_searches.min(most),
+            web_fetches: self.web_fetches.min(most),
+            file_searches: self.file_searches.min(most),
+            code_interpreter_calls: self.code_interpreter_calls.min(most),
+            image_generations: self.image_generations.min(most),
+            ..*self
+        }
+    }
+
+    /// The same with at most so many input tokens. What costs least goes first.
+    #[must_use]
+    pub(crate) fn with_input_at_most(&self, most: u64) -> Self {
+        let mut held = *self;
+        let parts = [
+            &mut held.cache_read,
+            &mut held.tool_input,
+            &mut held.cache_write_short,
+            &mut held.cache_write_long,
+            &mut held.input_uncached,
+        ];
+        take_off(parts, self.input_total().saturating_sub(most));
+        held
+    }
+
+    /// The same with at most so many output tokens. Reasoning goes first.
+    #[must_use]
+    pub(crate) fn with_output_at_most(&self, most: u64) -> Self {
+        let mut held = *self;
+        let parts = [&mut held.output_reasoning, &mut held.output_text];
+        take_off(parts, self.output_total().saturating_sub(most));
+        held
+    }
+
     /// The parts, in the order of the fields.
     pub(crate) fn parts(&self) -> [u64; 12] {
         let Self {
@@ -174,13 +211,24 @@ impl Usage {
     }
 }
 
+/// Takes so much off the first of these, the rest off the next.
+fn take_off<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
+    for part in parts {
+        let off = excess.min(*part);
+        *part -= off;
+        excess -= off;
+    }
+}
+
 pub(in crate::domain) mod fields;
 mod members;
 mod run;
 mod source;
+mod unlimited;
 
 pub(crate) use run::{Run, RunKind, total};
 pub use source::{Modifiers, UsageSource};
+pub(crate) use unlimited::Unlimited;
 
 #[cfg(test)]
 mod tests {
@@ -188,16 +236,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_clamped_and_anything_but_a_number_is_absent() {
+    fn a_count_is_clamped_and_anything_but_a_number_of_zero_or_more_is_absent() {
         assert_eq!(count("12"), Some(12));
-        assert_eq!(count("-5"), Some(0));
+        assert_eq!(count("-0"), Some(0));
         assert_eq!(count("2.9"), Some(2));
         assert_eq!(count("1e308"), Some(COUNT_MAX));
         assert_eq!(count("1e999"), Some(COUNT_MAX));
-        assert_eq!(count("-1e999"), Some(0));
         assert_eq!(count("9223372036854775808"), Some(COUNT_MAX));
         assert_eq!(count("99999999999999999999999999"), Some(COUNT_MAX));
-        for other in ["\"12\"", "null", "true", "[]", "{}", "", "inf", "-", "nan"] {
+        for other in [
+            "\"12\"", "null", "true", "[]", "{}", "", "inf", "-", "nan", "-5", "-0.1", "-1e999",
+        ] {
             assert_eq!(count(other), None, "{other}");
         }
     }

@@ -10,7 +10,8 @@ use crate::domain::{
 /// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    rows: [AtomicU64; 3],
+    /// By the source of the usage, in the order of [`UsageSource::ALL`].
+    rows: [AtomicU64; UsageSource::ALL.len()],
     pub(super) cost: AtomicI64,
     pub(super) failed: AtomicU64,
     pub(super) excess_max: AtomicI64,
@@ -21,13 +22,9 @@ pub(super) struct Counters {
 impl Counters {
     /// A request was charged whose hold was `hold`.
     pub(super) fn charged(&self, row: &Row, hold: NanoUsd) {
-        let [reported, partial, estimated] = &self.rows;
-        let rows = match row.usage_source {
-            UsageSource::Reported => reported,
-            UsageSource::Partial => partial,
-            UsageSource::Estimated => estimated,
-        };
-        rows.fetch_add(1, Ordering::Relaxed);
+        for (_, rows) in self.by_source().filter(|(source, _)| *source == row.usage_source) {
+            rows.fetch_add(1, Ordering::Relaxed);
+        }
         let cost = row.cost_nano_usd;
         self.cost.fetch_add(cost.nanos(), Ordering::Relaxed);
         let excess = cost.saturating_sub(hold).nanos();
@@ -40,13 +37,12 @@ impl Counters {
     }
 
     /// Rows charged, by the source of their usage.
-    pub(super) fn rows(&self) -> [(UsageSource, u64); 3] {
-        let [reported, partial, estimated] = &self.rows;
-        [
-            (UsageSource::Reported, reported),
-            (UsageSource::Partial, partial),
-            (UsageSource::Estimated, estimated),
-        ]
-        .map(|(source, count)| (source, count.load(Ordering::Relaxed)))
+    pub(super) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
+        self.by_source()
+            .map(|(source, count)| (source, count.load(Ordering::Relaxed)))
+    }
+
+    fn by_source(&self) -> impl Iterator<Item = (UsageSource, &AtomicU64)> {
+        UsageSource::ALL.into_iter().zip(&self.rows)
     }
 }

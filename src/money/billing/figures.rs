@@ -35,7 +35,7 @@ impl Billing {
     }
 
     /// Rows charged since the start, by the source of their usage.
-    pub(crate) fn rows(&self) -> [(UsageSource, u64); 3] {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
         self.engine.counters.rows()
     }
 

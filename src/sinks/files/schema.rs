@@ -219,18 +219,9 @@ pub(super) static COLUMNS: [Column; 38] = [
     column(
         "usage_source",
         Form::Word((
-            |row| match row.row.usage_source {
-                UsageSource::Reported => "reported",
-                UsageSource::Partial => "partial",
-                UsageSource::Estimated => "estimated",
-            },
+            |row| row.row.usage_source.as_str(),
             |row, text| {
-                row.row.usage_source = match text {
-                    "reported" => UsageSource::Reported,
-                    "partial" => UsageSource::Partial,
-                    "estimated" => UsageSource::Estimated,
-                    _ => return None,
-                };
+                row.row.usage_source = UsageSource::parse(text)?;
                 Some(())
             },
         )),

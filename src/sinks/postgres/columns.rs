@@ -110,11 +110,7 @@ pub(super) async fn write(
     .map(text);
     let (status, outcome) = (i32::from(row.status), text(&row.outcome));
     let usage = row.usage.parts().map(whole);
-    let source = match row.usage_source {
-        UsageSource::Reported => "reported",
-        UsageSource::Partial => "partial",
-        UsageSource::Estimated => "estimated",
-    };
+    let source = row.usage_source.as_str();
     let modifiers = [&row.modifiers.service_tier, &row.modifiers.speed, &row.modifiers.geo];
     let modifiers = modifiers.map(|given| given.as_deref().map(text));
     let (version, cost) = (text(&row.price_version), row.cost_nano_usd.nanos());
@@ -185,11 +181,9 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
         stream: get(found, "stream")?,
         tags: tags.into_iter().filter_map(Tag::parse).collect(),
         usage: Usage::of_parts(usage),
-        usage_source: match get::<&str>(found, "usage_source")? {
-            "reported" => UsageSource::Reported,
-            "partial" => UsageSource::Partial,
-            "estimated" => UsageSource::Estimated,
-            other => return Err(wrong(&format_args!("usage_source {other:?}"))),
+        usage_source: {
+            let word: &str = get(found, "usage_source")?;
+            UsageSource::parse(word).ok_or_else(|| wrong(&format_args!("usage_source {word:?}")))?
         },
         parts,
         modifiers: Modifiers {

@@ -37,6 +37,8 @@ pub(crate) enum Take {
     Presence,
     /// Count them.
     Count,
+    /// Count the strings that begin with one of these.
+    CountBeginning(&'static [&'static str]),
     /// Mark the object around the string: with the bits of the word that the string is, or with `other` if it is none.
     Mark {
         /// Words, each with its bits.
@@ -73,7 +75,9 @@ impl Take {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
             Self::Tree => TREE_BYTES_MAX,
-            Self::Mark { .. } | Self::MarkPresence { .. } | Self::MarkNumber => SCALAR_BYTES_MAX,
+            Self::Mark { .. } | Self::MarkPresence { .. } | Self::MarkNumber | Self::CountBeginning(_) => {
+                SCALAR_BYTES_MAX
+            }
             Self::Presence => "false".len(),
             Self::Count | Self::CountMarked { .. } | Self::ListMarked | Self::Text => 0,
         }
@@ -220,7 +224,7 @@ impl Leaves {
             Take::Count => self.count |= bit,
             Take::CountMarked { .. } | Take::ListMarked => self.marked |= bit,
             Take::Text => self.text = true,
-            Take::Scalar | Take::List | Take::Mark { .. } | Take::MarkNumber => {}
+            Take::Scalar | Take::List | Take::CountBeginning(_) | Take::Mark { .. } | Take::MarkNumber => {}
         }
         if !matches!(
             take,

@@ -5,7 +5,7 @@ use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
 use crate::domain::wire::protocol::varying::Spoken;
 use crate::domain::wire::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
-use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 
 /// A protocol with what its answer has reported.
@@ -123,6 +123,15 @@ impl Dialect {
             Self::Messages(state) => state.usage(),
             Self::Responses(state) => state.usage(),
             Self::Gemini(state) => state.usage(),
+        }
+    }
+
+    /// What was done beside the requested limit of output.
+    pub(super) fn unlimited(&self) -> Unlimited {
+        match self {
+            Self::Messages(state) => state.unlimited(),
+            Self::Responses(state) => state.unlimited(),
+            Self::Gemini(state) => state.unlimited(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The Gemini-style protocol: reads its answers, and writes weir's own errors in its shapes.
 
 mod candidates;
+mod own_tools;
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
@@ -13,9 +14,10 @@ use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
-use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{Usage, fields::Fields};
 use candidates::{Candidates, part};
+use own_tools::OwnTools;
 
 const USAGE: usize = 0;
 const MODEL: usize = 1;
@@ -35,13 +37,25 @@ macro_rules! part {
 }
 
 /// What to pick out of events and bodies.
-pub(super) static PATHS: LazyLock<PathSet> =
-    LazyLock::new(|| PathSet::new(&[PICKS, &candidates::PATHS, spoken::GEMINI, made::GEMINI].concat()));
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
+    PathSet::new(
+        &[
+            PICKS,
+            &candidates::PATHS,
+            &own_tools::PATHS,
+            spoken::GEMINI,
+            made::GEMINI,
+        ]
+        .concat(),
+    )
+});
 
 /// Where the paths begin that say what an answer has made.
-pub(super) const MADE: usize = CANDIDATES + candidates::PATHS.len() + spoken::GEMINI.len();
+pub(super) const MADE: usize = OWN_TOOLS + own_tools::PATHS.len() + spoken::GEMINI.len();
 /// Where the paths begin that mark the candidates.
 const CANDIDATES: usize = PICKS.len();
+/// Where the paths begin that count what the provider's tools did.
+const OWN_TOOLS: usize = CANDIDATES + candidates::PATHS.len();
 
 const PICKS: &[Path] = &[
     Path::new(&[Key("usageMetadata")], Take::Tree),
@@ -97,6 +111,7 @@ pub(super) struct GeminiState {
     usage_is_last: bool,
     candidates: Candidates,
     searches: u64,
+    own_tools: OwnTools,
 }
 
 /// What a usage says.
@@ -146,6 +161,7 @@ impl GeminiState {
     /// One chunk: an event of a stream, an element of an array, or a whole body.
     pub(super) fn chunk(&mut self, picker: &Picker, facts: &mut Facts) {
         self.searches = self.searches.max(picker.count(SEARCHES));
+        self.own_tools.chunk(picker, OWN_TOOLS);
         note(&mut facts.model, picker.text(MODEL));
         let refusal = reason(picker, BLOCK_REASON);
         self.candidates
@@ -229,6 +245,10 @@ impl GeminiState {
         let output_known = said.readable && (said.counted || !facts.content_seen);
         let last = self.usage_is_last || body_whole;
         Some(source(last && output_known && said.has_prompt))
+    }
+
+    pub(super) fn unlimited(&self) -> Unlimited {
+        self.own_tools.unlimited(self.searches)
     }
 
     pub(super) fn usage(&self) -> Option<Usage> {

@@ -11,7 +11,7 @@ use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
-use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{Run, Usage, fields::Fields, total};
 use counts::{Counts, newest};
 
@@ -37,6 +37,7 @@ const CODE: usize = 18;
 const SUCCESS: usize = 19;
 const START_ID: usize = 20;
 const ID: usize = 21;
+const OWN_TOOLS: usize = 22;
 
 /// What to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> =
@@ -68,6 +69,10 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("success")], Take::Scalar),
     Path::new(&[Key("message"), Key("id")], Take::Scalar),
     Path::new(&[Key("id")], Take::Scalar),
+    Path::new(
+        &[Key("content"), Each, Key("type")],
+        Take::CountBeginning(&["server_tool_use", "mcp_tool_use"]),
+    ),
 ];
 
 /// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
@@ -83,6 +88,8 @@ pub(super) struct MessagesState {
     thinking: Option<u64>,
     web_searches: Option<u64>,
     web_fetches: Option<u64>,
+    /// Blocks that call a tool of the provider's own.
+    own_tools: u64,
     /// The newest list of runs, as it was written: the numbers above do not say what each of them was.
     iterations: Vec<u8>,
     /// Another model stands in: the numbers above are its own.
@@ -100,7 +107,10 @@ impl MessagesState {
                     .iter()
                     .any(|at| picker.is_present(*at));
             }
-            b"content_block_start" => facts.content_seen |= block_has_content(picker),
+            b"content_block_start" => {
+                facts.content_seen |= block_has_content(picker);
+                self.own_tools += u64::from(calls_own_tool(picker));
+            }
             b"message_start" => {
                 self.output_is_last = false;
                 self.merge(picker.raw(START_USAGE));
@@ -136,6 +146,7 @@ impl MessagesState {
     /// The whole body of an answer that is not a stream.
     pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
         self.output_is_last |= self.merge(picker.raw(USAGE));
+        self.own_tools = picker.count(OWN_TOOLS);
         note(&mut facts.model, picker.text(MODEL));
         note(&mut facts.answer_id, picker.text(ID));
         note(&mut facts.finish_reason, picker.text(STOP_REASON));
@@ -199,6 +210,18 @@ impl MessagesState {
             .then(|| source(ended && self.output_is_last && self.main.has_input()))
     }
 
+    /// Tools are in the usage only if they are paid by call.
+    pub(super) fn unlimited(&self) -> Unlimited {
+        let paid = self
+            .web_searches
+            .unwrap_or(0)
+            .saturating_add(self.web_fetches.unwrap_or(0));
+        Unlimited {
+            tool_calls: self.own_tools.max(paid),
+            images: 0,
+        }
+    }
+
     /// All runs together.
     pub(super) fn usage(&self) -> Option<Usage> {
         let runs = self.runs();
@@ -241,6 +264,14 @@ fn block_has_content(picker: &Picker) -> bool {
         Some("text" | "thinking") => picker.is_present(BLOCK_TEXT) || picker.is_present(BLOCK_THINKING),
         Some(_) => true,
     }
+}
+
+/// Whether a block calls a tool that the provider runs.
+fn calls_own_tool(picker: &Picker) -> bool {
+    matches!(
+        picker.text(BLOCK_TYPE).as_deref(),
+        Some("server_tool_use" | "mcp_tool_use")
+    )
 }
 
 /// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.

@@ -19,7 +19,7 @@ use crate::domain::wire::protocol::made::Made;
 use crate::domain::wire::protocol::{InBandError, MidStreamFailure, Protocol};
 use crate::domain::wire::sse::SseFramer;
 use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
-use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 use answer_progress::AnswerProgress;
 use framing::FirstBytes;
@@ -36,6 +36,8 @@ pub struct Observed {
     pub usage: Option<Usage>,
     /// What each of several runs of models consumed, which make that usage; empty if there was one run.
     pub runs: Vec<Run>,
+    /// What was done beside the requested limit of output.
+    pub unlimited: Unlimited,
     /// Whether those figures are the provider's last word ([`UsageSource::Reported`]) or only some of them
     /// ([`UsageSource::Partial`]: the answer broke off, or the provider left a count out or sent none that can be read); `None`
     /// without any. An explicit zero is a figure.
@@ -293,6 +295,7 @@ impl Observer {
         Observed {
             usage: answer.dialect.usage(),
             runs: answer.dialect.runs(),
+            unlimited: answer.dialect.unlimited(),
             usage_source: answer
                 .dialect
                 .usage_source(facts, matches!(self.frame, Frame::Json) && self.picker.is_done()),

@@ -12,7 +12,7 @@ use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
 use crate::domain::wire::protocol::varying::{Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
-use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{
     Usage,
     fields::{self, Fields},
@@ -244,6 +244,13 @@ impl ResponsesState {
         let usage = Fields::parse(&self.usage_json)?;
         let has_both = usage.count("input_tokens").is_some() && usage.count("output_tokens").is_some();
         Some(source(self.usage_is_last && has_both))
+    }
+
+    pub(super) fn unlimited(&self) -> Unlimited {
+        Unlimited {
+            tool_calls: self.calls.own_tools,
+            images: self.calls.image_generation,
+        }
     }
 
     /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total

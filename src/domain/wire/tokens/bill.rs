@@ -10,39 +10,50 @@
 //! | the same, before any report | the estimates; before the first byte, input only | `estimated` |
 //! | it answered 400 or above, without a report | nothing | `estimated` |
 //! | no answer came (connection failed, silent, cut before its head), and the client had not left | nothing | `estimated` |
-//! | a report of more than the model can take or give, and of four times the estimate | as if nothing was reported | `estimated` |
-//! | a report of four times the output that was asked for, and of four times the text that passed | as if nothing was reported | `estimated` |
-//! | a report of more output than was asked for, and of four times the text that passed | the report; output what was asked for | `partial` |
+//! | a report of more than is accepted | the most that is accepted | `bounded` |
 //!
-//! An estimate of output is never more than was asked for, nor than the model gives. A report may be: where the text that
-//! passed bears it out, the provider did not keep to what was asked for, and the client has it. What was asked for holds for
-//! each run of the model ([`crate::domain::wire::usage::Run`]): the provider's own tools make it run again.
+//! What is accepted of a report ([`Report::hold`]):
 //!
-//! What a model can take or give and nobody has written down is bounded by [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`], what
-//! tools are called by [`CALLS_PLAUSIBLE`]: a provider's slip costs hundreds of dollars at most, not millions.
+//! - Output up to what was asked for, and up to what the model gives. Both hold for each run of the model, of which a list of
+//!   runs in the report tells ([`crate::domain::wire::usage::Run`]), or else the calls of the provider's own tools: one more than
+//!   calls, up to [`RUNS_BY_TOOLS_MAX`]. An image adds [`IMAGE_TOKENS_MAX`], up to [`IMAGES_MAX`] of them.
+//! - Input up to what the model takes, in each run.
+//! - More of either where weir has seen it: up to [`SEEN_TIMES`] times the estimate of the text. Then the provider did not keep to
+//!   what was asked for, and the client has it.
+//! - What a model takes or gives and nobody has written down is [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; of each tool,
+//!   [`CALLS_PLAUSIBLE`] calls.
+//!
+//! So a provider's slip costs hundreds of dollars at most, and mostly no more than the client has asked for.
+//!
+//! An estimate of output is never more than was asked for, nor than the model gives.
 //!
 //! Reasoning that a provider does not show is in its report only: an answer that broke off before is billed without it. So
 //! the answers of models that may reason so are read to their end when a client leaves (`on_client_gone` of the rules).
 
 use crate::domain::wire::{
     tokens::factor::Factor,
-    usage::{Run, Usage, UsageSource, total},
+    usage::{Run, Unlimited, Usage, UsageSource, total},
 };
 
-/// A report beyond the model's limits, or beyond what was requested, is rejected if it is also this many times the
-/// estimate.
-pub(crate) const ABSURD_TIMES: u64 = 4;
+/// A report of more than the model's limit, or than was asked for, is accepted up to so many times the estimate.
+pub(crate) const SEEN_TIMES: u64 = 4;
 /// The context size assumed for a model without a known one: the largest on offer.
 pub(crate) const INPUT_PLAUSIBLE: u64 = 10_000_000;
 /// The output limit assumed for a model without a known one: several times the largest on offer, hidden reasoning
 /// included.
 pub(crate) const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
-/// The most searches, and the most fetches, of one answer that are accepted.
-pub(crate) const CALLS_PLAUSIBLE: u64 = 10_000;
+/// The most calls of each tool that are accepted of one answer.
+pub(crate) const CALLS_PLAUSIBLE: u64 = 1_000;
 /// How often a model is run at most for one answer because of the provider's own tools, where their calls are all that is
 /// known of it. Ten times is the vendor's limit
 /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
 pub(crate) const RUNS_BY_TOOLS_MAX: u64 = 10;
+/// The most tokens of one image. The vendors' largest have 6,240
+/// (<https://platform.openai.com/docs/guides/image-generation>) and 2,000
+/// (<https://ai.google.dev/gemini-api/docs/pricing>).
+pub(crate) const IMAGE_TOKENS_MAX: u64 = 8_192;
+/// The most images of one answer that add to what is accepted.
+pub(crate) const IMAGES_MAX: u64 = 16;
 
 /// What is known of a request that has ended, or of a running one.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +79,8 @@ pub(crate) struct Evidence<'a> {
     pub limits: Limits,
     /// The output limit in the request, if any (`json_scan/output_limits.rs`).
     pub output_asked: Option<u64>,
-    /// That limit holds for each run that the provider's own tools cause, and not for all of them together.
-    pub asked_per_run: bool,
+    /// What the answer shows that this limit does not hold for.
+    pub unlimited: Unlimited,
 }
 
 /// A model's limits.
@@ -121,13 +132,13 @@ impl Billed {
 
 /// The usage to bill, and its source. Estimated text is billed as `output_text`.
 pub(crate) fn bill(evidence: &Evidence<'_>) -> Billed {
-    let Some(mut report) = Report::believed(evidence) else {
+    let Some(mut report) = Report::of(evidence) else {
         return Billed::estimated(match evidence.end {
-            End::Whole | End::Cut | End::ClientLeft => evidence.estimate(1),
+            End::Whole | End::Cut | End::ClientLeft => evidence.estimate(),
             End::Refused | End::NoAnswer => Usage::default(),
         });
     };
-    let is_as_asked = report.keep_to_what_was_asked();
+    let is_accepted = report.hold();
     let is_final = match evidence.end {
         End::Whole => evidence.is_full,
         End::Refused => true,
@@ -138,10 +149,10 @@ pub(crate) fn bill(evidence: &Evidence<'_>) -> Billed {
     }
     Billed {
         usage: total(&report.runs),
-        source: if is_final && is_as_asked {
-            UsageSource::Reported
-        } else {
-            UsageSource::Partial
+        source: match (is_accepted, is_final) {
+            (false, _) => UsageSource::Bounded,
+            (true, true) => UsageSource::Reported,
+            (true, false) => UsageSource::Partial,
         },
         runs: if evidence.runs.is_empty() {
             Vec::new()
@@ -157,82 +168,82 @@ impl Evidence<'_> {
         self.output_factor.apply(self.output_observed)
     }
 
-    /// The most output of this many runs, by the requested limit and the model's.
-    fn asked(&self, runs: u64) -> u64 {
-        let given = self.limits.output_tokens.unwrap_or(u64::MAX);
-        self.output_asked.unwrap_or(u64::MAX).min(given).saturating_mul(runs)
+    /// The estimate of the input of one run.
+    fn input(&self) -> u64 {
+        let context = self.limits.context_tokens.unwrap_or(u64::MAX);
+        self.input_factor.apply(self.input_scanned).min(context)
+    }
+
+    /// How often models were run whose text makes the answer.
+    fn times(&self) -> u64 {
+        let speaking = self.runs.iter().filter(|(run, _)| run.kind.speaks()).count();
+        let by_tools = self.unlimited.tool_calls.saturating_add(1).min(RUNS_BY_TOOLS_MAX);
+        by_tools.max(u64::try_from(speaking).unwrap_or(u64::MAX))
+    }
+
+    /// The tokens of images that no limit of output holds for.
+    fn images(&self) -> u64 {
+        self.unlimited.images.min(IMAGES_MAX) * IMAGE_TOKENS_MAX
     }
 
     /// The bill without any report: all input uncached, all text as output.
-    fn estimate(&self, runs: u64) -> Usage {
-        let context = self.limits.context_tokens.unwrap_or(u64::MAX);
+    fn estimate(&self) -> Usage {
+        let given = self.limits.output_tokens.unwrap_or(u64::MAX);
+        let asked = self.output_asked.unwrap_or(u64::MAX).min(given);
         Usage {
-            input_uncached: self.input_factor.apply(self.input_scanned).min(context),
-            output_text: self.passed().min(self.asked(runs)),
+            input_uncached: self.input(),
+            output_text: self.passed().min(asked.saturating_mul(self.times())),
             ..Usage::default()
         }
     }
 }
 
-/// A plausible report of the provider.
+/// A provider's report.
 struct Report<'a> {
     evidence: &'a Evidence<'a>,
-    /// The runs; never empty.
+    /// The runs, each with its model's limits; never empty.
     runs: Vec<Run>,
-    /// How often models were run whose text makes the answer.
-    times: u64,
+    limits: Vec<Limits>,
 }
 
 impl<'a> Report<'a> {
-    /// The report, if there is one and it is plausible.
-    fn believed(evidence: &'a Evidence<'a>) -> Option<Self> {
+    /// The report, if there is one.
+    fn of(evidence: &'a Evidence<'a>) -> Option<Self> {
         let reported = evidence.reported?;
-        let (runs, times) = if evidence.runs.is_empty() {
-            (
-                vec![Run::answer(reported)],
-                runs_by_tools(&reported, evidence.asked_per_run),
-            )
+        let (runs, limits) = if evidence.runs.is_empty() {
+            (vec![Run::answer(reported)], vec![evidence.limits])
         } else {
-            let runs: Vec<Run> = evidence.runs.iter().map(|(run, _)| run.clone()).collect();
-            let speaking = runs.iter().filter(|run| run.kind.speaks()).count();
-            (runs, u64::try_from(speaking).unwrap_or(1).max(1))
+            evidence.runs.iter().cloned().unzip()
         };
-        let report = Self { evidence, runs, times };
-        (!report.is_absurd(&reported)).then_some(report)
+        Some(Self { evidence, runs, limits })
     }
 
-    fn is_absurd(&self, reported: &Usage) -> bool {
+    /// Holds the report to what is accepted. Returns whether all of it is.
+    fn hold(&mut self) -> bool {
+        let before = total(&self.runs);
         let evidence = self.evidence;
-        let calls = [
-            reported.web_searches,
-            reported.web_fetches,
-            reported.file_searches,
-            reported.code_interpreter_calls,
-            reported.image_generations,
-        ];
-        let beyond = |tokens: u64, estimated: u64, max: u64| tokens > max && tokens >= times_over(estimated);
-        let input_estimate = evidence.estimate(self.times).input_total();
-        let each_is_absurd = |(run, limits): (&Run, Limits), times: u64| {
-            let context = limits.context_tokens.unwrap_or(INPUT_PLAUSIBLE).saturating_mul(times);
-            let most = limits.output_tokens.unwrap_or(OUTPUT_PLAUSIBLE).saturating_mul(times);
-            // Output that does not pass to the client is not estimated.
-            let passed = if run.kind.speaks() { evidence.passed() } else { 0 };
-            let input = run.usage.input_total();
-            beyond(input, input_estimate.saturating_mul(times), context)
-                || beyond(run.usage.output_total(), passed, most)
-        };
-        let any_is_absurd = if evidence.runs.is_empty() {
-            self.runs
-                .iter()
-                .any(|run| each_is_absurd((run, evidence.limits), self.times))
-        } else {
-            let mut runs = evidence.runs.iter();
-            runs.any(|(run, limits)| each_is_absurd((run, *limits), 1))
-        };
-        let asked = evidence.output_asked.unwrap_or(u64::MAX).saturating_mul(self.times);
-        any_is_absurd
-            || beyond(self.spoken(), evidence.passed().max(asked), asked)
-            || calls.into_iter().any(|calls| calls > CALLS_PLAUSIBLE)
+        // A single run stands for all that were made.
+        let times = if evidence.runs.is_empty() { evidence.times() } else { 1 };
+        let input_seen = seen(evidence.input().saturating_mul(times));
+        for (run, limits) in self.runs.iter_mut().zip(&self.limits) {
+            let taken = limits.context_tokens.unwrap_or(INPUT_PLAUSIBLE).saturating_mul(times);
+            let given = limits.output_tokens.unwrap_or(OUTPUT_PLAUSIBLE).saturating_mul(times);
+            // Output that does not pass to the client is not seen.
+            let (images, output_seen) = if run.kind.speaks() {
+                (evidence.images(), seen(evidence.passed()))
+            } else {
+                (0, 0)
+            };
+            let usage = run.usage.with_calls_at_most(CALLS_PLAUSIBLE);
+            run.usage = usage
+                .with_input_at_most(taken.max(input_seen))
+                .with_output_at_most(given.saturating_add(images).max(output_seen));
+        }
+        if let Some(asked) = evidence.output_asked {
+            let asked = asked.saturating_mul(evidence.times()).saturating_add(evidence.images());
+            self.hold_spoken(asked.max(seen(evidence.passed())));
+        }
+        total(&self.runs) == before
     }
 
     /// The output of the runs whose text makes the answer.
@@ -241,29 +252,20 @@ impl<'a> Report<'a> {
         speaking.fold(0, |sum, run| sum.saturating_add(run.usage.output_total()))
     }
 
-    /// Removes output beyond the requested limit that the observed text does not confirm. Returns whether nothing had
-    /// to be removed.
-    fn keep_to_what_was_asked(&mut self) -> bool {
-        let asked = self.evidence.output_asked.map(|asked| asked.saturating_mul(self.times));
-        let spoken = self.spoken();
-        let Some(asked) = asked.filter(|asked| spoken > *asked && spoken >= times_over(self.evidence.passed())) else {
-            return true;
-        };
-        let mut excess = spoken - asked;
+    /// Holds that output to so much, the last runs first.
+    fn hold_spoken(&mut self, most: u64) {
+        let mut excess = self.spoken().saturating_sub(most);
         for run in self.runs.iter_mut().rev().filter(|run| run.kind.speaks()) {
-            for part in [&mut run.usage.output_reasoning, &mut run.usage.output_text] {
-                let off = excess.min(*part);
-                *part -= off;
-                excess -= off;
-            }
+            let before = run.usage.output_total();
+            run.usage = run.usage.with_output_at_most(before.saturating_sub(excess));
+            excess -= before - run.usage.output_total();
         }
-        false
     }
 
     /// Raises a report that stopped early to what passed; Messages reports one output token at the start. Input is
     /// taken as reported if any was, since some servers report it at the end only, and zeros before.
     fn add_what_passed(&mut self) {
-        let estimate = self.evidence.estimate(self.times);
+        let estimate = self.evidence.estimate();
         let missing = estimate.output_total().saturating_sub(self.spoken());
         let is_without_input = total(&self.runs).input_total() == 0;
         if self.runs.iter().all(|run| !run.kind.speaks()) {
@@ -279,17 +281,9 @@ impl<'a> Report<'a> {
     }
 }
 
-/// How often a model was run for an answer that does not list its runs.
-fn runs_by_tools(reported: &Usage, asked_per_run: bool) -> u64 {
-    let calls = reported.web_searches.saturating_add(reported.web_fetches);
-    match asked_per_run {
-        true => calls.saturating_add(1).min(RUNS_BY_TOOLS_MAX),
-        false => 1,
-    }
-}
-
-fn times_over(estimated: u64) -> u64 {
-    estimated.saturating_mul(ABSURD_TIMES)
+/// How much is accepted of what weir has estimated to be so much.
+fn seen(estimated: u64) -> u64 {
+    estimated.saturating_mul(SEEN_TIMES)
 }
 
 #[cfg(test)]

@@ -16,6 +16,28 @@ pub enum UsageSource {
     Partial,
     /// Estimated from the text that passed.
     Estimated,
+    /// The provider reported more than was asked for or can be: billed is the most that is accepted.
+    Bounded,
+}
+
+impl UsageSource {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Reported, Self::Partial, Self::Estimated, Self::Bounded];
+
+    /// The word in the consumption log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Partial => "partial",
+            Self::Estimated => "estimated",
+            Self::Bounded => "bounded",
+        }
+    }
+
+    /// The source that this word stands for.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
 }
 
 /// What makes the price differ from the list price, as reported by the provider.

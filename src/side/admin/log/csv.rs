@@ -7,10 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::domain::{
-    ledger::consumption::{Row, UsageSource},
-    money::NanoUsd,
-};
+use crate::domain::{ledger::consumption::Row, money::NanoUsd};
 
 /// The columns, in this order. New ones come at the end.
 const COLUMNS: [&str; 36] = [
@@ -92,7 +89,7 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     let modifiers = &row.modifiers;
     let modifiers = [&modifiers.service_tier, &modifiers.speed, &modifiers.geo];
     let modifiers = modifiers.map(|text| text.as_deref().unwrap_or_default());
-    for text in [source(row.usage_source)]
+    for text in [row.usage_source.as_str()]
         .into_iter()
         .chain(modifiers)
         .chain([row.price_version.as_str()])
@@ -124,14 +121,6 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
-}
-
-fn source(source: UsageSource) -> &'static str {
-    match source {
-        UsageSource::Reported => "reported",
-        UsageSource::Partial => "partial",
-        UsageSource::Estimated => "estimated",
-    }
 }
 
 /// A number, or nothing where there is none.

@@ -40,11 +40,7 @@ fn usage() -> impl Strategy<Value = Usage> {
 }
 
 fn source() -> impl Strategy<Value = UsageSource> {
-    prop::sample::select(vec![
-        UsageSource::Reported,
-        UsageSource::Partial,
-        UsageSource::Estimated,
-    ])
+    prop::sample::select(UsageSource::ALL.to_vec())
 }
 
 fn modifiers() -> impl Strategy<Value = Modifiers> {

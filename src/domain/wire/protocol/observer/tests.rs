@@ -9,6 +9,7 @@ use super::*;
 use crate::domain::wire::{operation::Operation, protocol::FailureKind};
 
 mod beginning;
+mod bills;
 mod calls;
 mod closing;
 mod ends;

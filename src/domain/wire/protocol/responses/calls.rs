@@ -8,12 +8,25 @@ use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, Picker, Segment, Take};
 
 /// The paths of one place with items: marks and counts.
-pub(super) const PATHS: usize = 7;
+pub(super) const PATHS: usize = 8;
 /// Where the counts are among them.
 const WEB_SEARCHES: usize = 3;
 const FILE_SEARCHES: usize = 4;
 const CODE_INTERPRETER: usize = 5;
 const IMAGE_GENERATION: usize = 6;
+const OWN_TOOLS: usize = 7;
+
+/// How the types of items begin that are calls of a tool which the provider runs, paid by call or not
+/// (<https://platform.openai.com/docs/api-reference/responses/object>, `output`).
+const OWN: &[&str] = &[
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+    "shell_call\"",
+    "tool_search_call",
+];
 
 const WEB_SEARCH: u8 = 1;
 const FILE_SEARCH: u8 = 1 << 1;
@@ -75,6 +88,7 @@ const fn paths(
         counted(item, FILE_SEARCH, FAILED),
         counted(item, CODE, FAILED),
         counted(item, IMAGE, FAILED),
+        Path::new(kind, Take::CountBeginning(OWN)),
     ]
 }
 
@@ -89,6 +103,8 @@ pub(super) struct Calls {
     pub(super) file_searches: u64,
     pub(super) code_interpreter: u64,
     pub(super) image_generation: u64,
+    /// Those of all tools that the provider runs, whether they failed or not.
+    pub(super) own_tools: u64,
 }
 
 impl Calls {
@@ -99,6 +115,7 @@ impl Calls {
             file_searches: picker.count(base + FILE_SEARCHES),
             code_interpreter: picker.count(base + CODE_INTERPRETER),
             image_generation: picker.count(base + IMAGE_GENERATION),
+            own_tools: picker.count(base + OWN_TOOLS),
         }
     }
 
@@ -118,6 +135,7 @@ impl Calls {
             file_searches: merge(self.file_searches, other.file_searches),
             code_interpreter: merge(self.code_interpreter, other.code_interpreter),
             image_generation: merge(self.image_generation, other.image_generation),
+            own_tools: merge(self.own_tools, other.own_tools),
         }
     }
 }

@@ -16,7 +16,10 @@ const EVIDENCE: Evidence<'static> = Evidence {
         output_tokens: None,
     },
     output_asked: None,
-    asked_per_run: false,
+    unlimited: Unlimited {
+        tool_calls: 0,
+        images: 0,
+    },
 };
 
 /// What is billed without regard to runs.
@@ -100,7 +103,7 @@ fn estimates_are_corrected_and_kept_within_what_the_model_can_do() {
 }
 
 #[test]
-fn only_a_report_that_the_model_cannot_have_done_and_weir_has_not_seen_is_disbelieved() {
+fn a_report_of_more_than_the_model_can_do_and_weir_has_seen_is_held_to_the_larger_of_both() {
     let limits = Evidence {
         limits: Limits {
             context_tokens: Some(2_000),
@@ -108,21 +111,28 @@ fn only_a_report_that_the_model_cannot_have_done_and_weir_has_not_seen_is_disbel
         },
         ..EVIDENCE
     };
-    let billed = |evidence: Evidence<'static>, reported| {
+    let billed = |reported| {
         let evidence = Evidence {
             reported: Some(reported),
-            ..evidence
+            ..limits
         };
-        billed(&evidence).1
+        billed(&evidence)
     };
-    use UsageSource::{Estimated, Reported};
-    // Beyond both.
-    assert_eq!(billed(limits, usage(1_000, 0, 1 << 53, 0)), Estimated);
-    assert_eq!(billed(limits, usage(4_000, 0, 10, 0)), Estimated);
+    use UsageSource::{Bounded, Reported};
+    // Beyond both: four times what was seen is more than the model can do here.
+    assert_eq!(billed(usage(1_000, 0, 1 << 53, 0)), (usage(1_000, 0, 800, 0), Bounded));
+    assert_eq!(billed(usage(4_001, 0, 10, 0)), (usage(4_000, 0, 10, 0), Bounded));
+    assert_eq!(billed(usage(3_900, 200, 10, 0)), (usage(3_900, 100, 10, 0), Bounded));
     // Beyond the model, but near to what was seen; far from what was seen, but within the model.
-    assert_eq!(billed(limits, usage(3_999, 0, 10, 0)), Reported);
-    assert_eq!(billed(limits, usage(1_000, 0, 10, 780)), Reported);
-    assert_eq!(billed(limits, usage(10, 0, 499, 0)), Reported);
+    for reported in [usage(4_000, 0, 10, 0), usage(1_000, 0, 10, 790), usage(10, 0, 499, 0)] {
+        assert_eq!(billed(reported), (reported, Reported));
+    }
+    let unseen = Evidence {
+        output_observed: 0,
+        reported: Some(usage(1_000, 0, 0, 501)),
+        ..limits
+    };
+    assert_eq!(self::billed(&unseen), (usage(1_000, 0, 0, 500), Bounded));
 }
 
 #[test]
@@ -134,31 +144,32 @@ fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
             ..EVIDENCE
         })
     };
-    use UsageSource::{Estimated, Partial, Reported};
-    let estimate = usage(1_000, 0, 200, 0);
+    use UsageSource::{Bounded, Partial, Reported};
     let calls = |web_searches, web_fetches| Usage {
         web_searches,
         web_fetches,
-        ..usage(900, 0, 100, 0)
+        ..usage(900, 0, 300, 0)
     };
     for (within, beyond) in [
-        (usage(INPUT_PLAUSIBLE, 0, 1, 0), usage(INPUT_PLAUSIBLE, 1, 1, 0)),
+        (usage(INPUT_PLAUSIBLE, 0, 300, 0), usage(INPUT_PLAUSIBLE, 1, 300, 0)),
         (usage(1, 0, 1, OUTPUT_PLAUSIBLE - 1), usage(1, 0, 1, OUTPUT_PLAUSIBLE)),
+        (usage(1, 0, OUTPUT_PLAUSIBLE, 0), usage(1, 0, OUTPUT_PLAUSIBLE + 1, 7)),
         (calls(CALLS_PLAUSIBLE, 0), calls(CALLS_PLAUSIBLE + 1, 0)),
         (calls(0, CALLS_PLAUSIBLE), calls(0, CALLS_PLAUSIBLE + 1)),
-        (usage(1, 0, 1, 0), usage(1 << 53, 1 << 53, 1 << 53, 1 << 53)),
+        (
+            usage(INPUT_PLAUSIBLE, 0, OUTPUT_PLAUSIBLE, 0),
+            usage(1 << 53, 1 << 53, 1 << 53, 1 << 53),
+        ),
     ] {
         assert_eq!(billed(within, End::Whole), (within, Reported));
-        assert_eq!(billed(within, End::Cut).1, Partial);
-        for end in [End::Whole, End::Cut, End::ClientLeft] {
-            assert_eq!(billed(beyond, end), (estimate, Estimated), "{beyond:?}");
+        assert_eq!(billed(within, End::Cut), (within, Partial));
+        for end in [End::Whole, End::Cut, End::ClientLeft, End::Refused] {
+            assert_eq!(billed(beyond, end), (within, Bounded), "{beyond:?}");
         }
-        // No content had passed: as without a report.
-        assert_eq!(billed(beyond, End::Refused), (Usage::default(), Estimated));
     }
     // A prompt that weir has seen to be so long.
     let long = Evidence {
-        reported: Some(usage(INPUT_PLAUSIBLE * 2, 0, 1, 0)),
+        reported: Some(usage(INPUT_PLAUSIBLE * SEEN_TIMES, 0, 1, 0)),
         input_scanned: INPUT_PLAUSIBLE,
         ..EVIDENCE
     };

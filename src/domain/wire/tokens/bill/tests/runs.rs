@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::wire::usage::RunKind;
-use UsageSource::{Estimated, Partial, Reported};
+use UsageSource::{Bounded, Partial, Reported};
 
 fn run(kind: RunKind, usage: Usage) -> (Run, Limits) {
     let model = (kind != RunKind::Answer).then(|| "other".to_owned());
@@ -46,11 +46,10 @@ fn what_was_asked_for_holds_for_each_run_of_the_answer_and_for_no_other() {
     };
     assert_eq!(billed_runs(&runs(60), asked).source, Reported);
     let held = billed_runs(&runs(90), asked);
-    assert_eq!((held.usage.output_total(), held.source), (128 + 5_000, Partial));
+    assert_eq!((held.usage.output_total(), held.source), (128 + 5_000, Bounded));
     assert_eq!(held.runs[2].usage, usage(10, 0, 4, 60));
     let absurd = billed_runs(&runs(999_999), asked);
-    assert_eq!((absurd.usage, absurd.source), (usage(1_000, 0, 8, 0), Estimated));
-    assert!(absurd.runs.is_empty());
+    assert_eq!((&absurd.runs, absurd.source), (&held.runs, Bounded));
 }
 
 #[test]
@@ -73,31 +72,35 @@ fn what_passed_is_compared_with_the_answers_runs_alone() {
 }
 
 #[test]
-fn a_run_beyond_its_own_model_is_not_believed() {
-    let absurd = |kind, usage, limits| {
+fn a_run_beyond_its_own_model_is_held_to_it() {
+    let held = |kind, usage, limits| {
         let runs = [
             run(RunKind::Answer, super::usage(900, 0, 150, 0)),
             (run(kind, usage).0, limits),
         ];
-        billed_runs(&runs, EVIDENCE).source == Estimated
+        let billed = billed_runs(&runs, EVIDENCE);
+        assert_eq!(billed.runs[0], runs[0].0, "the other is billed as reported");
+        let was_held = billed.runs[1].usage != usage;
+        assert_eq!(billed.source, if was_held { Bounded } else { Reported });
+        billed.runs[1].usage
     };
     let known = Limits {
         context_tokens: Some(10_000),
         output_tokens: Some(500),
     };
-    assert!(absurd(RunKind::Advisor, usage(10, 0, 501, 0), known));
-    assert!(!absurd(RunKind::Advisor, usage(10_000, 0, 500, 0), known));
-    assert!(absurd(RunKind::Advisor, usage(10_001, 0, 5, 0), known));
-    assert!(absurd(RunKind::Fallback, usage(10, 0, 0, 800), known));
-    assert!(!absurd(RunKind::Fallback, usage(10, 0, 0, 799), known));
-    assert!(absurd(
-        RunKind::Advisor,
-        usage(1 << 53, 0, 1 << 53, 0),
-        Limits::default()
-    ));
-    assert!(!absurd(
-        RunKind::Advisor,
-        usage(200_000, 0, 9_000, 0),
-        Limits::default()
-    ));
+    for (kind, limits, reported, wanted) in [
+        (RunKind::Advisor, known, usage(10, 0, 501, 0), usage(10, 0, 500, 0)),
+        (RunKind::Advisor, known, usage(10_001, 0, 5, 0), usage(10_000, 0, 5, 0)),
+        // Four times the text that passed.
+        (RunKind::Fallback, known, usage(10, 0, 0, 801), usage(10, 0, 0, 800)),
+        (
+            RunKind::Advisor,
+            Limits::default(),
+            usage(1 << 53, 0, 1 << 53, 0),
+            usage(INPUT_PLAUSIBLE, 0, OUTPUT_PLAUSIBLE, 0),
+        ),
+    ] {
+        assert_eq!(held(kind, reported, limits), wanted);
+        assert_eq!(held(kind, wanted, limits), wanted);
+    }
 }
