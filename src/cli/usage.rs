@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
-use crate::domain::money::NanoUsd;
+use crate::domain::{money::NanoUsd, wire::usage::Usage};
 
 /// `weir usage`
 #[derive(Args, Clone, Debug)]
@@ -152,14 +152,8 @@ fn shown(name: &str, sums: &Map<String, Value>) -> String {
         "{name:<32}  {:>10}  {:>8}  {:>14}  {:>14}  {:>16}",
         number(sums, "requests"),
         number(sums, "errors"),
-        together(&[
-            "input_uncached",
-            "cache_read",
-            "cache_write_short",
-            "cache_write_long",
-            "tool_input"
-        ]),
-        together(&["output_text", "output_reasoning"]),
+        together(&Usage::INPUT),
+        together(&Usage::OUTPUT),
         sums.get("cost_usd").and_then(Value::as_str).unwrap_or_default(),
     )
 }

@@ -4,21 +4,28 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::view;
+use crate::domain::wire::usage::Usage;
 
 /// What a row counts, as people call it.
-const COUNTS: [(&str, &str); 12] = [
+const COUNTS: [(&str, &str); 18] = [
     ("input_uncached", "Input"),
+    ("input_audio", "Input of sound"),
+    ("input_image", "Input of images"),
     ("cache_read", "Input read from a cache"),
+    ("cache_read_audio", "Input of sound read from a cache"),
+    ("cache_read_image", "Input of images read from a cache"),
     ("cache_write_short", "Input written to a cache"),
     ("cache_write_long", "Input written to a cache for long"),
     ("tool_input", "Input by the provider's tools"),
     ("output_text", "Output"),
     ("output_reasoning", "Output for reasoning"),
+    ("output_audio", "Output of sound"),
+    ("output_image", "Output of images"),
     ("web_searches", "Web searches"),
     ("web_fetches", "Web pages fetched"),
     ("file_searches", "File searches"),
     ("code_interpreter_calls", "Code interpreter calls"),
-    ("image_generations", "Images"),
+    ("image_generations", "Image generations"),
 ];
 
 /// The table, in the order of the rows.
@@ -39,19 +46,12 @@ pub(super) fn table(rows: &[Value]) -> Markup {
 
 /// The tokens that went in, of a row or of a sum of rows.
 pub(super) fn input(of: &Value) -> u64 {
-    let kinds = [
-        "input_uncached",
-        "cache_read",
-        "cache_write_short",
-        "cache_write_long",
-        "tool_input",
-    ];
-    sum(of, &kinds)
+    sum(of, &Usage::INPUT)
 }
 
 /// The tokens that came out.
 pub(super) fn output(of: &Value) -> u64 {
-    sum(of, &["output_text", "output_reasoning"])
+    sum(of, &Usage::OUTPUT)
 }
 
 fn sum(of: &Value, fields: &[&str]) -> u64 {

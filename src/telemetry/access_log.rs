@@ -23,7 +23,6 @@ mod record;
 
 pub(crate) use diagnostics::init_tracing;
 pub(crate) use record::RequestRecord;
-pub(crate) use record::token_counts;
 
 /// How long a line waits for others, so that a request need not wake the writer and the writer need not write each by itself.
 const GATHER: Duration = Duration::from_millis(5);

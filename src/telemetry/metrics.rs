@@ -178,10 +178,7 @@ impl Metrics {
             self.request_bytes.observe(gen_ai::float(record.request_bytes));
         }
         if let Some(usage) = &record.usage {
-            for (kind, count) in crate::telemetry::access_log::token_counts(usage)
-                .into_iter()
-                .filter(|(_, count)| *count > 0)
-            {
+            for (kind, count) in usage.named().filter(|(_, count)| *count > 0) {
                 self.tokens.with_label_values(&[provider, model, kind]).inc_by(count);
             }
         }

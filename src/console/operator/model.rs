@@ -83,18 +83,32 @@ fn all_prices(price: &Value) -> Markup {
     }
 }
 
-/// Prices by the size of the prompt.
+/// Prices by the size of the prompt. Those of sound and images where they are not those of what they are a part of.
 fn tiers(tiers: &[Value]) -> Markup {
-    const KINDS: [(&str, &str); 5] = [
-        ("input", "Input"),
-        ("output", "Output"),
-        ("cache_read", "Cache read"),
-        ("cache_write_short", "Cache write"),
-        ("cache_write_long", "Cache write, long"),
+    const KINDS: [(&str, &str, &str); 11] = [
+        ("input", "Input", ""),
+        ("output", "Output", ""),
+        ("cache_read", "Cache read", ""),
+        ("cache_write_short", "Cache write", ""),
+        ("cache_write_long", "Cache write, long", ""),
+        ("input_audio", "Input, sound", "input"),
+        ("input_image", "Input, images", "input"),
+        ("cache_read_audio", "Cache read, sound", "cache_read"),
+        ("cache_read_image", "Cache read, images", "cache_read"),
+        ("output_audio", "Output, sound", "output"),
+        ("output_image", "Output, images", "output"),
     ];
+    let is_own = |field: &str, usual: &str| {
+        tiers
+            .iter()
+            .any(|tier| view::plain(tier, field) != view::plain(tier, usual))
+    };
+    let shown = KINDS
+        .iter()
+        .filter(|(field, _, usual)| usual.is_empty() || is_own(field, usual));
     html! {
         table class="list" {
-            thead { tr { th scope="col" { "Prompt" } @for (_, name) in KINDS { th scope="col" class="figure" { (name) } } } }
+            thead { tr { th scope="col" { "Prompt" } @for (_, name, _) in shown.clone() { th scope="col" class="figure" { (name) } } } }
             tbody { @for tier in tiers { tr {
                 th scope="row" {
                     @match view::count(tier, "above_input_tokens") {
@@ -102,7 +116,7 @@ fn tiers(tiers: &[Value]) -> Markup {
                         above => { "Above " (view::thousands(above)) },
                     }
                 }
-                @for (field, _) in KINDS { td class="figure" { "$" (view::plain(tier, field)) } }
+                @for (field, ..) in shown.clone() { td class="figure" { "$" (view::plain(tier, field)) } }
             } } }
         }
     }
@@ -116,11 +130,15 @@ mod tests {
     #[test]
     fn all_prices_of_a_model_are_shown() {
         let list = "version = \"v7\"\n[[price]]\nname = \"m\"\nsource = \"the vendor's page\"\n\
-            tiers = [{ input = \"3\", output = \"15\", cache_read = \"0.3\" }, { above_input_tokens = 200000, input = \"6\", output = \"22.5\" }]\n\
+            tiers = [{ input = \"3\", output = \"15\", cache_read = \"0.3\", output_image = \"120\" }, { above_input_tokens = 200000, input = \"6\", output = \"22.5\" }]\n\
             reasoning = \"16\"\nper_call = { web_search = \"0.01\" }\nmultipliers = { speed = { fast = \"2.5\" } }";
         let list = PriceList::read("p.toml", list).unwrap();
         let price = serde_json::to_value(&**list.find("m", "p").unwrap()).unwrap();
         let shown = all_prices(&price).into_string();
+        assert!(
+            !shown.contains("sound") && shown.contains(">Output, images<") && shown.contains(">$120<"),
+            "{shown}"
+        );
         for part in [
             ">$0.3<",
             "Above 200,000",

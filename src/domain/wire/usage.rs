@@ -9,10 +9,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Input tokens that were neither read from nor written to a cache.
+    /// Input tokens that were neither read from nor written to a cache, but for those of sound and images that the provider has
+    /// counted apart.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_uncached: u64,
-    /// Input tokens read from a prompt cache.
+    /// Input tokens read from a prompt cache, with the same exception.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_read: u64,
     /// Input tokens written to a cache of short life (Messages 5 minutes, Responses 30 minutes).
@@ -21,7 +22,7 @@ pub struct Usage {
     /// Input tokens written to a cache of long life (Messages 1 hour, Responses 12 hours).
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_long: u64,
-    /// Output tokens other than reasoning: text and tool input.
+    /// Output tokens other than reasoning: text and tool input, with the same exception.
     #[serde(skip_serializing_if = "is_zero")]
     pub output_text: u64,
     /// Output tokens spent on reasoning (thinking).
@@ -45,7 +46,67 @@ pub struct Usage {
     /// Calls of the provider's own image generation.
     #[serde(skip_serializing_if = "is_zero")]
     pub image_generations: u64,
+    /// Input tokens of sound that no cache had.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub input_audio: u64,
+    /// Input tokens of images that no cache had.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub input_image: u64,
+    /// Input tokens of sound read from a prompt cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read_audio: u64,
+    /// Input tokens of images read from a prompt cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read_image: u64,
+    /// Output tokens of sound.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub output_audio: u64,
+    /// Output tokens of images.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub output_image: u64,
 }
+
+/// The parts of a usage in the order of its fields, as an array and by name.
+macro_rules! parts {
+    ($($part:ident),+ $(,)?) => {
+        impl Usage {
+            /// The names of the parts, which the consumption log has them under.
+            pub(crate) const NAMES: [&'static str; [$(stringify!($part)),+].len()] = [$(stringify!($part)),+];
+
+            /// The parts, in the order of the fields.
+            pub(crate) fn parts(&self) -> [u64; Self::NAMES.len()] {
+                let Self { $($part),+ } = *self;
+                [$($part),+]
+            }
+
+            /// The usage of these parts, in that order.
+            pub(crate) const fn of_parts([$($part),+]: [u64; Self::NAMES.len()]) -> Self {
+                Self { $($part),+ }
+            }
+        }
+    };
+}
+
+parts!(
+    input_uncached,
+    cache_read,
+    cache_write_short,
+    cache_write_long,
+    output_text,
+    output_reasoning,
+    tool_input,
+    web_searches,
+    web_fetches,
+    file_searches,
+    code_interpreter_calls,
+    image_generations,
+    input_audio,
+    input_image,
+    cache_read_audio,
+    cache_read_image,
+    output_audio,
+    output_image,
+);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 pub(in crate::domain) fn is_zero(count: &u64) -> bool {
@@ -56,22 +117,48 @@ pub(in crate::domain) fn is_zero(count: &u64) -> bool {
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 impl Usage {
-    /// All input tokens: uncached, read, written and put in by tools.
-    pub fn input_total(&self) -> u64 {
-        [
-            self.input_uncached,
-            self.cache_read,
-            self.cache_write_short,
-            self.cache_write_long,
-            self.tool_input,
-        ]
-        .into_iter()
-        .fold(0, u64::saturating_add)
+    /// The parts that are input tokens.
+    pub(crate) const INPUT: [&'static str; 9] = [
+        "input_uncached",
+        "input_audio",
+        "input_image",
+        "cache_read",
+        "cache_read_audio",
+        "cache_read_image",
+        "cache_write_short",
+        "cache_write_long",
+        "tool_input",
+    ];
+    /// The parts that are output tokens.
+    pub(crate) const OUTPUT: [&'static str; 4] = ["output_text", "output_reasoning", "output_audio", "output_image"];
+
+    /// Each part with its name.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Self::NAMES.into_iter().zip(self.parts())
     }
 
-    /// All output tokens: text and reasoning.
+    /// All input tokens: uncached, read, written and put in by tools.
+    pub fn input_total(&self) -> u64 {
+        let fresh = [self.input_uncached, self.input_audio, self.input_image, self.tool_input];
+        let written = [self.cache_write_short, self.cache_write_long];
+        sum(&fresh)
+            .saturating_add(sum(&written))
+            .saturating_add(self.read_total())
+    }
+
+    /// All input tokens read from a cache.
+    pub(crate) fn read_total(&self) -> u64 {
+        sum(&[self.cache_read, self.cache_read_audio, self.cache_read_image])
+    }
+
+    /// All output tokens: text, reasoning, sound and images.
     pub fn output_total(&self) -> u64 {
-        self.output_text.saturating_add(self.output_reasoning)
+        sum(&[
+            self.output_text,
+            self.output_reasoning,
+            self.output_audio,
+            self.output_image,
+        ])
     }
 
     /// Both together, part by part.
@@ -111,104 +198,44 @@ impl Usage {
         let mut held = *self;
         let parts = [
             &mut held.cache_read,
+            &mut held.cache_read_image,
+            &mut held.cache_read_audio,
             &mut held.tool_input,
             &mut held.cache_write_short,
             &mut held.cache_write_long,
             &mut held.input_uncached,
+            &mut held.input_image,
+            &mut held.input_audio,
         ];
         take_off(parts, self.input_total().saturating_sub(most));
         held
     }
 
-    /// The same with at most so many output tokens. Reasoning goes first.
+    /// The same with at most so many output tokens. Reasoning goes first, images last.
     #[must_use]
     pub(crate) fn with_output_at_most(&self, most: u64) -> Self {
         let mut held = *self;
-        let parts = [&mut held.output_reasoning, &mut held.output_text];
+        let parts = [
+            &mut held.output_reasoning,
+            &mut held.output_text,
+            &mut held.output_audio,
+            &mut held.output_image,
+        ];
         take_off(parts, self.output_total().saturating_sub(most));
         held
     }
 
-    /// The parts, in the order of the fields.
-    pub(crate) fn parts(&self) -> [u64; 12] {
-        let Self {
-            input_uncached,
-            cache_read,
-            cache_write_short,
-            cache_write_long,
-            output_text,
-            output_reasoning,
-            tool_input,
-            web_searches,
-            web_fetches,
-            file_searches,
-            code_interpreter_calls,
-            image_generations,
-        } = *self;
-        [
-            input_uncached,
-            cache_read,
-            cache_write_short,
-            cache_write_long,
-            output_text,
-            output_reasoning,
-            tool_input,
-            web_searches,
-            web_fetches,
-            file_searches,
-            code_interpreter_calls,
-            image_generations,
-        ]
-    }
-
-    /// The usage of these parts, in that order.
-    pub(crate) fn of_parts(parts: [u64; 12]) -> Self {
-        let [
-            input_uncached,
-            cache_read,
-            cache_write_short,
-            cache_write_long,
-            output_text,
-            output_reasoning,
-            tool_input,
-            web_searches,
-            web_fetches,
-            file_searches,
-            code_interpreter_calls,
-            image_generations,
-        ] = parts;
-        Self {
-            input_uncached,
-            cache_read,
-            cache_write_short,
-            cache_write_long,
-            output_text,
-            output_reasoning,
-            tool_input,
-            web_searches,
-            web_fetches,
-            file_searches,
-            code_interpreter_calls,
-            image_generations,
-        }
-    }
-
     fn by_part(&self, other: &Self, merge: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            input_uncached: merge(self.input_uncached, other.input_uncached),
-            cache_read: merge(self.cache_read, other.cache_read),
-            cache_write_short: merge(self.cache_write_short, other.cache_write_short),
-            cache_write_long: merge(self.cache_write_long, other.cache_write_long),
-            output_text: merge(self.output_text, other.output_text),
-            output_reasoning: merge(self.output_reasoning, other.output_reasoning),
-            tool_input: merge(self.tool_input, other.tool_input),
-            web_searches: merge(self.web_searches, other.web_searches),
-            web_fetches: merge(self.web_fetches, other.web_fetches),
-            file_searches: merge(self.file_searches, other.file_searches),
-            code_interpreter_calls: merge(self.code_interpreter_calls, other.code_interpreter_calls),
-            image_generations: merge(self.image_generations, other.image_generations),
+        let mut merged = self.parts();
+        for (part, other) in merged.iter_mut().zip(other.parts()) {
+            *part = merge(*part, other);
         }
+        Self::of_parts(merged)
     }
+}
+
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().copied().fold(0, u64::saturating_add)
 }
 
 /// Takes so much off the first of these, the rest off the next.
@@ -222,10 +249,12 @@ fn take_off<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
 
 pub(in crate::domain) mod fields;
 mod members;
+mod modalities;
 mod run;
 mod source;
 mod unlimited;
 
+pub(in crate::domain) use modalities::Modalities;
 pub(crate) use run::{Run, RunKind, total};
 pub use source::{Modifiers, UsageSource};
 pub(crate) use unlimited::Unlimited;
@@ -301,5 +330,19 @@ mod tests {
             ..Usage::default()
         };
         assert_eq!((usage.input_total(), usage.output_total()), (u64::MAX, 5));
+    }
+
+    #[test]
+    fn every_token_is_input_or_output() {
+        for (at, name) in Usage::NAMES.into_iter().enumerate() {
+            let mut parts = [0; Usage::NAMES.len()];
+            parts[at] = 7;
+            let usage = Usage::of_parts(parts);
+            let is_in = |names: &[&str], total| names.contains(&name) == (total == 7);
+            assert!(is_in(&Usage::INPUT, usage.input_total()), "{name}");
+            assert!(is_in(&Usage::OUTPUT, usage.output_total()), "{name}");
+            let json = serde_json::to_value(usage).unwrap();
+            assert_eq!(json, serde_json::json!({ name: 7 }));
+        }
     }
 }

@@ -152,20 +152,7 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
     let mut settlement = settled_with_texts(admitted, &text());
     settlement.tokens_used = u64::MAX;
     let row = settlement.row.as_mut().unwrap();
-    row.usage = Usage {
-        input_uncached: most,
-        cache_read: most,
-        cache_write_short: most,
-        cache_write_long: most,
-        output_text: most,
-        output_reasoning: most,
-        tool_input: most,
-        web_searches: most,
-        web_fetches: most,
-        file_searches: most,
-        code_interpreter_calls: most,
-        image_generations: most,
-    };
+    row.usage = Usage::of_parts([most; Usage::NAMES.len()]);
     (row.time_ms, row.admitted_ms, row.status) = (i64::MAX, i64::MAX, u16::MAX);
     (row.cost_nano_usd, row.latency_ms, row.ttft_ms) = (NanoUsd::from_nanos(i64::MAX), u64::MAX, Some(u64::MAX));
     row.attempts = Some(u32::MAX);

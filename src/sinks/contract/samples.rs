@@ -110,6 +110,8 @@ fn usage(rng: &mut StdRng) -> Usage {
         output_text: rng.random_range(1..3_000),
         output_reasoning: rng.random_range(0..4) * 100,
         web_searches: u64::from(rng.random_range(0..20) == 0),
+        input_audio: u64::from(rng.random_range(0..4) == 0) * 700,
+        output_image: u64::from(rng.random_range(0..4) == 0) * 1_290,
         ..Usage::default()
     }
 }

@@ -21,6 +21,7 @@ use crate::{
         keys::key::KeyId,
         ledger::{consumption::UsageSource, tag::Tag},
         money::NanoUsd,
+        wire::usage::Usage,
     },
     journal::NumberedRow,
 };
@@ -99,6 +100,22 @@ macro_rules! count {
     };
 }
 
+/// As [`count!`], in a column that came later: files from before lack it.
+macro_rules! later_count {
+    ($name:ident) => {
+        column(
+            stringify!($name),
+            Form::OptionalInteger((
+                |row| Some(signed(row.row.usage.$name)),
+                |row, value| {
+                    row.row.usage.$name = u64::try_from(value).ok()?;
+                    Some(())
+                },
+            )),
+        )
+    };
+}
+
 /// A column with one of a row's texts.
 macro_rules! word {
     ($name:ident) => {
@@ -132,7 +149,7 @@ macro_rules! modifier {
 }
 
 /// All columns, in their order.
-pub(super) static COLUMNS: [Column; 38] = [
+pub(super) static COLUMNS: [Column; 44] = [
     column(NODE, Form::Node),
     column(
         "number",
@@ -291,6 +308,12 @@ pub(super) static COLUMNS: [Column; 38] = [
             },
         )),
     ),
+    later_count!(input_audio),
+    later_count!(input_image),
+    later_count!(cache_read_audio),
+    later_count!(cache_read_image),
+    later_count!(output_audio),
+    later_count!(output_image),
 ];
 
 /// Counts are believed up to 2^53 only.
@@ -306,8 +329,7 @@ pub(super) fn put_tag(row: &mut NumberedRow, text: &str) -> Option<()> {
 
 /// Whether a column has one of the counts of a row's usage.
 pub(super) fn is_of_usage(name: &str) -> bool {
-    let place = |name| index_of(name).unwrap_or(usize::MAX);
-    (place("input_uncached")..=place("image_generations")).contains(&place(name))
+    Usage::NAMES.contains(&name)
 }
 
 /// Where a column stands among all.

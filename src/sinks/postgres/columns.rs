@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Names and types, in the order in which rows are written. New ones come at the end.
-const COLUMNS: [(&str, Type); 38] = [
+const COLUMNS: [(&str, Type); 44] = [
     ("node", Type::TEXT),
     ("number", Type::INT8),
     ("time", Type::TIMESTAMPTZ),
@@ -66,10 +66,15 @@ const COLUMNS: [(&str, Type); 38] = [
     ("tags", Type::TEXT_ARRAY),
     ("hold_nano_usd", Type::INT8),
     ("attempts", Type::INT8),
+    ("input_audio", Type::INT8),
+    ("input_image", Type::INT8),
+    ("cache_read_audio", Type::INT8),
+    ("cache_read_image", Type::INT8),
+    ("output_audio", Type::INT8),
+    ("output_image", Type::INT8),
 ];
-/// Where the counts of the usage begin, and how many there are.
-const USAGE_AT: usize = 14;
-const USAGE_COUNTS: usize = 12;
+/// How many counts of the usage stand in front of its source; the others are the last columns.
+const FIRST_COUNTS: usize = 12;
 /// The last moment that a row has: 9999-12-30, nearly the last that calendars here have.
 const LATEST_MS: i64 = 253_402_128_000_000;
 
@@ -123,11 +128,13 @@ pub(super) async fn write(
     values.extend([&node as &(dyn ToSql + Sync), &number, &time, &admitted]);
     values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
     values.extend([&status as &(dyn ToSql + Sync), &outcome, &row.stream]);
-    values.extend(usage.iter().map(|count| count as &(dyn ToSql + Sync)));
+    let (first, later) = usage.split_at(FIRST_COUNTS);
+    values.extend(first.iter().map(|count| count as &(dyn ToSql + Sync)));
     values.push(&source);
     values.extend(modifiers.iter().map(|given| given as &(dyn ToSql + Sync)));
     values.extend([&version as &(dyn ToSql + Sync), &cost, &latency, &ttft, &parts, &tags]);
     values.extend([&hold as &(dyn ToSql + Sync), &attempts]);
+    values.extend(later.iter().map(|count| count as &(dyn ToSql + Sync)));
     Ok(writer.write(&values).await?)
 }
 
@@ -155,9 +162,9 @@ fn parts(parts: &[Part]) -> Result<Value, PostgresError> {
 /// Reads what [`write()`] has written, here or in an earlier weir, from a row with all columns of its table: whose it is, and the
 /// row.
 pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError> {
-    let mut usage = [0; USAGE_COUNTS];
-    for (into, (name, _)) in usage.iter_mut().zip(COLUMNS.iter().skip(USAGE_AT)) {
-        *into = count(found, name)?;
+    let mut usage = Usage::default().parts();
+    for (into, name) in usage.iter_mut().zip(Usage::NAMES) {
+        *into = later(found, name)?.map_or(0, i64::unsigned_abs);
     }
     let parts = match get::<Option<Value>>(found, "parts")? {
         Some(parts) => serde_json::from_value(parts).map_err(|error| wrong(&error))?,

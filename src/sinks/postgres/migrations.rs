@@ -6,10 +6,11 @@ use crate::sinks::postgres::error::PostgresError;
 
 /// What is to be done, in this order. Each is applied once and never changes afterwards; later ones only add, so that a weir
 /// that does not know them goes on.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001_log.sql"),
     include_str!("migrations/0002_retention.sql"),
     include_str!("migrations/0003_hold_and_attempts.sql"),
+    include_str!("migrations/0004_modalities.sql"),
 ];
 /// Held while migrations are applied, so that they are by one at a time.
 const LOCK: i64 = 7_523_094_288_207_667_298;

@@ -132,7 +132,7 @@ impl RequestRecord {
 fn counts(usage: &Usage, json: &mut Json<'_>) -> serde_json::Result<()> {
     json.put(r#","usage":{"#);
     let mut before = "\"";
-    for (name, count) in token_counts(usage).into_iter().filter(|(_, count)| *count > 0) {
+    for (name, count) in usage.named().filter(|(_, count)| *count > 0) {
         json.put(before);
         json.put(name);
         json.value("\":", &count)?;
@@ -146,22 +146,4 @@ fn counts(usage: &Usage, json: &mut Json<'_>) -> serde_json::Result<()> {
 fn rfc3339(unix_ms: i64) -> Option<String> {
     let time = jiff::Timestamp::from_millisecond(unix_ms).ok()?;
     Some(TIME.timestamp_to_string(&time))
-}
-
-/// Every count of a usage under its name, for the log and the metrics.
-pub(crate) fn token_counts(usage: &Usage) -> [(&'static str, u64); 12] {
-    [
-        ("input_uncached", usage.input_uncached),
-        ("cache_read", usage.cache_read),
-        ("cache_write_short", usage.cache_write_short),
-        ("cache_write_long", usage.cache_write_long),
-        ("output_text", usage.output_text),
-        ("output_reasoning", usage.output_reasoning),
-        ("tool_input", usage.tool_input),
-        ("web_searches", usage.web_searches),
-        ("web_fetches", usage.web_fetches),
-        ("file_searches", usage.file_searches),
-        ("code_interpreter_calls", usage.code_interpreter_calls),
-        ("image_generations", usage.image_generations),
-    ]
 }

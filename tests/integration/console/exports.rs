@@ -42,13 +42,13 @@ fn the_page_of_the_log_exports_what_the_command_does_and_tells_holds_and_attempt
     let of_key = tab.get(&format!("/log/export/csv?hours=24&key={}", key.id)).text();
     let lines: Vec<&str> = of_key.lines().collect();
     assert!(
-        lines.len() == 3 && lines[0].ends_with(",tags,hold_nano_usd,attempts"),
+        lines.len() == 3 && lines[0].ends_with(",output_audio,output_image"),
         "{of_key}"
     );
     assert!(
         lines[1..]
             .iter()
-            .all(|line| line.ends_with(",1") && line.contains(&key.id)),
+            .all(|line| line.ends_with(",1,0,0,0,0,0,0") && line.contains(&key.id)),
         "{of_key}"
     );
     assert_eq!(tab.get("/log/export/xlsx").status, 404);

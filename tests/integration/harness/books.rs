@@ -10,9 +10,13 @@ use super::weir::{ACCOUNT, Weir};
 pub(crate) const FUNDS: i64 = 1_000_000_000_000;
 
 /// The columns of a row whose tokens were read.
-pub(crate) const INPUT: [&str; 5] = [
+pub(crate) const INPUT: [&str; 9] = [
     "input_uncached",
+    "input_audio",
+    "input_image",
     "cache_read",
+    "cache_read_audio",
+    "cache_read_image",
     "cache_write_short",
     "cache_write_long",
     "tool_input",

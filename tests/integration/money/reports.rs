@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::harness::books::cost;
 use crate::harness::request::{Request, Wire};
-use crate::harness::{RecordingProvider, Weir};
+use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
 const IMAGE_MODEL: &str = "gemini-3-pro-image";
 const NANO: i64 = 1_000_000_000;
@@ -105,15 +105,97 @@ fn thoughts_that_the_total_counts_among_the_candidates_are_billed_once() {
     }
 }
 
+/// The counts in the lines of the charge of a key's last row.
+fn lines(weir: &Weir, key: &str) -> Vec<u64> {
+    let own = weir.exchange(&Request::get("/web/v1/me").header("x-goog-api-key", key));
+    let own = own.json();
+    let lines = own["data"]["last_rows"][0]["price_lines"].as_array().unwrap();
+    lines.iter().map(|line| line["count"].as_u64().unwrap()).collect()
+}
+
 #[test]
-fn an_image_is_billed_whatever_limit_was_set() {
+fn an_image_is_billed_whatever_limit_was_set_and_at_the_price_of_images() {
     let image = json!([{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}]);
     let usage = json!({"promptTokenCount": 20, "candidatesTokenCount": 1_290, "totalTokenCount": 1_310,
         "candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 1_290}]});
     let row = row(IMAGE_MODEL, 300, image, usage);
     assert_eq!(row["usage_source"], "reported", "{row}");
+    assert_eq!((&row["output_image"], output(&row)), (&1_290.into(), (0, 0)), "{row}");
     // 20 tokens at 2 USD per 1M, 1,290 at 120.
     assert_eq!(cost(&row), NANO * 15_484 / 100_000, "{row}");
+}
+
+#[test]
+fn sound_and_images_cost_what_the_price_list_says_of_them() {
+    const LIST: &str = r#"
+        version = "mine-1"
+        [[price]]
+        name = "gemini-3.8-flash"
+        tiers = [{ input = "1", output = "10", cache_read = "0.1", input_audio = "3", cache_read_audio = "0.3" }]
+        [[price]]
+        name = "gpt-6-luna"
+        tiers = [{ input = "1", output = "10", input_image = "2", output_audio = "20", output_image = "40" }]
+    "#;
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("prices.toml");
+    std::fs::write(&file, LIST).unwrap();
+    let heard = json!({"promptTokenCount": 1_000, "cachedContentTokenCount": 300, "candidatesTokenCount": 50,
+        "totalTokenCount": 1_050, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 200},
+        {"modality": "AUDIO", "tokenCount": 800}], "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 300}]});
+    let seen = json!({"input_tokens": 500, "output_tokens": 120, "total_tokens": 620,
+        "input_tokens_details": {"image_tokens": 400},
+        "output_tokens_details": {"audio_tokens": 60, "image_tokens": 50, "reasoning_tokens": 0}});
+    for (wire, model, usage, counts, wanted) in [
+        (
+            Wire::Gemini,
+            "gemini-3.8-flash",
+            heard,
+            [
+                ("input_uncached", 200),
+                ("input_audio", 500),
+                ("cache_read_audio", 300),
+                ("output_text", 50),
+            ],
+            200 * 1_000 + 500 * 3_000 + 300 * 300 + 50 * 10_000,
+        ),
+        (
+            Wire::Responses,
+            "gpt-6-luna",
+            seen,
+            [
+                ("input_image", 400),
+                ("output_audio", 60),
+                ("output_image", 50),
+                ("output_text", 10),
+            ],
+            100 * 1_000 + 400 * 2_000 + 60 * 20_000 + 50 * 40_000 + 10 * 10_000,
+        ),
+    ] {
+        let body = match wire {
+            Wire::Gemini => answer(&text(), &usage),
+            _ => json!({"id": "resp_1", "object": "response", "status": "completed", "usage": usage,
+                "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hello world"}]}]}),
+        };
+        let provider = RecordingProvider::start(move |_, peer| peer.json(&body.to_string()));
+        let weir = WeirBuilder::new()
+            .all_providers(&provider.base_url())
+            .set("prices.file", file.to_str().unwrap())
+            .start();
+        let key = weir.key().text;
+        assert_eq!(
+            weir.exchange(&wire.request_for(model, &key, "A weir, please.")).status,
+            200
+        );
+        let row = weir.books(1).rows[0].clone();
+        for (part, count) in counts {
+            assert_eq!(row[part], count, "{part} of {row}");
+        }
+        assert_eq!(cost(&row), wanted, "{row}");
+        let counted: u64 = lines(&weir, &key).iter().sum();
+        let of_usage = |field: &str| usage[field].as_u64().unwrap_or(0);
+        let total = of_usage("totalTokenCount") + of_usage("total_tokens");
+        assert_eq!(counted, total, "each token has its line");
+    }
 }
 
 #[test]

@@ -47,34 +47,33 @@ impl Estimate {
         self.input.total().saturating_add(self.output)
     }
 
-    /// What it would cost.
+    /// What it would cost, whatever of it is sound or images.
     pub(crate) fn cost(&self, price: &Price) -> NanoUsd {
-        priced(price, &self.input, self.output)
+        price.dearest_cost(&usage(&self.input, self.output), &Default::default())
     }
 
-    /// What its input would cost.
+    /// What its input would cost, whatever of it is sound or images.
     pub(crate) fn input_cost(&self, price: &Price) -> NanoUsd {
-        priced(price, &self.input, 0)
+        price.dearest_cost(&usage(&self.input, 0), &Default::default())
     }
 
-    /// What its input would cost if no cache had any of it.
+    /// What its input would cost if no cache had any of it, and all of it were text: a row can say no more of it.
     pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
         let uncached = InputEstimate {
             uncached: self.input.total(),
             ..InputEstimate::default()
         };
-        priced(price, &uncached, 0)
+        price.cost(&usage(&uncached, 0), &Default::default())
     }
 }
 
-fn priced(price: &Price, input: &InputEstimate, output: u64) -> NanoUsd {
-    let usage = Usage {
+fn usage(input: &InputEstimate, output: u64) -> Usage {
+    Usage {
         input_uncached: input.uncached,
         cache_read: input.cache_read,
         cache_write_short: input.cache_write_short,
         cache_write_long: input.cache_write_long,
         output_text: output,
         ..Usage::default()
-    };
-    price.cost(&usage, &Default::default())
+    }
 }

@@ -38,10 +38,11 @@ impl TypicalInput {
     /// was one.
     pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
         let input = reported.input_total();
-        let off = |guess: u64| guess.abs_diff(reported.cache_read);
+        let read = reported.read_total();
+        let off = |guess: u64| guess.abs_diff(read);
         let by_last = off(self.read_last.min(input));
         let by_turns = off(all_but(input, new));
-        let fresh = input.saturating_sub(reported.cache_read);
+        let fresh = input.saturating_sub(read);
         let share = |part: u64| share_of(part, fresh);
         let (short, long) = (share(reported.cache_write_short), share(reported.cache_write_long));
         if self.is_known {
@@ -55,7 +56,7 @@ impl TypicalInput {
             (self.off_by_last, self.off_by_turns) = (by_last, by_turns);
             (self.written_short, self.written_long) = (short, long);
         }
-        self.read_last = reported.cache_read;
+        self.read_last = read;
         self.is_known = true;
     }
 

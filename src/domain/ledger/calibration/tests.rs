@@ -23,6 +23,26 @@ fn it_starts_at_one_and_small_requests_teach_nothing() {
 }
 
 #[test]
+fn what_may_be_sound_or_images_is_held_for_at_the_dearest_of_their_prices() {
+    let list = "version = \"v1\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"1\", output = \"10\", cache_read = \"0.1\", \
+                input_audio = \"3\", cache_read_audio = \"0.3\", output_image = \"120\" }]";
+    let list = crate::domain::money::price::PriceList::read("p.toml", list).unwrap();
+    let price = list.find("m", "any").unwrap();
+    let estimate = Estimate {
+        input: InputEstimate {
+            uncached: 100,
+            cache_read: 1_000,
+            ..InputEstimate::default()
+        },
+        output: 50,
+    };
+    assert_eq!(estimate.cost(price).nanos(), 100 * 3_000 + 1_000 * 300 + 50 * 120_000);
+    assert_eq!(estimate.input_cost(price).nanos(), 100 * 3_000 + 1_000 * 300);
+    // What a row can say of an answer that nobody has reported is that it was text.
+    assert_eq!(estimate.uncached_cost(price).nanos(), 1_100 * 1_000);
+}
+
+#[test]
 fn it_comes_to_what_requests_agree_on() {
     for (reported, thousandths) in [(1_300_u64, 1_300_u64), (700, 700), (4_000, 4_000), (250, 250)] {
         let factor = after(&[(1_000, reported); 200]).factor().apply(1_000);

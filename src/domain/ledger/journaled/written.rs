@@ -290,6 +290,12 @@ impl Json<'_> {
             file_searches,
             code_interpreter_calls,
             image_generations,
+            input_audio,
+            input_image,
+            cache_read_audio,
+            cache_read_image,
+            output_audio,
+            output_image,
         } = usage;
         for (before, count) in [
             (r#","input_uncached":"#, input_uncached),
@@ -304,6 +310,12 @@ impl Json<'_> {
             (r#","file_searches":"#, file_searches),
             (r#","code_interpreter_calls":"#, code_interpreter_calls),
             (r#","image_generations":"#, image_generations),
+            (r#","input_audio":"#, input_audio),
+            (r#","input_image":"#, input_image),
+            (r#","cache_read_audio":"#, cache_read_audio),
+            (r#","cache_read_image":"#, cache_read_image),
+            (r#","output_audio":"#, output_audio),
+            (r#","output_image":"#, output_image),
         ] {
             if *count > 0 {
                 self.value(before, count)?;

@@ -19,7 +19,7 @@ const EXACT_PLACES: usize = 30;
 /// A request's counts by the names that the consumption log has for them, each with its price.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
-    pub(super) tokens: [(&'static str, u64, PerToken); 7],
+    pub(super) tokens: [(&'static str, u64, PerToken); 13],
     pub(super) calls: [(&'static str, u64, PerCall); 5],
     /// Factors on the prices of tokens: of service tier, speed and geography.
     pub(super) factors: [Factor; 3],

@@ -44,6 +44,12 @@ pub(super) struct RawTier {
     pub(super) cache_read: Option<Spanned<RawDecimal>>,
     pub(super) cache_write_short: Option<Spanned<RawDecimal>>,
     pub(super) cache_write_long: Option<Spanned<RawDecimal>>,
+    pub(super) input_audio: Option<Spanned<RawDecimal>>,
+    pub(super) input_image: Option<Spanned<RawDecimal>>,
+    pub(super) cache_read_audio: Option<Spanned<RawDecimal>>,
+    pub(super) cache_read_image: Option<Spanned<RawDecimal>>,
+    pub(super) output_audio: Option<Spanned<RawDecimal>>,
+    pub(super) output_image: Option<Spanned<RawDecimal>>,
 }
 
 /// `per_call`

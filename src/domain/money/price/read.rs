@@ -124,18 +124,30 @@ impl Reader<'_, '_> {
         tiers
     }
 
-    /// One tier. A missing cache price is that of any input token.
+    /// One tier. A missing cache price is that of any input token, a missing price of sound or images that of the tokens which
+    /// they are among.
     fn tier(&mut self, raw: &RawTier) -> Tier {
-        let input = self.per_token(&raw.input, "input");
-        let mut cached =
-            |value: &Option<Spanned<RawDecimal>>, key| value.as_ref().map_or(input, |value| self.per_token(value, key));
+        let (input, output) = (
+            self.per_token(&raw.input, "input"),
+            self.per_token(&raw.output, "output"),
+        );
+        let mut price = |value: &Option<Spanned<RawDecimal>>, key, usual| {
+            value.as_ref().map_or(usual, |value| self.per_token(value, key))
+        };
+        let cache_read = price(&raw.cache_read, "cache_read", input);
         Tier {
             above_input_tokens: raw.above_input_tokens,
             input,
-            cache_read: cached(&raw.cache_read, "cache_read"),
-            cache_write_short: cached(&raw.cache_write_short, "cache_write_short"),
-            cache_write_long: cached(&raw.cache_write_long, "cache_write_long"),
-            output: self.per_token(&raw.output, "output"),
+            input_audio: price(&raw.input_audio, "input_audio", input),
+            input_image: price(&raw.input_image, "input_image", input),
+            cache_read,
+            cache_read_audio: price(&raw.cache_read_audio, "cache_read_audio", cache_read),
+            cache_read_image: price(&raw.cache_read_image, "cache_read_image", cache_read),
+            cache_write_short: price(&raw.cache_write_short, "cache_write_short", input),
+            cache_write_long: price(&raw.cache_write_long, "cache_write_long", input),
+            output,
+            output_audio: price(&raw.output_audio, "output_audio", output),
+            output_image: price(&raw.output_image, "output_image", output),
         }
     }
 

@@ -53,6 +53,18 @@ pub(crate) struct Tier {
     pub cache_write_short: PerToken,
     /// Per input token written to a long-lived cache.
     pub cache_write_long: PerToken,
+    /// Per input token of sound.
+    pub input_audio: PerToken,
+    /// Per input token of images.
+    pub input_image: PerToken,
+    /// Per input token of sound read from a cache.
+    pub cache_read_audio: PerToken,
+    /// Per input token of images read from a cache.
+    pub cache_read_image: PerToken,
+    /// Per output token of sound.
+    pub output_audio: PerToken,
+    /// Per output token of images.
+    pub output_image: PerToken,
 }
 
 /// Prices per call. No multiplier changes them.
@@ -95,6 +107,56 @@ impl Tariff {
         tier.map_or(0, |tier| tier.above_input_tokens)
     }
 
+    /// The same usage with all that may be sound or images as that which costs most.
+    pub(crate) fn in_dearest_modality(&self, usage: &Usage, modifiers: &Modifiers) -> Usage {
+        let mut dearest = *usage;
+        if let Some(tier) = tier_for(self.tiers_for(modifiers), usage.input_total()) {
+            let Usage {
+                input_uncached,
+                input_audio,
+                input_image,
+                cache_read,
+                cache_read_audio,
+                cache_read_image,
+                output_text,
+                output_audio,
+                output_image,
+                ..
+            } = &mut dearest;
+            for (text, audio, image, prices) in [
+                (
+                    input_uncached,
+                    input_audio,
+                    input_image,
+                    [tier.input, tier.input_audio, tier.input_image],
+                ),
+                (
+                    cache_read,
+                    cache_read_audio,
+                    cache_read_image,
+                    [tier.cache_read, tier.cache_read_audio, tier.cache_read_image],
+                ),
+                (
+                    output_text,
+                    output_audio,
+                    output_image,
+                    [tier.output, tier.output_audio, tier.output_image],
+                ),
+            ] {
+                let [of_text, of_audio, of_image] = prices;
+                let count = text.saturating_add(*audio).saturating_add(*image);
+                (*text, *audio, *image) = if of_image > of_text.max(of_audio) {
+                    (0, 0, count)
+                } else if of_audio > of_text {
+                    (0, count, 0)
+                } else {
+                    (count, 0, 0)
+                };
+            }
+        }
+        dearest
+    }
+
     /// The fee per request, for one that consumed something.
     pub(crate) fn request_fee(&self) -> Exact {
         Exact::of_calls(1, self.per_call.request)
@@ -127,11 +189,17 @@ impl Tariff {
         Some(Counted {
             tokens: [
                 ("input_uncached", usage.input_uncached, tier.input),
+                ("input_audio", usage.input_audio, tier.input_audio),
+                ("input_image", usage.input_image, tier.input_image),
                 ("cache_read", usage.cache_read, tier.cache_read),
+                ("cache_read_audio", usage.cache_read_audio, tier.cache_read_audio),
+                ("cache_read_image", usage.cache_read_image, tier.cache_read_image),
                 ("cache_write_short", usage.cache_write_short, tier.cache_write_short),
                 ("cache_write_long", usage.cache_write_long, tier.cache_write_long),
                 ("tool_input", usage.tool_input, special(self.tool_input, tier.input)),
                 ("output_text", usage.output_text, tier.output),
+                ("output_audio", usage.output_audio, tier.output_audio),
+                ("output_image", usage.output_image, tier.output_image),
                 (
                     "output_reasoning",
                     usage.output_reasoning,

@@ -9,6 +9,7 @@ use super::*;
 use crate::domain::{ledger::consumption::Modifiers, money::NanoUsd, wire::usage::Usage};
 
 mod lists;
+mod modalities;
 mod shipped;
 
 fn shipped(name: &str) -> Arc<Price> {
@@ -34,7 +35,7 @@ fn modifiers(service_tier: Option<&str>, speed: Option<&str>, geo: Option<&str>)
     }
 }
 
-/// A thousand tokens of each part, but for the prompt's tool input.
+/// A thousand tokens of each part, but for the prompt's tool input, sound and images.
 const THOUSANDS: Usage = Usage {
     input_uncached: 1000,
     cache_read: 1000,
@@ -42,12 +43,7 @@ const THOUSANDS: Usage = Usage {
     cache_write_long: 1000,
     output_text: 1000,
     output_reasoning: 1000,
-    tool_input: 0,
-    web_searches: 0,
-    web_fetches: 0,
-    file_searches: 0,
-    code_interpreter_calls: 0,
-    image_generations: 0,
+    ..Usage::of_parts([0; Usage::NAMES.len()])
 };
 
 #[test]
@@ -209,20 +205,7 @@ fn the_dearest_request_costs_the_most_there_is() {
          multipliers = { service_tier = { x = \"1000\" }, speed = { x = \"1000\" }, geo = { x = \"1000\" } }",
     );
     let most = u64::MAX;
-    let usage = Usage {
-        input_uncached: most,
-        cache_read: most,
-        cache_write_short: most,
-        cache_write_long: most,
-        output_text: most,
-        output_reasoning: most,
-        tool_input: most,
-        web_searches: most,
-        web_fetches: most,
-        file_searches: most,
-        code_interpreter_calls: most,
-        image_generations: most,
-    };
+    let usage = Usage::of_parts([most; Usage::NAMES.len()]);
     assert_eq!(
         dearest.cost(&usage, &modifiers(Some("x"), Some("x"), Some("x"))),
         NanoUsd::MAX
@@ -255,16 +238,15 @@ fn count() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn no_usage_panics_or_leaves_the_limits(counts in proptest::array::uniform12(count()), at in 0_usize..30, tier in "\\PC{0,9}") {
+    fn no_usage_panics_or_leaves_the_limits(counts in proptest::array::uniform18(count()), at in 0_usize..30, tier in "\\PC{0,9}") {
         let list = PriceList::shipped().unwrap();
         let (_, _, entry) = list.iter().nth(at % list.iter().count()).unwrap();
-        let [input_uncached, cache_read, cache_write_short, cache_write_long, output_text, output_reasoning, tool_input, web_searches, web_fetches, file_searches, code_interpreter_calls, image_generations] = counts;
-        let usage = Usage { input_uncached, cache_read, cache_write_short, cache_write_long, output_text, output_reasoning, tool_input, web_searches, web_fetches, file_searches, code_interpreter_calls, image_generations };
+        let usage = Usage::of_parts(counts);
         for modifiers in [Modifiers::default(), modifiers(Some("priority"), Some("fast"), Some("us")), modifiers(Some(&tier), None, None)] {
             let cost = entry.price.cost(&usage, &modifiers);
             prop_assert!((NanoUsd::ZERO..=NanoUsd::MAX).contains(&cost));
             // More output never costs less.
-            let more = Usage { output_text: output_text.saturating_add(1000), ..usage };
+            let more = Usage { output_text: usage.output_text.saturating_add(1000), ..usage };
             prop_assert!(entry.price.cost(&more, &modifiers) >= cost);
         }
     }

@@ -59,6 +59,13 @@ impl Price {
         sum.plus(self.request_fee(usage)).rounded_up()
     }
 
+    /// What a request costs at most whose tokens of sound and images are not known.
+    pub(crate) fn dearest_cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
+        let tariff = self.tariff.as_ref();
+        let dearest = tariff.map(|tariff| tariff.in_dearest_modality(usage, modifiers));
+        self.cost(dearest.as_ref().unwrap_or(usage), modifiers)
+    }
+
     /// The exact cost of tokens and calls.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());

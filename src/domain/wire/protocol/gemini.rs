@@ -14,8 +14,8 @@ use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::wire::usage::{Modalities, Usage, fields::Fields};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
-use crate::domain::wire::usage::{Usage, fields::Fields};
 use candidates::{Candidates, part};
 use own_tools::OwnTools;
 
@@ -128,7 +128,8 @@ struct Said {
 
 impl Said {
     /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt, unless
-    /// the total says that the thoughts are among the candidates (see [`are_among`]).
+    /// the total says that the thoughts are among the candidates (see [`are_among`]). Sound and images are a part of each count that
+    /// has details; cached ones of the prompt's, too.
     /// `serviceTier` says the tier plainly; `trafficType` is how the other of the two services says it.
     fn read(json: &[u8]) -> Option<Self> {
         let fields = Fields::parse(json)?;
@@ -139,12 +140,24 @@ impl Said {
         let tool_input = count("toolUsePromptTokenCount").unwrap_or(0);
         let inputs = [prompt.unwrap_or(0), tool_input];
         let inside = are_among(candidates, reasoning, inputs, count("totalTokenCount"));
+        let text = candidates - if inside { reasoning } else { 0 };
+        let uncached = prompt.unwrap_or(0) - cache_read;
+        let list = |key| Modalities::of_list(&fields.objects(key));
+        let read = list("cacheTokensDetails").within(cache_read);
+        let fresh = list("promptTokensDetails").beyond(read).within(uncached);
+        let spoken = list("candidatesTokensDetails").within(text);
         let is_readable = |(key, count): (&&str, &Option<u64>)| count.is_some() || fields.is_absent(key);
         Some(Self {
             usage: Usage {
-                input_uncached: prompt.unwrap_or(0) - cache_read,
-                cache_read,
-                output_text: candidates - if inside { reasoning } else { 0 },
+                input_uncached: fresh.rest(uncached),
+                input_audio: fresh.audio,
+                input_image: fresh.image,
+                cache_read: read.rest(cache_read),
+                cache_read_audio: read.audio,
+                cache_read_image: read.image,
+                output_text: spoken.rest(text),
+                output_audio: spoken.audio,
+                output_image: spoken.image,
                 output_reasoning: reasoning,
                 tool_input,
                 ..Usage::default()

@@ -12,11 +12,11 @@ use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
 use crate::domain::wire::protocol::varying::{Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
-use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{
-    Usage,
+    Modalities, Usage,
     fields::{self, Fields},
 };
+use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use calls::Calls;
 
 const TYPE: usize = 0;
@@ -254,7 +254,7 @@ impl ResponsesState {
     }
 
     /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total
-    /// has it once more.
+    /// has it once more. Sound and images are a part of both, and of what was cached.
     pub(super) fn usage(&self) -> Option<Usage> {
         let usage = Fields::parse(&self.usage_json)?;
         let input = usage.count("input_tokens").unwrap_or(0);
@@ -269,21 +269,29 @@ impl ResponsesState {
             .min(input - cache_read);
         let cache_write_long = long.unwrap_or(0).min(written);
         let said = usage.count("output_tokens").unwrap_or(0);
-        let reasoning = usage
-            .object("output_tokens_details")
-            .count("reasoning_tokens")
-            .unwrap_or(0);
+        let output_details = usage.object("output_tokens_details");
+        let reasoning = output_details.count("reasoning_tokens").unwrap_or(0);
         let with_reasoning = said.saturating_add(reasoning);
         let is_beside = usage.count("total_tokens") == Some(input.saturating_add(with_reasoning));
         let output = if is_beside { with_reasoning } else { said };
         let reasoning = reasoning.min(output);
+        let uncached = input - cache_read - written;
+        let read = Modalities::of_object(&details.object("cached_tokens_details")).within(cache_read);
+        let fresh = Modalities::of_object(&details).beyond(read).within(uncached);
+        let spoken = Modalities::of_object(&output_details).within(output - reasoning);
         let tools = Fields::parse(&self.tool_usage_json).unwrap_or_default();
         Some(Usage {
-            input_uncached: input - cache_read - written,
-            cache_read,
+            input_uncached: fresh.rest(uncached),
+            input_audio: fresh.audio,
+            input_image: fresh.image,
+            cache_read: read.rest(cache_read),
+            cache_read_audio: read.audio,
+            cache_read_image: read.image,
             cache_write_short: written - cache_write_long,
             cache_write_long,
-            output_text: output - reasoning,
+            output_text: spoken.rest(output - reasoning),
+            output_audio: spoken.audio,
+            output_image: spoken.image,
             output_reasoning: reasoning,
             tool_input: 0,
             web_searches: tools

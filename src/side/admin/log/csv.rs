@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::domain::{ledger::consumption::Row, money::NanoUsd};
 
 /// The columns, in this order. New ones come at the end.
-const COLUMNS: [&str; 36] = [
+const COLUMNS: [&str; 42] = [
     "time",
     "request_id",
     "account",
@@ -47,6 +47,12 @@ const COLUMNS: [&str; 36] = [
     "tags",
     "hold_nano_usd",
     "attempts",
+    "input_audio",
+    "input_image",
+    "cache_read_audio",
+    "cache_read_image",
+    "output_audio",
+    "output_image",
 ];
 
 /// The first line.
@@ -119,6 +125,16 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         out.push(b',');
         number(known, out)?;
     }
+    for count in [
+        usage.input_audio,
+        usage.input_image,
+        usage.cache_read_audio,
+        usage.cache_read_image,
+        usage.output_audio,
+        usage.output_image,
+    ] {
+        write!(out, ",{count}")?;
+    }
     out.extend_from_slice(b"\r\n");
     Ok(())
 }
@@ -156,7 +172,7 @@ fn cell(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ledger::contract::row;
+    use crate::{domain::wire::usage::Usage, store::ledger::contract::row};
 
     #[test]
     fn cells_are_quoted_where_they_must_be_and_are_never_formulas() {
@@ -182,6 +198,10 @@ mod tests {
         let row = Row {
             parts: Vec::new(),
             model_asked: "m".into(),
+            usage: Usage {
+                output_image: 1290,
+                ..Usage::default()
+            },
             ..row("a", 1, "req_1", 1_793_491_200_000, NanoUsd::from_nanos(7))
         };
         record(&row, &mut out).unwrap();
@@ -207,7 +227,9 @@ mod tests {
             ("reported", "1", "")
         );
         // Columns that came later stand at the end.
-        assert_eq!(lines[0][33..], ["tags", "hold_nano_usd", "attempts"]);
+        assert_eq!(lines[0][33..36], ["tags", "hold_nano_usd", "attempts"]);
+        assert_eq!(lines[0][36..], Usage::NAMES[12..]);
+        assert_eq!(lines[1][36..], ["0", "0", "0", "0", "0", "1290"]);
         assert_eq!((of("hold_nano_usd"), of("attempts")), ("9007199254740993", "3"));
         let mut of_earlier = Vec::new();
         let row = Row {
@@ -216,6 +238,6 @@ mod tests {
             ..row
         };
         record(&row, &mut of_earlier).unwrap();
-        assert!(of_earlier.ends_with(b",,,\r\n"));
+        assert!(of_earlier.ends_with(b",,,0,0,0,0,0,1290\r\n"));
     }
 }

@@ -32,6 +32,7 @@ async fn mixed(place: &OnDisk) -> Vec<NumberedRow> {
         expected.extend(batch.rows.into_iter().map(|mut numbered| {
             if number % 2 == 0 {
                 (numbered.row.hold_nano_usd, numbered.row.attempts) = (None, None);
+                (numbered.row.usage.input_audio, numbered.row.usage.output_image) = (0, 0);
             }
             numbered
         }));

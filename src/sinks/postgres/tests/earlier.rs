@@ -12,21 +12,23 @@ use crate::{
 
 use super::{BEGIN_MS, DAY_MS, WRITER, ready};
 
-/// Takes what the third migration has made away again.
-const WITHOUT_HOLD_AND_ATTEMPTS: &str = "ALTER TABLE weir.log DROP COLUMN hold_nano_usd, DROP COLUMN attempts; \
-                                         DELETE FROM weir.migration WHERE number = 3";
+/// Takes what the third and the fourth migration have made away again.
+const WITHOUT_LATER_COLUMNS: &str = "ALTER TABLE weir.log DROP COLUMN hold_nano_usd, DROP COLUMN attempts, \
+    DROP COLUMN input_audio, DROP COLUMN input_image, DROP COLUMN cache_read_audio, DROP COLUMN cache_read_image, \
+    DROP COLUMN output_audio, DROP COLUMN output_image; DELETE FROM weir.migration WHERE number >= 3";
 
 #[tokio::test]
-async fn a_table_without_hold_and_attempts_is_read_and_takes_rows_with_them_after_its_migration() {
+async fn a_table_without_later_columns_is_read_and_takes_rows_with_them_after_its_migrations() {
     let Some(server) = ready().await else { return };
     let first = batch(&node(1), 0, 20);
     let second = batch(&node(1), first.upto, 20);
     let log = PostgresLog::new(server.settings(WRITER)).unwrap();
     log.append(&first).await.unwrap();
-    server.sql(WITHOUT_HOLD_AND_ATTEMPTS).await;
+    server.sql(WITHOUT_LATER_COLUMNS).await;
     let mut expected = first.rows.clone();
     for row in &mut expected {
         (row.row.hold_nano_usd, row.row.attempts) = (None, None);
+        (row.row.usage.input_audio, row.row.usage.output_image) = (0, 0);
     }
     let account = &first.rows[0].row.account;
     let of_account = expected
@@ -39,9 +41,10 @@ async fn a_table_without_hold_and_attempts_is_read_and_takes_rows_with_them_afte
     assert_eq!(log.rows(account, BEGIN_MS / DAY_MS, 0, 100).await.unwrap(), of_account);
     let refused = log.append(&second).await.unwrap_err();
     assert!(refused.to_string().contains("weir log init"), "{refused}");
-    assert_eq!(set_up(&server.own(), &Grants::default()).await.unwrap(), [3]);
+    assert_eq!(set_up(&server.own(), &Grants::default()).await.unwrap(), [3, 4]);
     log.append(&second).await.unwrap();
     assert!(second.rows.iter().any(|row| row.row.hold_nano_usd.is_some()));
+    assert!(second.rows.iter().any(|row| row.row.usage.output_image > 0));
     expected.extend(second.rows);
     assert_eq!(server.rows(&node(1)).await, expected);
     assert_eq!(

@@ -23,20 +23,7 @@ fn count() -> impl Strategy<Value = u64> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    prop::collection::vec(count(), 12).prop_map(|counts| Usage {
-        input_uncached: counts[0],
-        cache_read: counts[1],
-        cache_write_short: counts[2],
-        cache_write_long: counts[3],
-        output_text: counts[4],
-        output_reasoning: counts[5],
-        tool_input: counts[6],
-        web_searches: counts[7],
-        web_fetches: counts[8],
-        file_searches: counts[9],
-        code_interpreter_calls: counts[10],
-        image_generations: counts[11],
-    })
+    prop::collection::vec(count(), Usage::NAMES.len()).prop_map(|counts| Usage::of_parts(counts.try_into().unwrap()))
 }
 
 fn source() -> impl Strategy<Value = UsageSource> {

@@ -38,7 +38,7 @@ const SOURCES: &[(&str, [i64; 5])] = &[
     ("gemini-3.5-flash-lite", [300_000, 300_000, 300_000, 30_000, 2_500_000]),
     (
         "gemini-3-pro-image",
-        [2_000_000, 2_000_000, 2_000_000, 2_000_000, 120_000_000],
+        [2_000_000, 2_000_000, 2_000_000, 2_000_000, 12_000_000],
     ),
     ("deepseek-v4-pro", [1_320_000, 0, 0, 44_000, 3_960_000]),
     ("deepseek-flash", [300_000, 0, 0, 6_000, 1_200_000]),
@@ -56,8 +56,8 @@ fn the_shipped_prices_are_those_of_the_sources() {
     let none = Usage::default();
     for (name, [input, short, long, read, output]) in SOURCES.iter().copied() {
         let price = shipped(name);
-        let reasoning = if name == "gemini-3-pro-image" {
-            12_000_000
+        let image = if name == "gemini-3-pro-image" {
+            120_000_000
         } else {
             output
         };
@@ -68,9 +68,15 @@ fn the_shipped_prices_are_those_of_the_sources() {
             (Usage { cache_write_long: 1000, ..none }, long),
             (Usage { cache_read: 1000, ..none }, read),
             (Usage { output_text: 1000, ..none }, output),
-            (Usage { output_reasoning: 1000, ..none }, reasoning),
+            (Usage { output_reasoning: 1000, ..none }, output),
+            (Usage { output_image: 1000, ..none }, image),
+            (Usage { output_audio: 1000, ..none }, output),
+            (Usage { input_audio: 1000, ..none }, input),
+            (Usage { input_image: 1000, ..none }, input),
+            (Usage { cache_read_audio: 1000, ..none }, read),
+            (Usage { cache_read_image: 1000, ..none }, read),
             (Usage { tool_input: 1000, ..none }, input),
-            (THOUSANDS, input + short + long + read + output + reasoning),
+            (THOUSANDS, input + short + long + read + 2 * output),
         ];
         for (part, nano) in parts {
             assert_eq!(nanos(&price, part), nano, "{name} {part:?}");

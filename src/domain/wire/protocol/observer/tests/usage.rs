@@ -177,6 +177,78 @@ fn a_total_says_whether_responses_reasoning_is_beside_the_output() {
 }
 
 #[test]
+fn sound_and_images_are_counted_apart_where_the_report_does_so() {
+    let gemini = body(
+        Protocol::Gemini,
+        r#"{"usageMetadata":{"promptTokenCount":1000,"cachedContentTokenCount":300,"candidatesTokenCount":1400,"thoughtsTokenCount":50,
+        "totalTokenCount":2450,"promptTokensDetails":[{"modality":"TEXT","tokenCount":100},{"modality":"AUDIO","tokenCount":700},
+        {"modality":"IMAGE","tokenCount":150},{"modality":"VIDEO","tokenCount":50}],
+        "cacheTokensDetails":[{"modality":"AUDIO","tokenCount":200},{"modality":"TEXT","tokenCount":100}],
+        "candidatesTokensDetails":[{"modality":"IMAGE","tokenCount":1290},{"modality":"TEXT","tokenCount":110}]}}"#,
+    );
+    let wanted = Usage {
+        input_uncached: 50,
+        input_audio: 500,
+        input_image: 150,
+        cache_read: 100,
+        cache_read_audio: 200,
+        output_text: 110,
+        output_image: 1290,
+        output_reasoning: 50,
+        ..Usage::default()
+    };
+    assert_eq!(gemini, Some(wanted));
+    let responses = body(
+        Protocol::Responses,
+        r#"{"usage":{"input_tokens":1000,"output_tokens":900,"total_tokens":1900,
+        "input_tokens_details":{"cached_tokens":300,"text_tokens":150,"audio_tokens":700,"image_tokens":150,
+        "cached_tokens_details":{"text_tokens":60,"audio_tokens":200,"image_tokens":40}},
+        "output_tokens_details":{"reasoning_tokens":100,"text_tokens":200,"audio_tokens":400,"image_tokens":300}}}"#,
+    );
+    let wanted = Usage {
+        input_uncached: 90,
+        input_audio: 500,
+        input_image: 110,
+        cache_read: 60,
+        cache_read_audio: 200,
+        cache_read_image: 40,
+        output_text: 100,
+        output_audio: 400,
+        output_image: 300,
+        output_reasoning: 100,
+        ..Usage::default()
+    };
+    assert_eq!(responses, Some(wanted));
+}
+
+proptest! {
+    /// Whatever the details say, each token that the report counts is in one part.
+    #[test]
+    fn details_move_tokens_and_make_none(counts in proptest::array::uniform4(0..3000_u64), details in proptest::array::uniform7(-9..3000_i64)) {
+        let [prompt, cached, output, thoughts] = counts;
+        let [audio_in, image_in, audio_read, image_read, audio_out, image_out, text_out] = details;
+        let list = |audio: i64, image: i64| serde_json::json!([{"modality": "AUDIO", "tokenCount": audio}, {"modality": "IMAGE", "tokenCount": image},
+            {"modality": "TEXT", "tokenCount": text_out}, {"tokenCount": 7}, 3]);
+        let gemini = serde_json::json!({"usageMetadata": {"promptTokenCount": prompt, "cachedContentTokenCount": cached,
+            "candidatesTokenCount": output, "thoughtsTokenCount": thoughts, "promptTokensDetails": list(audio_in, image_in),
+            "cacheTokensDetails": list(audio_read, image_read), "candidatesTokensDetails": list(audio_out, image_out)}});
+        let responses = serde_json::json!({"usage": {"input_tokens": prompt, "output_tokens": output,
+            "input_tokens_details": {"cached_tokens": cached, "audio_tokens": audio_in, "image_tokens": image_in,
+                "cached_tokens_details": {"audio_tokens": audio_read, "image_tokens": image_read}},
+            "output_tokens_details": {"reasoning_tokens": thoughts, "audio_tokens": audio_out, "image_tokens": image_out}}});
+        for (protocol, json, all) in [(Protocol::Gemini, gemini, output + thoughts), (Protocol::Responses, responses, output)] {
+            let usage = body(protocol, &json.to_string()).unwrap();
+            prop_assert_eq!((usage.input_total(), usage.output_total()), (prompt, all));
+            prop_assert_eq!(usage.read_total(), cached.min(prompt));
+            let most = |part: i64| u64::try_from(part).unwrap_or(0);
+            prop_assert!(usage.input_audio <= most(audio_in) && usage.input_image <= most(image_in));
+            prop_assert!(usage.cache_read_audio <= most(audio_read) && usage.cache_read_image <= most(image_read));
+            prop_assert!(usage.output_audio <= most(audio_out) && usage.output_image <= most(image_out));
+        }
+    }
+}
+
+#[test]
 fn absurd_numbers_are_clamped() {
     let absurd = |input: &str| {
         let messages = format!(r#"{{"usage":{{"input_tokens":{input},"output_tokens":{input}}}}}"#);
