@@ -9,6 +9,8 @@ use jiff::Timestamp;
 
 use crate::domain::{ledger::consumption::Row, money::NanoUsd};
 
+/// How many counts of a usage stand among the first columns; the others are the last ones.
+const FIRST_COUNTS: usize = 12;
 /// The columns, in this order. New ones come at the end.
 const COLUMNS: [&str; 42] = [
     "time",
@@ -125,14 +127,7 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         out.push(b',');
         number(known, out)?;
     }
-    for count in [
-        usage.input_audio,
-        usage.input_image,
-        usage.cache_read_audio,
-        usage.cache_read_image,
-        usage.output_audio,
-        usage.output_image,
-    ] {
+    for count in usage.parts().iter().skip(FIRST_COUNTS) {
         write!(out, ",{count}")?;
     }
     out.extend_from_slice(b"\r\n");

@@ -13,13 +13,22 @@ use crate::domain::wire::usage::{Unlimited, UsageSource};
 #[derive(Clone, Debug)]
 struct Plan {
     words: usize,
-    tool_calls: u64,
+    tool_calls: usize,
     images: u64,
-    input: i64,
+    input: u32,
     text: i64,
     reasoning: i64,
     asked: Option<u64>,
-    stream: bool,
+    head: Head,
+}
+
+/// What its answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    Events,
+    /// One JSON array, where the protocol has it; elsewhere events.
+    Array,
+    Body,
 }
 
 const INPUT_SCANNED: u64 = 1_000;
@@ -28,13 +37,13 @@ fn plan() -> impl Strategy<Value = Plan> {
     let count = || prop_oneof![8 => 0..6_000_i64, 1 => Just(i64::MAX), 1 => Just(-5_i64)];
     let asked = prop::option::of(1..3_000_u64);
     (
-        (0..400_usize, 0..5_u64, 0..2_u64),
-        (0..4_000_i64, count(), count()),
+        (0..400_usize, 0..5_usize, 0..2_u64),
+        (0..4_000_u32, count(), count()),
         asked,
-        any::<bool>(),
+        prop::sample::select(vec![Head::Events, Head::Array, Head::Body]),
     )
         .prop_map(
-            |((words, tool_calls, images), (input, text, reasoning), asked, stream)| Plan {
+            |((words, tool_calls, images), (input, text, reasoning), asked, head)| Plan {
                 words,
                 tool_calls,
                 images,
@@ -42,12 +51,22 @@ fn plan() -> impl Strategy<Value = Plan> {
                 text,
                 reasoning,
                 asked,
-                stream,
+                head,
             },
         )
 }
 
 impl Plan {
+    /// Text and reasoning together: as large as JSON's numbers are taken to be, and negative if one of them is.
+    fn output(&self) -> i64 {
+        let is_negative = self.text < 0 || self.reasoning < 0;
+        if is_negative {
+            -5
+        } else {
+            self.text.saturating_add(self.reasoning)
+        }
+    }
+
     fn said(&self) -> String {
         "weirs ".repeat(self.words)
     }
@@ -63,16 +82,11 @@ impl Plan {
 
     fn messages(&self) -> Vec<Value> {
         let tool = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "bash_code_execution", "input": {}});
-        let (tools, calls) = (vec![tool.clone(); self.tool_calls as usize], self.tool_calls as usize);
-        let output = i128::from(self.text) + i128::from(self.reasoning);
-        let output = if self.text < 0 || self.reasoning < 0 {
-            -5
-        } else {
-            output
-        };
-        let usage = json!({"input_tokens": self.input, "output_tokens": output as f64,
+        let tools = vec![tool.clone(); self.tool_calls];
+        let output = self.output();
+        let usage = json!({"input_tokens": self.input, "output_tokens": output,
             "output_tokens_details": {"thinking_tokens": self.reasoning}});
-        if !self.stream {
+        if self.head == Head::Body {
             let mut content = tools;
             content.push(json!({"type": "text", "text": self.said()}));
             return vec![json!({"type": "message", "content": content, "stop_reason": "end_turn", "usage": usage})];
@@ -80,7 +94,8 @@ impl Plan {
         let mut events =
             vec![json!({"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": self.input}}})];
         events.extend(
-            (0..calls).map(|index| json!({"type": "content_block_start", "index": index, "content_block": tool})),
+            (0..self.tool_calls)
+                .map(|index| json!({"type": "content_block_start", "index": index, "content_block": tool})),
         );
         events.push(json!({"type": "content_block_delta", "delta": {"type": "text_delta", "text": self.said()}}));
         events.push(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}));
@@ -89,18 +104,13 @@ impl Plan {
     }
 
     fn responses(&self) -> Vec<Value> {
-        let mut items = vec![json!({"type": "code_interpreter_call", "status": "completed"}); self.tool_calls as usize];
+        let mut items = vec![json!({"type": "code_interpreter_call", "status": "completed"}); self.tool_calls];
         items.push(json!({"type": "message", "content": [{"type": "output_text", "text": self.said()}]}));
-        let output = i128::from(self.text) + i128::from(self.reasoning);
-        let output = if self.text < 0 || self.reasoning < 0 {
-            -5
-        } else {
-            output
-        };
-        let usage = json!({"input_tokens": self.input, "output_tokens": output as f64,
+        let output = self.output();
+        let usage = json!({"input_tokens": self.input, "output_tokens": output,
             "output_tokens_details": {"reasoning_tokens": self.reasoning}});
         let response = json!({"id": "resp_1", "status": "completed", "output": items, "usage": usage});
-        if !self.stream {
+        if self.head == Head::Body {
             return vec![response];
         }
         let mut events = vec![json!({"type": "response.output_text.delta", "delta": self.said()})];
@@ -125,11 +135,12 @@ impl Plan {
         let usage = json!({"promptTokenCount": self.input, "candidatesTokenCount": self.text,
             "thoughtsTokenCount": self.reasoning});
         let chunk = |parts: &[Value]| json!({"candidates": [{"content": {"parts": parts}}], "usageMetadata": usage});
-        let whole = if self.stream { &[] } else { parts.as_slice() };
+        let is_stream = self.head != Head::Body;
+        let whole = if is_stream { &[] } else { parts.as_slice() };
         let mut last = chunk(whole);
         last["candidates"][0]["finishReason"] = "STOP".into();
         let mut chunks = Vec::new();
-        if self.stream {
+        if is_stream {
             chunks.extend(parts.iter().map(|part| chunk(std::slice::from_ref(part))));
         }
         chunks.push(last);
@@ -138,7 +149,7 @@ impl Plan {
 
     fn unlimited(&self, protocol: Protocol) -> Unlimited {
         Unlimited {
-            tool_calls: self.tool_calls,
+            tool_calls: self.tool_calls as u64,
             images: if protocol == Protocol::Gemini { self.images } else { 0 },
         }
     }
@@ -155,19 +166,19 @@ const OUTPUT_MAX: u64 = 100_000;
 
 fn assert_billed_as_reported(protocol: Protocol, plan: &Plan, cut: usize, size: usize) -> Result<(), TestCaseError> {
     let answer = plan.answer(protocol);
-    let (framing, bytes) = if plan.stream {
-        (
-            Framing::Sse,
-            answer
-                .iter()
-                .map(|event| format!("data: {event}\n\n"))
-                .collect::<String>(),
-        )
-    } else {
-        (Framing::Json, answer[0].to_string())
+    let framing = match plan.head {
+        Head::Array if protocol == Protocol::Gemini => Framing::JsonArray,
+        Head::Body => Framing::Json,
+        Head::Events | Head::Array => Framing::Sse,
+    };
+    let each: Vec<String> = answer.iter().map(Value::to_string).collect();
+    let bytes = match framing {
+        Framing::JsonArray => format!("[{}]", each.join(",\r\n")),
+        Framing::Json => each.concat(),
+        Framing::Sse | Framing::Opaque => each.iter().map(|event| format!("data: {event}\n\n")).collect(),
     };
     // Half of them are whole.
-    let end = if cut % 2 == 0 {
+    let end = if cut.is_multiple_of(2) {
         bytes.len()
     } else {
         cut % (bytes.len() + 1)
@@ -212,7 +223,7 @@ fn assert_billed_as_reported(protocol: Protocol, plan: &Plan, cut: usize, size: 
     }
     let reported = u64::try_from(i128::from(plan.text) + i128::from(plan.reasoning)).unwrap();
     prop_assert_eq!(output, reported.min(most));
-    prop_assert_eq!(billed.usage.input_total(), plan.input as u64);
+    prop_assert_eq!(billed.usage.input_total(), u64::from(plan.input));
     let source = if reported > most {
         UsageSource::Bounded
     } else {
