@@ -113,7 +113,7 @@ pub(in crate::domain) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The largest count that is believed (2^53, the largest integer that every JSON reader keeps exact); anything above becomes this.
+/// The largest count (2^53, the largest integer that every JSON reader keeps exact); anything above is none.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 impl Usage {
@@ -265,16 +265,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_clamped_and_anything_but_a_number_of_zero_or_more_is_absent() {
+    fn anything_but_a_number_from_zero_to_the_largest_count_is_absent() {
         assert_eq!(count("12"), Some(12));
         assert_eq!(count("-0"), Some(0));
         assert_eq!(count("2.9"), Some(2));
-        assert_eq!(count("1e308"), Some(COUNT_MAX));
-        assert_eq!(count("1e999"), Some(COUNT_MAX));
-        assert_eq!(count("9223372036854775808"), Some(COUNT_MAX));
-        assert_eq!(count("99999999999999999999999999"), Some(COUNT_MAX));
+        assert_eq!(count("9007199254740992"), Some(COUNT_MAX));
+        assert_eq!(count("9007199254740992.0"), Some(COUNT_MAX));
         for other in [
-            "\"12\"", "null", "true", "[]", "{}", "", "inf", "-", "nan", "-5", "-0.1", "-1e999",
+            "\"12\"",
+            "null",
+            "true",
+            "[]",
+            "{}",
+            "",
+            "inf",
+            "-",
+            "nan",
+            "-5",
+            "-0.1",
+            "-1e999",
+            "1e308",
+            "1e999",
+            "9007199254740993",
+            "18446744073709551615",
+            "99999999999999999999999999",
         ] {
             assert_eq!(count(other), None, "{other}");
         }
@@ -290,7 +304,7 @@ mod tests {
                 fields.count("c"),
                 fields.count("z")
             ),
-            (Some(COUNT_MAX), None, Some(7), None)
+            (None, None, Some(7), None)
         );
         assert_eq!(fields.object("d").count("e"), Some(3));
         assert_eq!(fields.objects("f").len(), 1);

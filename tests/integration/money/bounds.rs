@@ -71,7 +71,7 @@ fn an_answer_without_usage_is_billed_for_no_more_output_than_was_asked_for() {
 
 #[test]
 fn a_report_of_more_output_than_was_asked_for_is_billed_at_that() {
-    for reported in [65, 999_999, u64::MAX] {
+    for reported in [65, 999_999, 1 << 53] {
         for row in rows("Hello world".to_owned(), Some(reported), 64) {
             assert_eq!((output(&row), &row["usage_source"]), (64, &"bounded".into()), "{row}");
         }

@@ -69,9 +69,9 @@ const ALL: [Expected; 16] = [
     ),
     expected("usage=none", true, OK, &["estimated"], Charged::Something),
     expected("usage=none", false, OK, &["estimated"], Charged::Something),
-    expected("usage=absurd", true, OK, &["estimated"], Charged::Something),
-    expected("usage=absurd", false, OK, &["estimated"], Charged::Something),
-    expected("usage=negative", true, OK, &["estimated", "reported"], Charged::Perhaps),
+    expected("usage=absurd", true, OK, BROKEN, Charged::Something),
+    expected("usage=absurd", false, OK, BROKEN, Charged::Something),
+    expected("usage=negative", true, OK, BROKEN, Charged::Perhaps),
     expected("usage=zero", true, OK, &["reported"], Charged::Nothing),
     expected(
         "status=529",

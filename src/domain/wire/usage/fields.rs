@@ -30,7 +30,7 @@ impl<'a> Fields<'a> {
         value.map(|(_, value)| *value)
     }
 
-    /// A count; `None` when it is missing, not a number, or negative.
+    /// A count; `None` when it is missing or none (see [`count`]).
     pub(in crate::domain) fn count(&self, key: &str) -> Option<u64> {
         count(self.get(key)?)
     }
@@ -77,22 +77,19 @@ pub(in crate::domain) fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A JSON number as a count: fractions are cut, anything above [`COUNT_MAX`] is that. `None` when it is not a number, or is
-/// negative.
+/// A JSON number as a count: fractions are cut. `None` when it is not a number, negative (as an unsigned number, too), or above
+/// [`COUNT_MAX`].
 pub(in crate::domain) fn count(json: &str) -> Option<u64> {
     let text = json.trim();
     if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return None;
     }
     if let Ok(exact) = text.parse::<u64>() {
-        return Some(exact.min(COUNT_MAX));
+        return Some(exact).filter(|exact| *exact <= COUNT_MAX);
     }
-    let number = text.parse::<f64>().ok().filter(|number| *number >= 0.0)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to 0..=2^53 just before"
-    )]
-    let clamped = number.min(9_007_199_254_740_992.0) as u64;
-    Some(clamped)
+    let range = 0.0..=9_007_199_254_740_992.0;
+    let number = text.parse::<f64>().ok().filter(|number| range.contains(number))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0..=2^53")]
+    let count = number as u64;
+    Some(count)
 }

@@ -130,7 +130,7 @@ fn what_a_list_may_hold_all_the_same_is_bounded_and_never_free() {
     let odd = observed(&[&end(
         r#"{"input_tokens":5,"output_tokens":5,"iterations":[7,"x",{},{"type":"message","input_tokens":5,"output_tokens":5},
         {"type":"later","input_tokens":1,"output_tokens":2},{"type":"advisor_message","model":"a b","input_tokens":"x","output_tokens":-3},
-        {"type":"advisor_message","model":"m","input_tokens":1e999,"output_tokens":1}]}"#,
+        {"type":"advisor_message","model":"m","input_tokens":9007199254740992,"output_tokens":1}]}"#,
     )]);
     let most = 1 << 53;
     assert_eq!(odd.usage, Some(usage(6 + most, 0, 8)));
