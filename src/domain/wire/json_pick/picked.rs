@@ -17,12 +17,12 @@ impl Picker {
         slot::text(self.raw(path)?)
     }
 
-    /// As [`Self::text`], all that were kept at this path: several where it is a [`Take::List`].
+    /// As [`Self::text`], all that were kept at this path: several where it is a `Take::List`.
     pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
         slot::each_text(self.raw(path).unwrap_or_default())
     }
 
-    /// The marks of all objects at this path (see [`Take::ListMarked`]).
+    /// The marks of all objects at this path (see `Take::ListMarked`).
     pub(crate) fn each_marks(&self, path: usize) -> impl Iterator<Item = Marks> {
         slot::each_marks(self.raw(path).unwrap_or_default())
     }
@@ -32,7 +32,7 @@ impl Picker {
         self.text(path).is_some_and(|found| found == text)
     }
 
-    /// Whether something was seen at this path (see [`Take::Presence`]); for other takes, whether something was kept or was too long.
+    /// Whether something was seen at this path (see `Take::Presence`); for other takes, whether something was kept or was too long.
     pub(crate) fn is_present(&self, path: usize) -> bool {
         self.slots
             .get(path)
