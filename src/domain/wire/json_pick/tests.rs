@@ -67,7 +67,7 @@ fn objects_are_listed_with_their_marks_and_numbers() {
             Path::new(&[K("list"), Each, K("in"), Each, K("x")], present(2, &[])),
         ])
     });
-    let json = br#"{"list":[{"at":7,"why":"yes"},{"why":"no","in":[{"x":{}},{"x":""}]},{"at":"1","why":0},{"at":256,"in":[{"x":"t"}],
+    let json = br#"{"list":[{"at":7,"why":"yes"},{"why":"no","in":[{"x":{"y":1}},{"x":{}},{"x":""}]},{"at":"1","why":0},{"at":256,"in":[{"x":"t"}],
         "why":"y"},{"why":"","in":[{"x":null},{"y":1}]},3,{"at":255}]}"#;
     let marks = |bits, number| Marks { bits, number };
     let wanted = [
