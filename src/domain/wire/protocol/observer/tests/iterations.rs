@@ -1,6 +1,7 @@
 //! Messages answers that several runs of models worked on.
 
 use super::*;
+use crate::domain::wire::usage::UsageSource;
 use crate::domain::wire::usage::{Run, RunKind, Usage};
 
 fn observed(frames: &[&str]) -> Observed {
