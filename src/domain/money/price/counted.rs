@@ -45,12 +45,18 @@ pub(crate) struct PriceLine {
 impl Counted {
     /// The sum.
     pub(super) fn sum(&self) -> Exact {
-        let tokens = self.tokens.iter().fold(0, |sum: i128, (_, count, price)| {
-            sum.saturating_add(product(*count, price.pico_usd()))
-        });
-        let calls = self.calls.iter().fold(0, |sum: i128, (_, count, price)| {
-            sum.saturating_add(product(*count, price.pico_usd()))
-        });
+        let (mut tokens, mut calls) = (0_i128, 0_i128);
+        // Most counts are zero.
+        for (_, count, price) in &self.tokens {
+            if *count > 0 {
+                tokens = tokens.saturating_add(product(*count, price.pico_usd()));
+            }
+        }
+        for (_, count, price) in &self.calls {
+            if *count > 0 {
+                calls = calls.saturating_add(product(*count, price.pico_usd()));
+            }
+        }
         let calls = calls.saturating_mul(FACTORS_ONE);
         Exact(tokens.saturating_mul(self.factor()).saturating_add(calls))
     }

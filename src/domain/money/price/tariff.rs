@@ -95,6 +95,15 @@ pub(crate) struct Multipliers {
     pub geo: BTreeMap<String, Factor>,
 }
 
+impl Tier {
+    /// Whether sound or images cost something else than text.
+    fn has_modalities(&self) -> bool {
+        [self.input_audio, self.input_image] != [self.input; 2]
+            || [self.cache_read_audio, self.cache_read_image] != [self.cache_read; 2]
+            || [self.output_audio, self.output_image] != [self.output; 2]
+    }
+}
+
 impl Tariff {
     /// The cost of tokens and calls in the tier that applies to the prompt's size.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
@@ -110,7 +119,8 @@ impl Tariff {
     /// The same usage with all that may be sound or images as that which costs most.
     pub(crate) fn in_dearest_modality(&self, usage: &Usage, modifiers: &Modifiers) -> Usage {
         let mut dearest = *usage;
-        if let Some(tier) = tier_for(self.tiers_for(modifiers), usage.input_total()) {
+        let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
+        if let Some(tier) = tier.filter(|tier| tier.has_modalities()) {
             let Usage {
                 input_uncached,
                 input_audio,
