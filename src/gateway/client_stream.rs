@@ -253,6 +253,8 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Without the rest of the head the client would see no answer, instead of one that is cut.
+        ready!(self.poll_unsent(cx))?;
         match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_shutdown(cx),
             None => Poll::Ready(Ok(())),
@@ -263,7 +265,7 @@ impl AsyncWrite for ClientStream {
 #[async_trait]
 impl Shutdown for ClientStream {
     async fn shutdown(&mut self) {
-        // Without the rest of the head the client would see no answer, instead of one that is cut.
+        // An error means that the client has gone.
         let _ = std::future::poll_fn(|cx| self.poll_unsent(cx)).await;
         if let Some(stream) = &mut self.stream {
             stream.shutdown().await;

@@ -196,3 +196,37 @@ async fn nothing_is_written_while_the_gate_is_shut() {
     let came = client.read(&mut space).await.expect("bytes");
     assert_eq!(&space[..came], b"the end");
 }
+
+#[tokio::test]
+async fn a_head_that_is_due_goes_out_while_nothing_is_written() {
+    let (mut client, mut connection, _presence) = watched(true, 1);
+    let head = pingora::http::ResponseHeader::build(200, None).expect("a head");
+    connection
+        .gate
+        .head
+        .hold(Box::new(head), crate::edges::clock::instant(), true);
+    let mut start = [0; 15];
+    // More than the pipe holds is sent as it is read.
+    let (read, _) = tokio::join!(client.read_exact(&mut start), async {
+        while connection.gate.head.is_waiting() || !connection.unsent.is_empty() {
+            assert!(waits(&mut connection).await);
+            tokio::task::yield_now().await;
+        }
+    });
+    read.expect("the head");
+    assert_eq!(&start, b"HTTP/1.1 200 OK");
+    assert!(!connection.gate.head.is_waiting() && connection.gate.head.take().is_none());
+}
+
+#[tokio::test]
+async fn a_head_that_waits_for_its_body_is_sent_before_it_and_at_a_shutdown() {
+    let (mut client, mut connection, _presence) = watched(true, 1);
+    connection.unsent = BytesMut::from(&b"head "[..]);
+    connection.write_all(b"body").await.expect("room");
+    connection.flush().await.expect("room");
+    connection.unsent = BytesMut::from(&b" another"[..]);
+    AsyncWriteExt::shutdown(&mut connection).await.expect("room");
+    let mut all = String::new();
+    client.read_to_string(&mut all).await.expect("text");
+    assert_eq!(all, "head body another");
+}
