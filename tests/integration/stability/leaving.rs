@@ -205,7 +205,8 @@ fn who_leaves_answers_that_are_read_to_their_end_moves_no_figure() {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let prompt = "Tell me of weirs. [[sample: deltas=24 gap_ms=20]]";
-    let leavers = rounds(30, 300);
+    // Fewer than the answers that may run on without their clients at a time.
+    let leavers = rounds(30, 240);
     crowd(leavers, |number| {
         let wire = ALL_WIRES[number % ALL_WIRES.len()];
         let mut client = weir.connect();
