@@ -76,7 +76,7 @@ def test_every_field_that_looks_like_an_identifier_is_known():
         for place in walk.strings:
             name = [name for name in place.path if name != "[]"][-1]
             if looks_like_an_identifier(name) and not is_state(place):
-                assert name in NOT_STATE, f"{place}: is it state at the provider? src/domain/wire/json_scan/place.rs"
+                assert name in NOT_STATE, f"{place}: is it state at the provider? src/domain/wire/json_scan/body_position.rs"
 
 
 @pytest.mark.parametrize("kind", items(), ids=lambda kind: kind.__name__)

@@ -9,6 +9,7 @@
 //! the client's bytes mutable, to unescape into them; sonic-rs and jiter hand out values one by one and leave no tape. All
 //! of them but jiter rest on `unsafe` SIMD; long strings, most of every body, are found in vector steps here too.
 
+mod body_position;
 mod error;
 mod facts;
 mod input_tokens;
@@ -19,7 +20,6 @@ mod levels;
 mod lexer;
 mod number;
 mod output_limits;
-mod place;
 mod references;
 mod scanned;
 mod string;

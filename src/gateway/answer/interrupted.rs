@@ -9,7 +9,7 @@ use crate::{
         answer::{beginning, error},
         attempt::{
             deadline::Fate,
-            failure::{self, Unbegun},
+            failure::{self, HeldSuccess},
             interruption::Interruption,
         },
         forward::Forward,
@@ -36,13 +36,13 @@ pub(crate) fn decide(
             return concluded;
         }
     };
-    let unbegun = match (forward.unbegun.is_some(), forward.has_not_begun()) {
-        (false, _) => Unbegun::No,
-        (true, true) => Unbegun::Unseen,
-        (true, false) => Unbegun::Seen,
+    let held = match (forward.unbegun.is_some(), forward.has_not_begun()) {
+        (false, _) => HeldSuccess::None,
+        (true, true) => HeldSuccess::Unsent,
+        (true, false) => HeldSuccess::Sent,
     };
     let has_left = forward.recipient.has_left();
-    let error = failure::decide(session, &mut forward.dispatch, has_left, unbegun, error, reused);
+    let error = failure::decide(session, &mut forward.dispatch, has_left, held, error, reused);
     if error.retry() {
         forward.abandon_answer();
     }

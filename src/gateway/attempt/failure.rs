@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Decides whether another attempt follows. One does if the answer asked for that (see [`super::verdict::act`]), if a
-/// success was broken off before anything of it reached the client (`unbegun` says whether the current answer is such a
+/// success was broken off before anything of it reached the client (`held` says whether the current answer is such a
 /// success), if a pooled connection turns out to have been closed before the provider read the request, or if the operator has
 /// requests repeated that got no answer. None does once the client has left: weir itself cuts off an answer that nobody
 /// waits for.
@@ -21,7 +21,7 @@ pub(crate) fn decide(
     session: &Session,
     dispatch: &mut Dispatch,
     has_left: bool,
-    unbegun: Unbegun,
+    held: HeldSuccess,
     mut error: Box<Error>,
     reused: bool,
 ) -> Box<Error> {
@@ -31,8 +31,8 @@ pub(crate) fn decide(
         _ if fate == Fate::Stopped => false,
         Some(Interruption::Repeat) => !reply::has_begun(session),
         Some(Interruption::Refused(_)) => false,
-        None if unbegun != Unbegun::No && *error.esource() == ErrorSource::Upstream => {
-            let may = unbegun == Unbegun::Unseen && !has_left;
+        None if held != HeldSuccess::None && *error.esource() == ErrorSource::Upstream => {
+            let may = held == HeldSuccess::Unsent && !has_left;
             match fate {
                 Fate::Expired => may && goes_on(session, dispatch),
                 Fate::Running | Fate::Stopped => verdict::broken_off(dispatch, may),
@@ -52,13 +52,13 @@ pub(crate) fn decide(
 
 /// Whether the current answer is a success that has not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unbegun {
+pub(crate) enum HeldSuccess {
     /// It is none.
-    No,
+    None,
     /// It is one, and the client has nothing of it.
-    Unseen,
+    Unsent,
     /// It is one, and the client has its head.
-    Seen,
+    Sent,
 }
 
 /// Whether the provider ended the attempt before it had answered.

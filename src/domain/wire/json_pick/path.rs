@@ -48,7 +48,7 @@ pub(crate) enum Take {
     },
     /// As [`Take::Presence`], and mark the object around it with these bits.
     MarkPresence {
-        /// The bits.
+        /// They are set among the marks of that object, to tell later which of its members said something.
         bits: u8,
         /// What is no presence either, as it is written.
         none: &'static [&'static str],

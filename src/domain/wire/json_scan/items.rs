@@ -1,9 +1,9 @@
 //! An input item of the Responses protocol: whether it names another, which the provider looks up by its identifier, or has
 //! content of its own. Only the whole item tells.
 
+use super::body_position::BodyPosition;
 use super::key::Key;
 use super::lexer::Token;
-use super::place::Place;
 use super::string;
 use crate::domain::wire::provider_state::StateKind;
 
@@ -50,17 +50,17 @@ impl Item {
     }
 
     /// A string at a place in it.
-    pub(super) fn string(&mut self, place: Place, text: &[u8], value: Token) {
+    pub(super) fn string(&mut self, place: BodyPosition, text: &[u8], value: Token) {
         let token = value.of(text);
         if string::inner(token).is_empty() {
             return;
         }
         match place {
-            Place::ItemId => match self.id {
+            BodyPosition::ItemId => match self.id {
                 None => self.id = Some(value),
                 Some(_) => self.further_ids.push(value),
             },
-            Place::ItemType => {
+            BodyPosition::ItemType => {
                 let is = |name| string::is(token, name);
                 self.has_type = true;
                 self.is_reference |= is("item_reference");
@@ -68,11 +68,11 @@ impl Item {
                 self.is_image |= is("image_generation_call");
                 self.is_trigger |= is("compaction_trigger");
             }
-            Place::ItemRole => self.has_role = true,
-            Place::ItemContent | Place::OwnText => self.own |= CONTENT,
-            Place::OwnEncryptedContent => self.own |= ENCRYPTED_CONTENT,
-            Place::OwnResult => self.own |= RESULT,
-            Place::OwnSummary => self.own |= SUMMARY,
+            BodyPosition::ItemRole => self.has_role = true,
+            BodyPosition::ItemContent | BodyPosition::OwnText => self.own |= CONTENT,
+            BodyPosition::OwnEncryptedContent => self.own |= ENCRYPTED_CONTENT,
+            BodyPosition::OwnResult => self.own |= RESULT,
+            BodyPosition::OwnSummary => self.own |= SUMMARY,
             _ => {}
         }
     }

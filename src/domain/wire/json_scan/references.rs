@@ -3,11 +3,11 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use super::body_position::BodyPosition;
 use super::items::Item;
 use super::key::Key;
 use super::levels::DEPTH_MAX;
 use super::lexer::{Kind, Token};
-use super::place::Place;
 use super::{ScanError, string};
 use crate::domain::wire::Protocol;
 use crate::domain::wire::provider_state::{StateId, StateKind, is_in_own_store};
@@ -40,9 +40,9 @@ pub(super) struct References {
     /// How many there may be.
     found_max: usize,
     /// The place of each open container, and before them that of the body.
-    places: [Place; DEPTH_MAX + 1],
+    places: [BodyPosition; DEPTH_MAX + 1],
     /// The place of the next value, if it is a member's.
-    next: Option<Place>,
+    next: Option<BodyPosition>,
     /// The input item that has begun, if any.
     item: Option<Item>,
     /// Whether the provider is told to keep the answer; `None`: it is told nothing.
@@ -52,8 +52,8 @@ pub(super) struct References {
 impl References {
     /// For a body of which nothing was read.
     pub(super) fn new(protocol: Protocol, found_max: usize) -> Self {
-        let mut places = [Place::Elsewhere; DEPTH_MAX + 1];
-        places[0] = Place::of_body(protocol);
+        let mut places = [BodyPosition::Elsewhere; DEPTH_MAX + 1];
+        places[0] = BodyPosition::of_body(protocol);
         Self {
             found: Vec::new(),
             found_max,
@@ -79,12 +79,12 @@ impl References {
         let place = self.at(depth);
         self.next = Some(place.member(key));
         match place {
-            Place::Input => {
+            BodyPosition::Input => {
                 if let Some(item) = &mut self.item {
                     item.member(key);
                 }
             }
-            Place::Responses => self.end_item(text)?,
+            BodyPosition::Responses => self.end_item(text)?,
             _ => {}
         }
         Ok(())
@@ -102,8 +102,8 @@ impl References {
             return self.name(kind, text, value);
         }
         match place {
-            Place::Store => self.is_stored = Some(true),
-            Place::Elsewhere => {}
+            BodyPosition::Store => self.is_stored = Some(true),
+            BodyPosition::Elsewhere => {}
             _ => {
                 if let Some(item) = &mut self.item {
                     item.string(place, text, value);
@@ -115,7 +115,7 @@ impl References {
 
     /// A number or literal, `depth` containers deep.
     pub(super) fn scalar(&mut self, depth: usize, kind: Kind) {
-        if self.take(depth) == Place::Store {
+        if self.take(depth) == BodyPosition::Store {
             self.is_stored = Some(kind != Kind::False || self.is_stored == Some(true));
         }
     }
@@ -127,23 +127,23 @@ impl References {
             *of_container = place;
         }
         match (place, kind) {
-            (Place::Input, Kind::Object) => {
+            (BodyPosition::Input, Kind::Object) => {
                 self.end_item(text)?;
                 self.item = Some(Item::default());
             }
-            (Place::Store, _) => self.is_stored = Some(true),
+            (BodyPosition::Store, _) => self.is_stored = Some(true),
             _ => {}
         }
         Ok(())
     }
 
     /// The place of an open container.
-    fn at(&self, depth: usize) -> Place {
+    fn at(&self, depth: usize) -> BodyPosition {
         self.places.get(depth).copied().unwrap_or_default()
     }
 
     /// The place of the value that is next: a member of the container number `depth`, or an element of it.
-    fn take(&mut self, depth: usize) -> Place {
+    fn take(&mut self, depth: usize) -> BodyPosition {
         self.next.take().unwrap_or_else(|| self.at(depth))
     }
 

@@ -12,7 +12,7 @@ use crate::domain::wire::provider_state::StateKind;
 
 /// A place in a request's body, of one value or of each element of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum BodyPosition {
     /// Nothing from here on names state.
     #[default]
     Elsewhere,
@@ -70,7 +70,7 @@ pub(super) enum Place {
     FileSearch,
 }
 
-impl Place {
+impl BodyPosition {
     /// The place of a whole body.
     pub(super) const fn of_body(protocol: Protocol) -> Self {
         match protocol {
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_place_is_one_byte() {
         assert_eq!(
-            size_of::<Option<Place>>(),
+            size_of::<Option<BodyPosition>>(),
             1,
             "one of them is kept for each level of a body"
         );
