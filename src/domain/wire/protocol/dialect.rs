@@ -83,11 +83,11 @@ impl Dialect {
         }
     }
 
-    /// Whether an event that the picker has read whole may have ended the answer or a part of it, so that an event which only
-    /// speaks is of effect again: it takes that back.
-    pub(super) fn may_end(&self, picker: &Picker) -> bool {
+    /// Whether an event that the picker has read whole says what a later event which only speaks takes back: the end of the
+    /// answer or a part of it, or another model. `facts`: those before the event.
+    pub(super) fn can_be_taken_back(&self, picker: &Picker, facts: &Facts) -> bool {
         match self {
-            Self::Gemini(_) => gemini::GeminiState::may_end(picker),
+            Self::Gemini(_) => gemini::GeminiState::can_be_taken_back(picker, facts),
             Self::Messages(_) | Self::Responses(_) => false,
         }
     }

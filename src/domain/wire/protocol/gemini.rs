@@ -211,9 +211,13 @@ impl GeminiState {
         !picker.has_only(&[])
     }
 
-    /// See [`super::dialect::Dialect::may_end`].
-    pub(super) fn may_end(picker: &Picker) -> bool {
-        candidates::one_ends(picker.each_marks(CANDIDATES + candidates::EACH)) || reason(picker, BLOCK_REASON).is_some()
+    /// See [`super::dialect::Dialect::can_be_taken_back`].
+    pub(super) fn can_be_taken_back(picker: &Picker, facts: &Facts) -> bool {
+        let names_another = picker
+            .text(MODEL)
+            .is_some_and(|model| facts.model.as_deref() != Some(&model));
+        let ends = candidates::one_ends(picker.each_marks(CANDIDATES + candidates::EACH));
+        names_another || ends || reason(picker, BLOCK_REASON).is_some()
     }
 
     /// See [`super::dialect::Dialect::only_speaks`]. Most chunks bring more text, and have counts that grow with it.

@@ -175,7 +175,7 @@ impl Observer {
                     let mut sink = Sink::new(picker, answer, head);
                     let used = framer.push_event(rest, &mut sink);
                     *reports += u64::from(sink.says_more());
-                    if sink.may_end() {
+                    if sink.can_be_taken_back() {
                         template.forget();
                     }
                     let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));

@@ -41,7 +41,7 @@ pub(super) struct Sink<'a> {
     /// The event has ended and was nothing but more text, which stands there in the last piece of data.
     mere_text: Option<MereText>,
     says_more: bool,
-    may_end: bool,
+    can_be_taken_back: bool,
 }
 
 impl<'a> Sink<'a> {
@@ -54,13 +54,14 @@ impl<'a> Sink<'a> {
             piece_bytes: 0,
             mere_text: None,
             says_more: false,
-            may_end: false,
+            can_be_taken_back: false,
         }
     }
 
-    /// Whether the event has ended and may have ended the answer (see [`crate::domain::wire::protocol::dialect::Dialect::may_end`]).
-    pub(super) fn may_end(&self) -> bool {
-        self.may_end
+    /// Whether the event has ended and said what an event of mere text takes back (see
+    /// [`crate::domain::wire::protocol::dialect::Dialect::can_be_taken_back`]).
+    pub(super) fn can_be_taken_back(&self) -> bool {
+        self.can_be_taken_back
     }
 
     /// Whether the event has ended and may have said more than text.
@@ -96,8 +97,8 @@ impl EventSink for Sink<'_> {
             facts.done_marker = true;
         } else {
             let is_first = !facts.content_seen;
+            self.can_be_taken_back = dialect.can_be_taken_back(self.picker, facts);
             dialect.event(self.picker, name, facts);
-            self.may_end = dialect.may_end(self.picker);
             let spoken = dialect.only_speaks(self.picker);
             self.says_more = is_first || spoken.is_none_or(|spoken| spoken.usage.is_some());
             if let Said::Once { at, length } = self.picker.said()

@@ -173,6 +173,21 @@ fn a_chunk_that_says_more_than_its_text_is_no_template() {
     }
 }
 
+#[test]
+fn the_newest_model_is_the_answers_whatever_was_recognised_before() {
+    let model = |text: &str, model: &str| chunk(text, (1, 5)).replace("\"m\"", &format!("\"{model}\""));
+    // Neither a text with an escape nor a chunk that is no JSON is learned.
+    for other in [model("an \"escape\"", "other"), model("two", "other\":")] {
+        let mut observer = Observer::new(Protocol::Gemini, Framing::Sse);
+        observer.push(model("one", "first").as_bytes());
+        observer.push(model("two", "first").as_bytes());
+        observer.push(other.as_bytes());
+        assert_eq!(observer.observed().model.as_deref(), Some("other"), "{other}");
+        observer.push(model("three", "first").as_bytes());
+        assert_eq!(observer.observed().model.as_deref(), Some("first"), "{other}");
+    }
+}
+
 fn event() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         3 => "[a-z ]{0,12}",
