@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::wait::DEADLINE;
+
 /// A connection's plain or TLS stream.
 pub(crate) trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
@@ -88,6 +90,13 @@ impl<'a> Answer<'a> {
         let _ = self.wire.flush();
         let _ = self.socket.shutdown(Shutdown::Both);
         self.open = false;
+    }
+
+    /// Says that nothing more will be written, and waits until the peer has closed the connection too.
+    pub(crate) fn leave(&mut self) {
+        let _ = self.wire.flush();
+        let _ = self.socket.shutdown(Shutdown::Write);
+        self.wait_peer_left(DEADLINE);
     }
 
     /// Exact bytes.

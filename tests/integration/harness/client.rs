@@ -38,6 +38,8 @@ pub(crate) struct Head {
     /// What stands behind the status.
     pub(crate) reason: String,
     pub(crate) headers: Vec<(String, String)>,
+    /// Its exact bytes, with the blank line.
+    pub(crate) text: String,
     framing: Framing,
 }
 
@@ -290,6 +292,7 @@ impl Head {
             status,
             reason,
             headers,
+            text: text.to_owned(),
             framing,
         }
     }
