@@ -71,6 +71,7 @@ pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &
     keepalive::withdraw(session, &gateway.drain);
     match decision {
         Ok(Decision::Forward(admitted)) => {
+            head::end_connection(session.req_header_mut());
             exchange.stage = Stage::Forwarding(admitted.issue(entry));
             return Ok(false);
         }

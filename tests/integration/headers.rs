@@ -1,10 +1,11 @@
 //! What the provider and the client see of each other's headers.
 
 use crate::harness::answer::LEAST;
+use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::shapes::request_id_header;
 use crate::harness::weir::PROVIDER_KEY;
-use crate::harness::{RecordingProvider, Weir};
+use crate::harness::{RecordingProvider, Request, Weir};
 
 /// How each provider wants its credential.
 fn credential_of(wire: Wire) -> (&'static str, String) {
@@ -96,6 +97,111 @@ fn hop_by_hop_and_private_headers_stay_here() {
                 "{wire:?}: {name}"
             );
         }
+    }
+}
+
+/// What a client's connection names, and a wish for another protocol, end here over both versions.
+#[test]
+fn a_wish_for_another_protocol_and_what_connection_names_end_here() {
+    let provider = RecordingProvider::least();
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let many: Vec<String> = (0..40).map(|number| format!("x-hop-{number}")).collect();
+    for wire in ALL_WIRES {
+        let plain = wire.request(&key, "hi");
+        let handshake = |request: Request| {
+            request
+                .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+                .header("sec-websocket-version", "13")
+                .header("sec-websocket-protocol", "chat")
+                .header("Sec_WebSocket_Extensions", "permessage-deflate")
+        };
+        let named = |connection: &str| handshake(plain.clone()).header("connection", connection);
+        let mut all = named(&["upgrade", "keep-alive", "x-api-key", &many.join(",")].join(", "));
+        for name in &many {
+            all = all.header(name, "1");
+        }
+        for request in [
+            named("upgrade").header("upgrade", "websocket"),
+            named("Upgrade, X-Nominated, HTTP2-Settings")
+                .header("upgrade", "h2c, websocket")
+                .header("x-nominated", "1")
+                .header("http2-settings", "AAMAAABkAAQCAAAAAAIAAAAA"),
+            named("host, content-length, transfer-encoding, content-type, :path, \"x\", ,")
+                .header("upgrade", "WebSocket"),
+            named("x-forwarded-for, x-forwarded-proto").header("x-forwarded-for", "192.0.2.7"),
+            all.header("upgrade", "h2c"),
+        ] {
+            let answer = weir.exchange(&request);
+            assert_eq!(answer.status, 200, "{wire:?}: {:?}: {}", request.headers, answer.text());
+            assert_passed_plain(wire, &provider, &plain);
+        }
+        let over_http2 = h2c::exchange(
+            weir.gateway,
+            &handshake(plain.clone()),
+            EndStream::OnLastFrame,
+            Length::Said,
+        );
+        assert_eq!(over_http2.status, 200, "{wire:?}");
+        assert_passed_plain(wire, &provider, &plain);
+    }
+}
+
+/// The last request reached the provider whole, and without a word of another protocol.
+#[track_caller]
+fn assert_passed_plain(wire: Wire, provider: &RecordingProvider, plain: &Request) {
+    let got = provider.last();
+    assert_eq!(got.body, plain.body, "{wire:?}");
+    let (name, value) = credential_of(wire);
+    assert_eq!(got.header_values(name), [value.as_str()], "{wire:?}");
+    let head = String::from_utf8_lossy(&got.head)
+        .to_ascii_lowercase()
+        .replace('_', "-");
+    for word in [
+        "upgrade",
+        "websocket",
+        "http2-settings",
+        "x-nominated",
+        "x-hop-",
+        "\r\ntransfer-encoding",
+    ] {
+        assert!(!head.contains(word), "{wire:?}: {word} in {head}");
+    }
+}
+
+/// A provider that switches protocols is a broken one, also for a client that has asked for it: no byte goes through.
+#[test]
+fn a_providers_switch_of_protocols_is_502_and_never_a_tunnel() {
+    let switching = RecordingProvider::start(|_, answer| {
+        answer.raw(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\ntunnelled");
+    });
+    let weir = Weir::start(&switching.base_url());
+    let key = weir.key().text;
+    for wire in ALL_WIRES {
+        let plain = wire.request(&key, "hi");
+        let asking = plain
+            .clone()
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket");
+        for request in [&plain, &asking] {
+            let mut client = weir.connect();
+            client.write(&request.bytes(Upload::Length));
+            client.write(b"tunnel me");
+            let answer = client.response_to("POST");
+            assert_eq!(answer.status, 502, "{wire:?}: {}", answer.text());
+            assert!(!answer.text().contains("tunnelled"), "{}", answer.text());
+        }
+        let answer = h2c::exchange(weir.gateway, &plain, EndStream::OnLastFrame, Length::Said);
+        assert_eq!(answer.status, 502, "{wire:?} over HTTP/2");
+    }
+    let sent = ALL_WIRES.map(|wire| wire.request(&key, "hi").body);
+    for request in switching.requests() {
+        assert!(
+            sent.contains(&request.body),
+            "{}",
+            String::from_utf8_lossy(&request.body)
+        );
+        assert!(request.header("upgrade").is_none());
     }
 }
 

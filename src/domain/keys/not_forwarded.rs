@@ -26,6 +26,9 @@ const CONNECTION: [&str; 14] = [
     "x-weir-tag",
 ];
 
+/// What the names of all headers of a WebSocket's handshake begin with.
+const WEBSOCKET: &str = "sec-websocket-";
+
 /// Credentials that weir does not take, but a provider or its front might.
 const OTHER_CREDENTIALS: [&str; 8] = [
     "api-token",
@@ -87,7 +90,13 @@ static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
 /// Whether a header stays here. An underscore counts as a hyphen, because servers read it as one.
 pub(crate) fn header(name: &str) -> bool {
     let mut listed = LISTED.get(name.len()).into_iter().flatten();
-    listed.any(|listed| is_same(name, listed)) || chooses(name)
+    listed.any(|listed| is_same(name, listed)) || chooses(name) || opens_websocket(name)
+}
+
+/// Whether it belongs to the handshake of a WebSocket (RFC 6455 section 11.3), which ends here.
+fn opens_websocket(name: &str) -> bool {
+    let begin = name.get(..WEBSOCKET.len());
+    begin.is_some_and(|begin| is_same(begin, WEBSOCKET))
 }
 
 /// Whether a parameter of the query stays here, by its name as it is written. A `$` in front is Google's other spelling.
@@ -182,6 +191,8 @@ mod tests {
             "x-goog-user-project",
             "x_goog_fieldmask",
             "x-forwarded_for",
+            "sec-websocket-key",
+            "Sec_WebSocket_Extensions",
         ] {
             assert!(header(name), "{name}");
         }
@@ -198,6 +209,8 @@ mod tests {
             "x-codex-turn-metadata",
             "x-goog-api-client",
             "x-claude-code-session-id",
+            "sec-websocket",
+            "sec-fetch-mode",
         ] {
             assert!(!header(name), "{name}");
         }

@@ -64,6 +64,27 @@ pub(crate) fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     }
 }
 
+/// Headers that a client's connection may name without losing them: they frame the request, or say where it goes, and are made
+/// anew for the provider.
+static KEPT: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
+
+/// Takes off a request that is passed on what concerns the client's connection only (RFC 9110 section 7.6.1): the headers that
+/// `connection` names, itself, and `upgrade`, so that neither Pingora nor a provider sees a wish for another protocol. The
+/// client is known by now, whatever its connection names.
+pub(crate) fn end_connection(head: &mut RequestHeader) {
+    let named: Vec<HeaderName> = head
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .filter(|name| !KEPT.contains(name))
+        .collect();
+    for name in named.iter().chain(&[header::CONNECTION, header::UPGRADE]) {
+        head.remove_header(name);
+    }
+}
+
 /// Parses method and path.
 pub(crate) fn target(head: &RequestHeader) -> Result<Target, Refusal> {
     let is_websocket = |value: &HeaderValue| {
