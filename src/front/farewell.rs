@@ -1,8 +1,9 @@
-//! The last answer on a connection whose request could not be read.
+//! The answer to a request that cannot be let in; over HTTP/1.1 it is the last one on its connection.
 
 use std::time::Duration;
 
 use http::StatusCode;
+use pingora::{http::ResponseHeader, protocols::http::ServerSession};
 use rand::RngExt;
 use tokio::io::AsyncWriteExt;
 
@@ -56,11 +57,33 @@ pub(super) async fn say(connection: &mut Guarded, reason: CloseReason) {
     .await;
 }
 
+/// Answers a request over HTTP/2 with `refusal`, in the form of its path's protocol, and leaves its body unread.
+pub(super) async fn refuse(mut session: ServerSession, refusal: &Refusal) {
+    let form = operation::shape_of(session.req_header().uri.path());
+    let reply = refusal.reply(form, &request_id());
+    let Ok(mut head) = ResponseHeader::build(reply.status, Some(reply.headers.len() + 1)) else {
+        return;
+    };
+    // A client that takes no answer gets none.
+    let length = ("content-length", reply.body.len().to_string());
+    for (name, value) in reply.headers.into_iter().chain([length]) {
+        if head.insert_header(name, value).is_err() {
+            return;
+        }
+    }
+    let _ = tokio::time::timeout(LINGER, async move {
+        session.write_response_header(Box::new(head)).await?;
+        session.write_response_body(reply.body.into(), true).await?;
+        session.finish().await
+    })
+    .await;
+}
+
 /// The path of a request line that may be anything.
 fn path(bytes: &[u8]) -> &str {
     let mut words = bytes.split(|byte| b" \r\n".contains(byte));
     let target = words.nth(1).unwrap_or_default();
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let path = target.split(|byte| b"?#".contains(byte)).next().unwrap_or_default();
     std::str::from_utf8(path).unwrap_or_default()
 }
 

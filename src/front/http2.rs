@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use h2::ext::PathFragment;
 use pingora::{
     apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp},
     protocols::http::{
@@ -18,7 +19,8 @@ use tokio::sync::watch;
 
 use crate::{
     config::Config,
-    front::guarded::Guarded,
+    domain::{faults::refusal::Refusal, wire::http1::head::HeadFault},
+    front::{farewell, guarded::Guarded},
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
@@ -97,6 +99,11 @@ impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2<A> {
         if before + 1 == self.settings.requests_max {
             self.figures.closed(CloseReason::Requests);
             self.end.send_replace(true);
+        }
+        if session.req_header().extensions.get::<PathFragment>().is_some() {
+            // Over HTTP/1.1 a head with such a target is refused as well (`domain/wire/http1/head.rs`).
+            farewell::refuse(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
+            return None;
         }
         self.app.process_new_http(session, shutdown).await
     }

@@ -2,6 +2,7 @@
 
 mod limits;
 mod slow;
+mod targets;
 
 use crate::harness::{Weir, wait_until};
 
