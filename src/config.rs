@@ -346,7 +346,11 @@ impl Config {
                 (config.tls.tls.is_on(), config.tls.redirect_listen),
             )
         };
-        let places = |config: &Self| (config.connections.max, config.connections.per_address_max);
+        let places = |config: &Self| {
+            let connections = &config.connections;
+            let heads = (connections.heads.bytes_max, connections.heads.address_bytes_max);
+            (connections.max, connections.per_address_max, heads)
+        };
         let pool = |config: &UpstreamConfig| {
             (
                 (config.pool_size, config.client_gone_finish_max),

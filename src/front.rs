@@ -5,14 +5,17 @@
 //! head checked (`domain/wire/http1/head.rs`) before anything else sees it. What answers is behind it ([`handler`]).
 
 pub(crate) mod arrival;
+pub(crate) mod client_times;
 mod farewell;
 pub(crate) mod guarded;
 pub(crate) mod handler;
+pub(crate) mod head_budget;
 pub(crate) mod http2;
 pub(crate) mod layers;
 pub(crate) mod places;
 pub(crate) mod tls;
 pub(crate) mod transport;
+mod unread;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -28,8 +31,10 @@ use crate::{
     domain::wire::http1::head::HeadLimits,
     front::{
         arrival::{Arrival, ArrivalLimits, Closing, Spoken},
+        client_times::ClientTimes,
         guarded::Guarded,
         handler::{Arrived, Handler},
+        head_budget::HeadBudget,
         http2::Http2Settings,
         places::{Place, Places},
         transport::Transport,
@@ -51,6 +56,7 @@ pub(crate) struct Front<H> {
     handler: H,
     live: Arc<LiveCell>,
     places: Arc<Places>,
+    heads: HeadBudget,
     transport: Arc<dyn Transport>,
     figures: ListenerFigures,
 }
@@ -60,7 +66,7 @@ impl<H: Handler> Front<H> {
     pub(crate) fn new(
         handler: H,
         live: Arc<LiveCell>,
-        places: Arc<Places>,
+        (places, heads): (Arc<Places>, HeadBudget),
         transport: Arc<dyn Transport>,
         figures: ListenerFigures,
     ) -> Self {
@@ -68,6 +74,7 @@ impl<H: Handler> Front<H> {
             handler,
             live,
             places,
+            heads,
             transport,
             figures,
         }
@@ -88,8 +95,9 @@ impl<H: Handler> Front<H> {
         if announced {
             claim(&mut place, address(&stream))?;
         }
-        let taking = config.gateway.answer_pace();
-        Ok(Guarded::new(stream, Some(place), taking, self.figures.clone()))
+        let times = ClientTimes::new(&config.gateway);
+        let head = self.heads.lease(place.client());
+        Ok(Guarded::new(stream, (Some(place), head), times, self.figures.clone()))
     }
 
     async fn serve(&self, mut connection: Guarded, config: &Config, closing: &ShutdownWatch) {
@@ -132,8 +140,8 @@ impl<H: Handler> Front<H> {
             }
             let arrived = Arrived { bytes, is_last };
             match self.handler.request(arrived, connection, closing).await {
-                Some(back) if back.is_at_end() => connection = back,
-                _ => break,
+                Some(back) => connection = back,
+                None => break,
             }
             spoken = Spoken::Http1;
             limits.silence = config.gateway.keepalive;

@@ -1,11 +1,9 @@
 //! The limits of request bodies, in `[gateway]`: their size, their time, and what all of them, those of one key and those
 //! of one address may take.
 
-use std::time::Duration;
-
 use super::raw::RawGateway;
 use super::values::{KeyPath, Values};
-use crate::domain::faults::pace::PaceLimit;
+use crate::domain::faults::pace::{BodyTimeLimit, PaceLimit};
 
 const BYTES_MAX: KeyPath<'_> = &["gateway", "body_bytes_max"];
 const BUDGET: KeyPath<'_> = &["gateway", "body_budget_bytes"];
@@ -22,10 +20,8 @@ pub(crate) struct BodiesConfig {
     pub key_bytes_max: u64,
     /// Those of one address; no more than all.
     pub address_bytes_max: u64,
-    /// The least speed of a body.
-    pub pace: PaceLimit,
-    /// Longest time from a request's head to the end of its body.
-    pub total: Duration,
+    /// How long a body may take: its least speed, and the longest time from the request's head to the end of its body.
+    pub time: BodyTimeLimit,
     /// How much of the threads' time decoding and scanning large bodies of one key may take, in percent.
     pub work_key_percent: usize,
 }
@@ -63,11 +59,13 @@ pub(super) fn resolve(values: &mut Values<'_>, raw: &RawGateway, bytes_per_secon
         budget_bytes,
         key_bytes_max,
         address_bytes_max,
-        pace: PaceLimit {
-            wait_max,
-            bytes_per_second_min,
+        time: BodyTimeLimit {
+            pace: PaceLimit {
+                wait_max,
+                bytes_per_second_min,
+            },
+            total,
         },
-        total,
         work_key_percent: values.count(
             &["gateway", "body_work_key_percent"],
             raw.body_work_key_percent,

@@ -62,7 +62,7 @@ pub(super) fn resolve(
     .unwrap_or_else(|_| folder.to_owned());
     let mut values = Values::new(file, text, &folder, struck);
     let gateway = gateway(&mut values, &raw.gateway);
-    let connections = super::connections::resolve(&mut values, &raw.connections);
+    let connections = super::connections::resolve(&mut values, &raw.connections, gateway.header_bytes_max);
     let own_usage = super::own_usage::resolve(&mut values, &raw.own_usage);
     let upstream = upstream(&mut values, &raw.upstream);
     let retry = super::retry::resolve(&raw.retry);

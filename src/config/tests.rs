@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::{catalogue::Catalogue, keys::secret::Secret, money::price::PriceList, rules};
 
 mod bodies;
+mod heads;
 mod log_sinks;
 mod openid;
 mod tls;

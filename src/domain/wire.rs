@@ -2,6 +2,7 @@
 
 pub(crate) mod finish_reason;
 pub(crate) mod http1;
+pub(crate) mod http2;
 pub(crate) mod json_array;
 pub(crate) mod json_pick;
 pub(crate) mod json_scan;

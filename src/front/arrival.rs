@@ -1,6 +1,6 @@
 //! Waits for a client's next request, and reads its head within limits of time and size.
 
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
 
 use bytes::BytesMut;
 use pingora::server::ShutdownWatch;
@@ -65,7 +65,8 @@ pub(crate) enum Arrival {
     Nothing,
 }
 
-/// Waits for a request. An error says what the client has done wrong; what it has sent so far can still be seen.
+/// Waits for a request, and before that for the trailers of the one before. An error says what the client has done wrong; what it
+/// has sent so far can still be seen.
 pub(crate) async fn next(
     connection: &mut Guarded,
     spoken: Spoken,
@@ -80,8 +81,11 @@ pub(crate) async fn next(
 }
 
 async fn arrive(connection: &mut Guarded, spoken: Spoken, limits: ArrivalLimits) -> Result<Arrival, CloseReason> {
+    if !connection.finish_request().await {
+        return Ok(Arrival::Nothing);
+    }
     if connection.ahead().is_empty() {
-        match tokio::time::timeout(limits.silence, connection.read_ahead()).await {
+        match tokio::time::timeout(limits.silence, connection.read_head()).await {
             Err(_) => return Err(CloseReason::Silent),
             Ok(Err(_) | Ok(0)) => return Ok(Arrival::Nothing),
             Ok(Ok(_)) => {}
@@ -119,8 +123,10 @@ async fn whole_head(connection: &mut Guarded, spoken: Spoken, limits: HeadLimits
                 return request.map(Arrival::Request).map_err(|_| CloseReason::ChunksInvalid);
             }
         }
-        if !matches!(connection.read_ahead().await, Ok(1..)) {
-            return Ok(Arrival::Nothing);
+        match connection.read_head().await {
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(CloseReason::HeadGaveWay),
+            _ => return Ok(Arrival::Nothing),
         }
     }
 }

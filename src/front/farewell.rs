@@ -27,10 +27,12 @@ pub(super) async fn say(connection: &mut Guarded, reason: CloseReason) {
         CloseReason::Head(HeadFault::TooLarge) => Refusal::HeadersTooLarge,
         CloseReason::Head(fault) => Refusal::HeadInvalid(fault),
         CloseReason::HeadLate => Refusal::HeadTimeout,
+        CloseReason::HeadGaveWay => Refusal::HeadGaveWay,
         CloseReason::ChunksInvalid => Refusal::BodyFramingInvalid,
         _ => return,
     };
     let form = operation::shape_of(path(connection.ahead()));
+    connection.forget_ahead();
     let reply = refusal.reply(form, &request_id());
     let phrase = StatusCode::from_u16(reply.status)
         .ok()

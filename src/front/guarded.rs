@@ -29,11 +29,19 @@ use tokio::{
 
 use crate::{
     domain::{
-        faults::pace::{Pace, PaceLimit},
-        wire::http1::{chunked::Chunked, head::Framing},
+        faults::pace::Pace,
+        wire::{
+            http1::{chunked::ChunkFault, head::Framing},
+            http2::Frames,
+        },
     },
     edges::clock,
-    front::places::Place,
+    front::{
+        client_times::ClientTimes,
+        head_budget::{GaveWay, HeadLease},
+        places::Place,
+        unread::{Expected, Unread, put_end},
+    },
     telemetry::metrics::{CloseReason, GaugeGuard, ListenerFigures},
 };
 
@@ -49,36 +57,33 @@ pub(crate) struct Guarded {
     stream: Stream,
     ahead: BytesMut,
     unread: Unread,
+    expected: Expected,
     taking: Pace,
     /// Set while the client does not take what is written.
     late: Option<Pin<Box<Sleep>>>,
+    /// What of `ahead` is a head that has not come to its end, or of HTTP/2's frames.
+    head: HeadLease,
     figures: ListenerFigures,
     _open: GaugeGuard,
     _place: Option<Place>,
 }
 
-/// What may be read by whoever has the connection now.
-#[derive(Debug)]
-enum Unread {
-    /// Everything: it speaks HTTP/2.
-    Everything,
-    /// So many bytes of the request's body.
-    Length(u64),
-    /// A chunked body.
-    Chunked(Chunked),
-    /// Nothing: the request has been read.
-    Nothing,
-}
-
 impl Guarded {
-    /// `taking` limits how long the client may leave its answer. The place is kept as long as the socket.
-    pub(crate) fn new(stream: Stream, place: Option<Place>, taking: PaceLimit, figures: ListenerFigures) -> Self {
+    /// The place is kept as long as the socket.
+    pub(crate) fn new(
+        stream: Stream,
+        (place, head): (Option<Place>, HeadLease),
+        times: ClientTimes,
+        figures: ListenerFigures,
+    ) -> Self {
         Self {
             stream,
             ahead: BytesMut::new(),
             unread: Unread::Nothing,
-            taking: Pace::new(taking),
+            expected: Expected::new(times.body),
+            taking: Pace::new(times.answer),
             late: None,
+            head,
             _open: figures.opened(),
             figures,
             _place: place,
@@ -99,6 +104,20 @@ impl Guarded {
         poll_fn(|cx| self.poll_ahead(cx)).await
     }
 
+    /// Reads more of a head that waits for its turn in `ahead`; 0 at the end of the connection. Nothing is lost if it is dropped. An error
+    /// of the kind `OutOfMemory` says that the head gives way to others.
+    pub(crate) async fn read_head(&mut self) -> io::Result<usize> {
+        poll_fn(|cx| {
+            if self.head.poll_gave_way(cx).is_ready() {
+                return Poll::Ready(Err(gave_way(GaveWay)));
+            }
+            let count = ready!(self.poll_ahead(cx))?;
+            self.head.hold(self.ahead.len()).map_err(gave_way)?;
+            Poll::Ready(Ok(count))
+        })
+        .await
+    }
+
     /// Memory is taken when something has come: most connections wait here for longer than for anything else.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
@@ -113,34 +132,79 @@ impl Guarded {
         self.ahead.advance(count.min(self.ahead.len()));
     }
 
+    /// Forgets all that has come ahead, and keeps no memory for it.
+    pub(crate) fn forget_ahead(&mut self) {
+        self.ahead = BytesMut::new();
+        self.head.release();
+    }
+
     /// Begins a request with a head of `length` bytes, which have arrived: the head, with as much of the body as came
     /// with it. The rest of the body can be read then.
     pub(crate) fn begin_request(&mut self, length: usize, framing: Framing) -> io::Result<BytesMut> {
-        self.unread = match framing {
-            Framing::Empty => Unread::Nothing,
-            Framing::Length(length) => Unread::Length(length),
-            Framing::Chunked => Unread::Chunked(Chunked::default()),
-        };
+        self.head.release();
+        self.unread = framing.into();
+        self.expected.restart();
         self.taking.restart();
         let length = length.min(self.ahead.len());
-        let body = self
-            .unread
-            .take(self.ahead.get(length..).unwrap_or_default(), &self.figures)?;
-        Ok(self.ahead.split_to(length + body))
+        let body = self.unread.take(self.ahead.get(length..).unwrap_or_default());
+        let body = body.map_err(|fault| malformed(fault, &self.figures))?;
+        let mut request = self.ahead.split_to(length + body);
+        request.extend_from_slice(self.unread.end(usize::MAX));
+        self.follow_trailers()?;
+        Ok(request)
     }
 
     /// Passes everything from now on.
     pub(crate) fn begin_http2(&mut self) {
-        self.unread = Unread::Everything;
+        self.head.release();
+        self.unread = Unread::Everything(Frames::default());
     }
 
-    /// Whether the request has been read to its end, so that another one can follow.
-    pub(crate) fn is_at_end(&self) -> bool {
-        matches!(self.unread, Unread::Nothing)
+    /// Counts what has come of a head over HTTP/2 before its end.
+    fn count_http2_head(&mut self) -> io::Result<()> {
+        let Some(unfinished) = self.unread.unfinished_head() else {
+            return Ok(());
+        };
+        self.head.hold_http2(unfinished).map_err(|gone| {
+            self.figures.closed(CloseReason::HeadGaveWay);
+            gave_way(gone)
+        })
+    }
+
+    /// Waits for the trailers of the request, if there are some. False if no other request can follow: this one has not been
+    /// read, or what is left of it does not come as it has to.
+    pub(crate) async fn finish_request(&mut self) -> bool {
+        self.unread.is_whole() && matches!(poll_fn(|cx| self.poll_trailers(cx)).await, Ok(true))
+    }
+
+    /// Whether the request has come to its end, trailers included; false if the client has closed its sending side before.
+    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            self.follow_trailers()?;
+            if !self.unread.is_expected() {
+                return Poll::Ready(Ok(true));
+            }
+            match self.poll_ahead(cx)? {
+                Poll::Ready(0) => return Poll::Ready(Ok(false)),
+                Poll::Ready(count) => self.expected.come(count),
+                Poll::Pending => return self.expected.poll_late(cx).map_ok(|()| false),
+            }
+        }
+    }
+
+    /// Forgets what has come of the trailers: nobody gets them.
+    fn follow_trailers(&mut self) -> io::Result<()> {
+        let count = self.unread.follow(&self.ahead);
+        self.ahead
+            .advance(count.map_err(|fault| malformed(fault, &self.figures))?);
+        Ok(())
     }
 
     /// Keeps what comes behind the request for later, until the client closes its sending side.
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !ready!(self.poll_trailers(cx))? {
+            return Poll::Ready(Ok(()));
+        }
         while self.ahead.len() < AHEAD_BYTES_MAX {
             if ready!(self.poll_ahead(cx))? == 0 {
                 return Poll::Ready(Ok(()));
@@ -170,55 +234,54 @@ impl Guarded {
     }
 }
 
-impl Unread {
-    /// How many of the bytes belong to what may be read; the rest comes behind it.
-    fn take(&mut self, bytes: &[u8], figures: &ListenerFigures) -> io::Result<usize> {
-        match self {
-            Self::Everything => Ok(bytes.len()),
-            Self::Nothing => Ok(0),
-            Self::Length(left) => {
-                let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-                *left -= here as u64;
-                if *left == 0 {
-                    *self = Self::Nothing;
-                }
-                Ok(here)
-            }
-            Self::Chunked(body) => {
-                let end = body.push(bytes).map_err(|_| {
-                    figures.closed(CloseReason::ChunksInvalid);
-                    io::Error::new(ErrorKind::InvalidData, "the chunks do not follow their framing")
-                })?;
-                if end.is_some() {
-                    *self = Self::Nothing;
-                }
-                Ok(end.unwrap_or(bytes.len()))
-            }
-        }
-    }
+fn gave_way(_: GaveWay) -> io::Error {
+    ErrorKind::OutOfMemory.into()
+}
+
+/// Counts a chunked body that does not follow its framing.
+fn malformed(_: ChunkFault, figures: &ListenerFigures) -> io::Error {
+    figures.closed(CloseReason::ChunksInvalid);
+    io::Error::new(ErrorKind::InvalidData, "the chunks do not follow their framing")
 }
 
 impl AsyncRead for Guarded {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.is_at_end() {
+        if this.unread.is_whole() {
             return this.poll_behind(cx);
         }
-        if !this.ahead.is_empty() {
-            let fits = this.ahead.get(..buffer.remaining()).unwrap_or(&this.ahead);
-            let due = this.unread.take(fits, &this.figures)?;
-            buffer.put_slice(&this.ahead.split_to(due));
+        let before = buffer.filled().len();
+        put_end(&mut this.unread, buffer);
+        if buffer.filled().len() > before {
             return Poll::Ready(Ok(()));
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        let came = buffer.filled().get(before..).unwrap_or_default();
-        let due = this.unread.take(came, &this.figures)?;
-        if let Some(behind @ [_, ..]) = came.get(due..) {
-            this.ahead.extend_from_slice(behind);
-            buffer.set_filled(before + due);
+        if this.head.poll_gave_way(cx).is_ready() {
+            this.figures.closed(CloseReason::HeadGaveWay);
+            return Poll::Ready(Err(gave_way(GaveWay)));
         }
-        Poll::Ready(Ok(()))
+        let malformed = |fault| malformed(fault, &this.figures);
+        if !this.ahead.is_empty() {
+            let fits = this.ahead.get(..buffer.remaining()).unwrap_or(&this.ahead);
+            let due = this.unread.take(fits).map_err(malformed)?;
+            buffer.put_slice(&this.ahead.split_to(due));
+        } else {
+            if Pin::new(&mut this.stream).poll_read(cx, buffer)?.is_pending() {
+                return match this.unread.is_expected() {
+                    true => this.expected.poll_late(cx),
+                    false => Poll::Pending,
+                };
+            }
+            let came = buffer.filled().get(before..).unwrap_or_default();
+            this.expected.come(came.len());
+            let due = this.unread.take(came).map_err(malformed)?;
+            if let Some(behind @ [_, ..]) = came.get(due..) {
+                this.ahead.extend_from_slice(behind);
+                buffer.set_filled(before + due);
+            }
+        }
+        put_end(&mut this.unread, buffer);
+        this.follow_trailers()?;
+        Poll::Ready(this.count_http2_head())
     }
 }
 

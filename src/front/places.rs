@@ -61,6 +61,11 @@ impl Places {
 }
 
 impl Place {
+    /// The client that it is counted for; `None` for a peer that speaks for many, or has no address.
+    pub(crate) fn client(&self) -> Option<Client> {
+        self.client
+    }
+
     /// Counts the place for its client. False if the client has as many as it may.
     pub(crate) fn claim(&mut self, address: IpAddr) -> bool {
         let address = address.to_canonical();

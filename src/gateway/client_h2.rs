@@ -1,4 +1,5 @@
-//! A client's HTTP/2 request. Its answer's head and last bytes wait at the [`Gate`], and it may outlive its client.
+//! A client's HTTP/2 request, of whose body the end may be to come. Its answer's head and last bytes wait at the [`Gate`], and it
+//! may outlive its client.
 //!
 //! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session
 //! reports it. This session wraps that one and passes everything on until it reports that the client is gone. If the
@@ -30,9 +31,10 @@ use pingora::{
 };
 
 use crate::{
-    domain::faults::pace::{Pace, PaceLimit},
+    domain::faults::pace::{BodyTime, Pace},
     edges::clock,
-    gateway::{gate::Gate, presence::Presence},
+    front::client_times::ClientTimes,
+    gateway::{gate::Gate, presence::Presence, request::head},
 };
 
 /// Pingora's session for one HTTP/2 stream, wrapped.
@@ -41,6 +43,10 @@ pub(crate) struct ClientH2 {
     /// `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
     gate: Arc<Gate>,
+    /// The declared length of the body. One that has it is whole, whatever ends its stream.
+    length: Option<u64>,
+    /// What the rest of the body takes.
+    sending: BodyTime,
     /// How fast the client takes its answer.
     taking: Pace,
     /// The answer's head, if the client was gone before it was written.
@@ -53,19 +59,27 @@ impl ClientH2 {
         session: HttpSession,
         presence: Option<Arc<Presence>>,
         gate: Arc<Gate>,
-        taking: PaceLimit,
+        times: ClientTimes,
     ) -> Self {
         Self {
+            length: head::content_length(&session.req_header().headers),
             session,
             presence,
             gate,
-            taking: Pace::new(taking),
+            sending: BodyTime::new(times.body, clock::instant()),
+            taking: Pace::new(times.answer),
             swallowed_head: None,
         }
     }
 
     fn is_gone(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
+    }
+
+    /// Whether all of the body has come.
+    fn is_whole(&self) -> bool {
+        let has_length = |length| self.session.body_bytes_read() as u64 >= length;
+        self.session.is_body_done() || self.length.is_some_and(has_length)
     }
 
     /// Handles a failure to talk to the client: an error, unless the answer is to be read without the client.
@@ -111,6 +125,18 @@ async fn head_due(gate: &Gate) {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Returns when the rest of the body has been waited for too long; never if none is.
+async fn body_due(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn late_body() -> Box<Error> {
+    Error::explain(ErrorType::ReadTimedout, "the client sends its body too slowly").into_down()
 }
 
 fn body_bytes(task: &HttpTask) -> usize {
@@ -224,7 +250,7 @@ impl Session for ClientH2 {
     }
 
     fn is_body_done(&mut self) -> bool {
-        self.session.is_body_done()
+        self.is_whole()
     }
 
     async fn finish(&mut self) -> Result<()> {
@@ -240,11 +266,13 @@ impl Session for ClientH2 {
 
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !self.is_gone() {
-            let is_idle = no_body_expected || self.session.is_body_done();
+            let is_idle = no_body_expected || self.is_whole();
+            let due = (!is_idle).then(|| self.sending.wait(clock::instant()));
             let read = loop {
                 tokio::select! {
-                    read = self.session.read_body_or_idle(no_body_expected) => break read,
+                    read = self.session.read_body_or_idle(is_idle) => break read,
                     () = head_due(&self.gate) => {}
+                    () = body_due(due) => return Err(late_body()),
                 }
                 if let Some(head) = self.gate.head.take() {
                     self.write_response_header(head, false).await?;
@@ -252,7 +280,11 @@ impl Session for ClientH2 {
             };
             match read {
                 Err(error) if is_idle => self.outlive(error)?,
-                read => return read,
+                Ok(piece) => {
+                    self.sending.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+                    return Ok(piece);
+                }
+                Err(error) => return Err(error),
             }
         }
         std::future::pending().await

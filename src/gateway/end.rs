@@ -15,6 +15,7 @@ use crate::{
         keepalive,
         outlet::{Outlet, withheld_error::WholeError},
         panics, reply,
+        request::gather,
         ticket::Cause,
     },
     providers::sessions::Sessions,
@@ -79,7 +80,8 @@ pub(crate) async fn fail(sessions: &Sessions, session: &mut Session, error: &Err
 
 async fn fail_forward(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
     forward.ticket.because(error.etype().as_str());
-    if client_left(error) {
+    let is_gone = reply::has_begun(session) || body_fault(error).is_none();
+    if client_left(error) && is_gone {
         forward.ticket.client_left();
         return (NO_STATUS, Leftover::Pingoras);
     }
@@ -129,9 +131,15 @@ fn client_left(error: &Error) -> bool {
     *error.esource() == ErrorSource::Downstream && *error.etype() != ErrorType::InvalidHTTPHeader
 }
 
+/// What is wrong with the end of the client's body, for which the provider is asked already.
+fn body_fault(error: &Error) -> Option<Refusal> {
+    let is_clients = *error.esource() == ErrorSource::Downstream;
+    is_clients.then(|| gather::refusal_of(error)).flatten()
+}
+
 /// Answers with a refusal, because nothing of an answer has reached the client.
 async fn refuse(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
-    let refusal = Interruption::refusal(error).cloned();
+    let refusal = Interruption::refusal(error).cloned().or_else(|| body_fault(error));
     let refusal = refusal.unwrap_or_else(|| refusal_of(error, forward));
     refuse_with(session, &refusal, forward).await
 }

@@ -68,6 +68,7 @@ pub(crate) struct Metrics {
     streams_open: IntGauge,
     unattended: Unattended,
     body_bytes: IntGauge,
+    head_bytes: IntGauge,
     providers: ProviderMetrics,
     money: MoneyMetrics,
     log_sinks: LogSinkMetrics,
@@ -121,6 +122,10 @@ impl Metrics {
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             unattended: Unattended::new(&make)?,
             body_bytes: make.gauge("weir_body_bytes_buffered", "Request bytes held in memory.")?,
+            head_bytes: make.gauge(
+                "weir_head_bytes_buffered",
+                "Bytes of large heads that have not come to their end.",
+            )?,
             providers: ProviderMetrics::new(&make)?,
             money: MoneyMetrics::new(&make)?,
             log_sinks: LogSinkMetrics::new(&make)?,
@@ -217,6 +222,11 @@ impl Metrics {
     /// The request bytes held in memory now.
     pub(crate) fn body_bytes_buffered_are(&self, bytes: u64) {
         self.body_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// The bytes of large heads that have not come to their end now.
+    pub(crate) fn head_bytes_buffered_are(&self, bytes: u64) {
+        self.head_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// The access log lines lost since the start; for use in a sampler.

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::{
     console::{listener::ConsoleHandler, portal::Portal},
     edges::low_priority,
-    front::{Front, handler::Handler, layers::Layers, places::Places},
+    front::{Front, handler::Handler, head_budget::HeadBudget, layers::Layers, places::Places},
     gateway::{front::GatewayHandler, reply::own_usage::LastRows},
     providers::live::LiveCell,
     side::{
@@ -152,6 +152,7 @@ pub(super) fn console(
 struct Fronts {
     live: Arc<LiveCell>,
     places: Arc<Places>,
+    heads: HeadBudget,
     layers: Arc<Layers>,
     figures: ListenerFigures,
 }
@@ -165,6 +166,7 @@ impl Fronts {
         Self {
             live: Arc::clone(&parts.live),
             places: Places::new(connections_max, per_address_max, trusted),
+            heads: parts.heads.clone(),
             layers: Arc::new(layers),
             figures: parts.sinks.metrics.listener(name),
         }
@@ -175,7 +177,7 @@ impl Fronts {
         Front::new(
             handler,
             live,
-            places,
+            (places, self.heads.clone()),
             Arc::clone(&self.layers) as _,
             self.figures.clone(),
         )

@@ -8,6 +8,7 @@ use crate::{
     config::Config,
     console::portal::Portal,
     edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
+    front::head_budget::HeadBudget,
     gateway::{
         Gateway, Limits, Pages,
         drain::Drain,
@@ -80,6 +81,8 @@ pub(crate) struct Parts {
     pub drain: Drain,
     /// Memory for request bodies, and time to work on them.
     pub bodies: Bodies,
+    /// Memory for the heads of requests that have not come to their end, of all listeners.
+    pub heads: HeadBudget,
     /// Billing, journal and settlement.
     pub money: Money,
     /// What is counted of each model, and what is known of it.
@@ -158,6 +161,7 @@ impl Parts {
             sinks,
             drain: Drain::default(),
             bodies: Bodies::new(&config.gateway),
+            heads: HeadBudget::new(config.connections.heads),
             money,
             stability,
             cache_task,
@@ -215,7 +219,7 @@ impl Parts {
         self.tls.observe(metrics);
         catalogue::tell_metrics(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
-        let (keys, bodies) = (Arc::clone(&self.keys), self.bodies.clone());
+        let (keys, bodies, heads) = (Arc::clone(&self.keys), self.bodies.clone(), self.heads.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
         let store = Arc::clone(&self.store);
@@ -254,6 +258,7 @@ impl Parts {
                 memory.map_or(0, |memory| memory.most),
             );
             metrics.body_bytes_buffered_are(bodies.bytes());
+            metrics.head_bytes_buffered_are(heads.in_use());
             metrics.requests_in_flight_are(drain.running());
             metrics.sessions_unwritten_are(sessions.lost());
             for (event, total) in keys.events() {

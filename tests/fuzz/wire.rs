@@ -1,6 +1,6 @@
 //! What comes over a client's connection before anything trusts it: heads, chunks, PROXY headers, coded bodies.
 
-use weir::parts::chunked::{ChunkFault, Chunked};
+use weir::parts::chunked::{ChunkFault, Chunked, Trailers};
 use weir::parts::decoding::{Decoding, Following};
 use weir::parts::head::{Framing, HeadEnd, HeadFault, HeadLimits, check};
 use weir::parts::{Coding, proxy_protocol};
@@ -73,10 +73,19 @@ pub(crate) fn chunked_body(data: &[u8]) {
 }
 
 fn end_of_chunks(data: &[u8], step: usize) -> Result<Option<usize>, ChunkFault> {
-    let mut body = Chunked::default();
+    let (mut body, mut trailers) = (Chunked::default(), None);
     for (number, piece) in data.chunks(step).enumerate() {
-        if let Some(here) = body.push(piece)? {
-            return Ok(Some(number * step + here));
+        let mut content = 0;
+        if trailers.is_none() {
+            let Some(here) = body.push(piece)? else {
+                continue;
+            };
+            (trailers, content) = (Some(Trailers::default()), here);
+        }
+        if let Some(trailers) = &mut trailers
+            && let Some(here) = trailers.push(&piece[content..])?
+        {
+            return Ok(Some(number * step + content + here));
         }
     }
     Ok(None)

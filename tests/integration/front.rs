@@ -1,5 +1,6 @@
 //! The front before the parsers: how long it waits, how many it lets in, and how much one connection carries.
 
+mod heads;
 mod limits;
 mod slow;
 mod targets;

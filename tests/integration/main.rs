@@ -80,6 +80,7 @@ mod stream_ends;
 mod streams;
 mod testssl;
 mod tls;
+mod trailers;
 mod transcripts;
 mod unseen_usage;
 mod upgrade;

@@ -60,6 +60,42 @@ impl Pace {
     }
 }
 
+/// How long a body may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyTimeLimit {
+    /// Its least speed.
+    pub pace: PaceLimit,
+    /// The longest time from its beginning to its end.
+    pub total: Duration,
+}
+
+/// The time that one body takes, to the last byte that belongs to it.
+#[derive(Debug)]
+pub(crate) struct BodyTime {
+    pace: Pace,
+    end: Instant,
+}
+
+impl BodyTime {
+    /// For a body that begins now.
+    pub(crate) fn new(limit: BodyTimeLimit, now: Instant) -> Self {
+        Self {
+            pace: Pace::new(limit.pace),
+            end: now + limit.total,
+        }
+    }
+
+    /// More of the body is waited for; returns when that has been too long.
+    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
+        self.pace.wait(now).min(self.end)
+    }
+
+    /// `bytes` of it have come; `now` matters only if they were waited for.
+    pub(crate) fn moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
+        self.pace.moved(bytes, now);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +147,25 @@ mod tests {
         pace.moved(1, || after(start, 9));
         pace.restart();
         assert_eq!(pace.wait(after(start, 9)), after(start, 19));
+    }
+
+    #[test]
+    fn a_body_has_its_pace_and_an_end() {
+        let start = crate::edges::clock::instant();
+        let limit = BodyTimeLimit {
+            pace: LIMIT,
+            total: Duration::from_secs(25),
+        };
+        let mut time = BodyTime::new(limit, start);
+        assert_eq!(time.wait(start), after(start, 10));
+        time.moved(50, || after(start, 9));
+        assert_eq!(time.wait(after(start, 9)), after(start, 19));
+        time.moved(50, || after(start, 18));
+        assert_eq!(
+            time.wait(after(start, 18)),
+            after(start, 25),
+            "it has come fast enough, but all of it takes too long"
+        );
     }
 
     #[test]

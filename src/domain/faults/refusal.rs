@@ -124,6 +124,8 @@ pub(crate) enum Refusal {
     HeadInvalid(HeadFault),
     /// The request's head did not arrive in time.
     HeadTimeout,
+    /// The memory for heads that have not come to their end is used up, and this was the largest.
+    HeadGaveWay,
     /// The chunks of the body do not follow their framing.
     BodyFramingInvalid,
     /// An `expect` header other than `100-continue`.
@@ -239,6 +241,7 @@ impl Refusal {
             Self::ProviderBroken | Self::ProviderRedirected { .. } => 502,
             Self::TooManyRunning
             | Self::BodyBudgetExhausted
+            | Self::HeadGaveWay
             | Self::StoreUnavailable
             | Self::JournalFull
             | Self::ProviderDisabled { .. }
@@ -280,6 +283,7 @@ impl Refusal {
             Self::HeadersTooLarge => "headers_too_large",
             Self::HeadInvalid(fault) => fault.reason(),
             Self::HeadTimeout => "head_timeout",
+            Self::HeadGaveWay => "head_budget_exhausted",
             Self::BodyFramingInvalid => "body_framing_invalid",
             Self::ExpectationUnknown => "expectation_unknown",
             Self::QueryInvalid { .. } => "query_invalid",

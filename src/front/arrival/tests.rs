@@ -4,7 +4,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 use crate::{
-    domain::{faults::pace::PaceLimit, wire::http1::head::HeadFault},
+    config::connections::HeadsConfig,
+    domain::{
+        faults::pace::{BodyTimeLimit, PaceLimit},
+        wire::http1::head::HeadFault,
+    },
+    front::{client_times::ClientTimes, head_budget::HeadBudget},
     telemetry::metrics::Metrics,
 };
 
@@ -21,11 +26,26 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 fn pair() -> (DuplexStream, Guarded) {
     let (client, server) = duplex(1024);
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    let taking = PaceLimit {
+    let answer = PaceLimit {
         wait_max: Duration::from_secs(60),
         bytes_per_second_min: 0,
     };
-    let guarded = Guarded::new(Box::new(server), None, taking, metrics.listener("gateway"));
+    let body = BodyTimeLimit {
+        pace: answer,
+        total: Duration::from_secs(600),
+    };
+    let times = ClientTimes { body, answer };
+    let heads = HeadBudget::new(HeadsConfig {
+        bytes_max: 1 << 20,
+        address_bytes_max: 1 << 20,
+        head_bytes_max: 1 << 20,
+    });
+    let guarded = Guarded::new(
+        Box::new(server),
+        (None, heads.lease(None)),
+        times,
+        metrics.listener("gateway"),
+    );
     (client, guarded)
 }
 

@@ -3,14 +3,45 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::telemetry::metrics::Metrics;
+use crate::{
+    config::connections::HeadsConfig,
+    domain::faults::pace::{BodyTimeLimit, PaceLimit},
+    front::head_budget::HeadBudget,
+    telemetry::metrics::Metrics,
+};
 
-fn pair(taking: PaceLimit) -> (DuplexStream, Guarded, Metrics) {
+fn times(pace: PaceLimit) -> ClientTimes {
+    ClientTimes {
+        body: BodyTimeLimit {
+            pace,
+            total: Duration::from_secs(600),
+        },
+        answer: pace,
+    }
+}
+
+fn no_head() -> HeadLease {
+    let heads = HeadBudget::new(HeadsConfig {
+        bytes_max: 1 << 20,
+        address_bytes_max: 1 << 20,
+        head_bytes_max: 1 << 18,
+    });
+    heads.lease(None)
+}
+
+fn pair(pace: PaceLimit) -> (DuplexStream, Guarded, Metrics) {
     let (client, server) = duplex(1 << 20);
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    let guarded = Guarded::new(Box::new(server), None, taking, metrics.listener("gateway"));
+    let guarded = Guarded::new(
+        Box::new(server),
+        (None, no_head()),
+        times(pace),
+        metrics.listener("gateway"),
+    );
     (client, guarded, metrics)
 }
+
+const HEAD: &[u8] = b"POST / HTTP/1.1\r\n\r\n";
 
 const PATIENT: PaceLimit = PaceLimit {
     wait_max: Duration::from_secs(600),
@@ -19,6 +50,8 @@ const PATIENT: PaceLimit = PaceLimit {
 
 /// What can be read until nothing more comes, in pieces of at most `step`.
 async fn readable(guarded: &mut Guarded, step: usize) -> Vec<u8> {
+    // A task that has done much is asked to wait for its next turn: not here.
+    tokio::task::yield_now().await;
     let (mut all, mut space) = (Vec::new(), vec![0; step]);
     loop {
         let reading = std::pin::pin!(guarded.read(&mut space));
@@ -32,7 +65,6 @@ async fn readable(guarded: &mut Guarded, step: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_request_is_read_to_its_own_end_and_the_next_one_waits() {
-    const HEAD: &[u8] = b"POST / HTTP/1.1\r\n\r\n";
     for (framing, body) in [
         (Framing::Empty, &b""[..]),
         (Framing::Length(5), b"hello"),
@@ -55,8 +87,143 @@ async fn a_request_is_read_to_its_own_end_and_the_next_one_waits() {
             client.write_all(&all[first..]).await.expect("room");
             request.extend(readable(&mut guarded, step).await);
             assert_eq!(request, [HEAD, body].concat(), "{framing:?} from {first} by {step}");
-            assert!(guarded.is_at_end());
+            assert!(guarded.finish_request().await);
             assert_eq!(guarded.ahead(), b"GET /next");
+        }
+    }
+}
+
+const CONTENT: &[u8] = b"3\r\nhel\r\n2;x\r\nlo\r\n0\r\n";
+const TRAILERS: &[u8] = b"x-sum: 1\r\nx-more:\r\n\r\n";
+
+/// A chunked request of which so much has come, as it can be read in pieces of `step`.
+async fn come(client: &mut DuplexStream, guarded: &mut Guarded, (come, step): (&[u8], usize)) -> Vec<u8> {
+    client.write_all(&come[..HEAD.len()]).await.expect("room");
+    guarded.read_ahead().await.expect("bytes");
+    client.write_all(&come[HEAD.len()..]).await.expect("room");
+    let begin = guarded
+        .begin_request(HEAD.len(), Framing::Chunked)
+        .expect("well framed");
+    let mut read = begin.to_vec();
+    read.extend(readable(guarded, step).await);
+    read
+}
+
+#[tokio::test]
+async fn a_body_is_whole_with_its_last_chunk_and_its_trailers_are_for_nobody() {
+    let all = [HEAD, CONTENT, TRAILERS, b"GET /next"].concat();
+    let content = HEAD.len() + CONTENT.len();
+    for first in HEAD.len()..=all.len() {
+        for step in [1, 2, 3, 100] {
+            let (mut client, mut guarded, _) = pair(PATIENT);
+            let read = come(&mut client, &mut guarded, (&all[..first], step)).await;
+            let whole = first >= content;
+            let expected = if whole {
+                [HEAD, CONTENT, b"\r\n"].concat()
+            } else {
+                all[..first].to_vec()
+            };
+            assert_eq!(read, expected, "{first} by {step}");
+            client.write_all(&all[first..]).await.expect("room");
+            let rest = readable(&mut guarded, step).await;
+            assert_eq!(
+                [read, rest].concat(),
+                [HEAD, CONTENT, b"\r\n"].concat(),
+                "{first} by {step}"
+            );
+            assert!(guarded.finish_request().await, "{first} by {step}");
+            while guarded.ahead() != b"GET /next" {
+                guarded.read_ahead().await.expect("bytes");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn trailers_that_come_at_once_are_passed_over_before_the_next_request() {
+    let (mut client, mut guarded, _) = pair(PATIENT);
+    client
+        .write_all(&[HEAD, CONTENT, TRAILERS, b"GET /next"].concat())
+        .await
+        .expect("room");
+    guarded.read_ahead().await.expect("bytes");
+    let request = guarded
+        .begin_request(HEAD.len(), Framing::Chunked)
+        .expect("well framed");
+    assert_eq!(request, [HEAD, CONTENT, b"\r\n"].concat());
+    assert!(guarded.finish_request().await);
+    assert_eq!(guarded.ahead(), b"GET /next");
+}
+
+#[tokio::test]
+async fn no_request_follows_trailers_that_are_malformed_or_cut() {
+    for trailers in [&b" folded: x\r\n"[..], b"x\r\n\r\n", b"x: 1\n\n"] {
+        let (mut client, mut guarded, metrics) = pair(PATIENT);
+        come(&mut client, &mut guarded, (&[HEAD, CONTENT].concat(), 64)).await;
+        client.write_all(trailers).await.expect("room");
+        assert!(!guarded.finish_request().await, "{trailers:?}");
+        let line = "weir_connections_closed_total{listener=\"gateway\",reason=\"chunks_invalid\"} 1";
+        assert!(metrics.render().contains(line));
+    }
+    let (mut client, mut guarded, _) = pair(PATIENT);
+    come(&mut client, &mut guarded, (&[HEAD, CONTENT, b"x: "].concat(), 64)).await;
+    drop(client);
+    assert!(!guarded.finish_request().await);
+    let (mut client, mut guarded, _) = pair(PATIENT);
+    come(&mut client, &mut guarded, (&[HEAD, b"5\r\nhe"].concat(), 64)).await;
+    assert!(!guarded.finish_request().await, "its content has not come");
+    drop(client);
+}
+
+/// Sends a byte each second until that fails, to a connection that reads as long as it can; returns how long that was.
+async fn dripped(begin: &[u8], total: Duration) -> Duration {
+    let pace = PaceLimit {
+        wait_max: Duration::from_secs(20),
+        bytes_per_second_min: 2,
+    };
+    let (mut client, server) = duplex(1 << 20);
+    let metrics = Metrics::new(&[], &[]).expect("metrics");
+    let mut limits = times(pace);
+    limits.body.total = total;
+    let mut guarded = Guarded::new(Box::new(server), (None, no_head()), limits, metrics.listener("gateway"));
+    client.write_all(begin).await.expect("room");
+    guarded.read_ahead().await.expect("bytes");
+    guarded
+        .begin_request(HEAD.len(), Framing::Chunked)
+        .expect("well framed");
+    let began = tokio::time::Instant::now();
+    let dripping = async {
+        loop {
+            client.write_all(b"x").await.expect("room");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let reading = async {
+        let mut space = [0; 64];
+        loop {
+            if let Err(error) = guarded.read(&mut space).await {
+                return error.kind();
+            }
+        }
+    };
+    let kind = tokio::select! {
+        kind = reading => kind,
+        () = dripping => unreachable!("it ends with the other"),
+    };
+    assert_eq!(kind, ErrorKind::TimedOut);
+    began.elapsed()
+}
+
+#[test]
+fn what_is_dripped_is_not_waited_for_longer_than_a_body() {
+    let patient = Duration::from_secs(600);
+    for begin in [&[HEAD, CONTENT, b"x-a: "].concat()[..], &[HEAD, b"ffff\r\n"].concat()] {
+        for (total, seconds) in [(patient, 20), (Duration::from_secs(7), 7)] {
+            // The clock stands still, and only the time of this runtime goes on.
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
+            let took = runtime.block_on(dripped(begin, total)).as_secs();
+            assert!((seconds..=seconds + 1).contains(&took), "{took} seconds, not {seconds}");
         }
     }
 }
@@ -116,7 +283,12 @@ async fn an_answer_that_is_not_taken_or_too_slowly_ends_the_connection() {
     };
     let (client, server) = duplex(16);
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    let mut guarded = Guarded::new(Box::new(server), None, taking, metrics.listener("gateway"));
+    let mut guarded = Guarded::new(
+        Box::new(server),
+        (None, no_head()),
+        times(taking),
+        metrics.listener("gateway"),
+    );
     let error = guarded.write_all(&[0; 1000]).await.expect_err("nobody reads");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     drop(client);

@@ -12,6 +12,7 @@ use crate::{
         rules::{ClientGoneAction, Provider},
         wire::operation::Operation,
     },
+    front::client_times::ClientTimes,
     gateway::{
         client_h2::ClientH2,
         client_stream::ClientStream,
@@ -82,7 +83,7 @@ pub(crate) fn connection(session: &mut Session, request: &Request, presence: Opt
                 h2,
                 presence.cloned(),
                 Arc::clone(&gate),
-                request.live.config.gateway.answer_pace(),
+                ClientTimes::new(&request.live.config.gateway),
             );
             ServerSession::new_custom(Box::new(h2))
         }

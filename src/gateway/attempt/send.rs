@@ -95,17 +95,18 @@ pub(crate) fn body(
     end: bool,
 ) -> Result<()> {
     let replayed = dispatch.attempt.take_replay_bytes();
-    let Some(body) = &dispatch.body else {
+    let Some(body) = &mut dispatch.body else {
         return Ok(());
     };
-    if let (BodyForm::Open { .. }, Some(piece)) = (body.form, piece.as_deref()) {
+    if let (BodyForm::Open, Some(piece)) = (body.form, piece.as_deref()) {
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
-        if let Some(refusal) = body.refusal_of_rest(rest) {
-            let refusal = Interruption::Refused(refusal);
-            return Err(refusal
-                .error(ErrorType::InvalidHTTPHeader, "data follows the request body")
-                .into_down());
-        }
+        body.take_rest(rest, dispatch.request.live.config.gateway.bodies.bytes_max)
+            .map_err(|refusal| {
+                let refusal = Interruption::Refused(refusal);
+                refusal
+                    .error(ErrorType::InvalidHTTPHeader, "what follows the request body")
+                    .into_down()
+            })?;
     }
     if let (true, Some(presence)) = (end, presence) {
         presence.asked();

@@ -6,7 +6,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{domain::faults::pace::PaceLimit, gateway::presence::Terms, telemetry::metrics::Metrics};
+use crate::{
+    config::connections::HeadsConfig,
+    domain::faults::pace::{BodyTimeLimit, PaceLimit},
+    front::{client_times::ClientTimes, head_budget::HeadBudget},
+    gateway::presence::Terms,
+    telemetry::metrics::Metrics,
+};
 
 const PIPE_BYTES: usize = 64;
 
@@ -16,12 +22,29 @@ const TERMS: Terms = Terms {
 };
 
 fn guarded(stream: DuplexStream) -> Guarded {
-    let taking = PaceLimit {
+    let pace = PaceLimit {
         wait_max: Duration::from_millis(20),
         bytes_per_second_min: 0,
     };
+    let times = ClientTimes {
+        body: BodyTimeLimit {
+            pace,
+            total: Duration::from_secs(600),
+        },
+        answer: pace,
+    };
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    Guarded::new(Box::new(stream), None, taking, metrics.listener("gateway"))
+    let heads = HeadBudget::new(HeadsConfig {
+        bytes_max: 1 << 20,
+        address_bytes_max: 1 << 20,
+        head_bytes_max: 1 << 20,
+    });
+    Guarded::new(
+        Box::new(stream),
+        (None, heads.lease(None)),
+        times,
+        metrics.listener("gateway"),
+    )
 }
 
 /// A connection that has everything to be read still.

@@ -39,11 +39,11 @@ pub(crate) enum BodyForm {
     /// By a declared length; all of it has been read.
     Sized,
     /// By the framing. The JSON value is complete, but the end of the body may still be to come.
-    Open {
-        /// Pingora can replay its part, so the body can be sent a second time.
-        replayable: bool,
-    },
+    Open,
 }
+
+/// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
+pub(super) const REPLAY_BYTES_MAX: usize = 64 * 1024;
 
 impl RequestBody {
     /// A body as the client sent it, decoded.
@@ -94,7 +94,12 @@ impl RequestBody {
 
     /// Whether the body can be sent again after it was sent once.
     pub(crate) fn can_resend(&self) -> bool {
-        self.form != BodyForm::Open { replayable: false }
+        self.form == BodyForm::Sized || self.is_replayable()
+    }
+
+    /// Whether Pingora can replay all that has come of the body, and so asks for it at a further attempt.
+    pub(super) fn is_replayable(&self) -> bool {
+        self.received <= REPLAY_BYTES_MAX
     }
 
     /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.
@@ -105,16 +110,24 @@ impl RequestBody {
         }
     }
 
-    /// The refusal if `rest` may not follow what was gathered. Only white space may follow a JSON value, nothing may
-    /// follow a compressed stream.
-    pub(crate) fn refusal_of_rest(&self, rest: &[u8]) -> Option<Refusal> {
+    /// Takes what follows what was gathered: a part of the body that nobody needs. Only white space may follow a JSON value,
+    /// nothing may follow a compressed stream.
+    ///
+    /// # Errors
+    /// The refusal if it may not follow, or makes the body larger than `bytes_max`.
+    pub(crate) fn take_rest(&mut self, rest: &[u8], bytes_max: usize) -> Result<(), Refusal> {
+        self.received = self.received.saturating_add(rest.len());
         match self.coding {
-            None => (!rest.iter().all(u8::is_ascii_whitespace)).then(|| Refusal::BodyInvalid {
+            None if !rest.iter().all(u8::is_ascii_whitespace) => Err(Refusal::BodyInvalid {
                 reason: "data follows the JSON value".to_owned(),
             }),
-            Some(coding) => (!rest.is_empty()).then(|| Refusal::BodyEncodingInvalid {
+            Some(coding) if !rest.is_empty() => Err(Refusal::BodyEncodingInvalid {
                 encoding: coding.as_str(),
             }),
+            _ if self.received > bytes_max => Err(Refusal::BodyTooLarge {
+                limit_bytes: bytes_max as u64,
+            }),
+            _ => Ok(()),
         }
     }
 }

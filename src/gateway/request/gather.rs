@@ -3,12 +3,13 @@
 //! Pingora replays a body that a filter has read only from a buffer of 64 KiB, and drops that buffer when it overflows.
 //! So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt. That hook
 //! replaces whatever Pingora holds with the stored body:
-//! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail.
+//! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail. Such a body is
+//!   whole when it has that length: what else may end it, such as trailers over HTTP/2, is waited for by nobody.
 //! - Without one, reading stops when the JSON value is complete (and the compressed stream that it ends in), and Pingora's
-//!   own loop reads the end of the body. A compressed body that fits that buffer is read to its end, because another
-//!   compressed stream may follow.
+//!   own loop reads the end of the body, within the same time (`front/unread.rs`, `gateway/client_h2.rs`). A compressed body that
+//!   fits that buffer is read to its end, because another compressed stream may follow.
 
-use std::time::Instant;
+use std::io::ErrorKind;
 
 use bytes::{Bytes, BytesMut};
 use pingora::{Error, ErrorType};
@@ -17,7 +18,7 @@ use pingora_proxy::Session;
 use crate::{
     config::bodies::BodiesConfig,
     domain::{
-        faults::{pace::Pace, refusal::Refusal},
+        faults::{pace::BodyTime, refusal::Refusal},
         wire::json_scan::{JsonEnd, Progress},
     },
     edges::{body_budget::BodyLease, clock},
@@ -25,16 +26,13 @@ use crate::{
         coding::Coding,
         request::{
             Rejection, bodies,
-            body::{BodyForm, RequestBody},
+            body::{BodyForm, REPLAY_BYTES_MAX, RequestBody},
             body_work::KeyWork,
             compressed_body::CompressedBody,
             head::{BodyHead, Expectation},
         },
     },
 };
-
-/// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
-const REPLAY_BYTES_MAX: u64 = 64 * 1024;
 
 /// The most that is allocated for a body when its first bytes arrive, and what is allocated when so many have: large enough
 /// that the allocator gives it back as soon as it is free.
@@ -56,10 +54,9 @@ pub(crate) async fn gather(
         coding: head.coding,
         bytes_max: limits.bytes_max,
         work,
-        pace: Pace::new(limits.pace),
-        due: clock::instant() + limits.total,
+        time: BodyTime::new(limits.time, clock::instant()),
     };
-    session.set_read_timeout(Some(limits.pace.wait_max));
+    session.set_read_timeout(Some(limits.time.pace.wait_max));
     if head.expectation == Expectation::Continue {
         session
             .write_continue_response()
@@ -79,9 +76,7 @@ struct Gathering<'a> {
     coding: Option<Coding>,
     bytes_max: usize,
     work: &'a KeyWork,
-    pace: Pace,
-    /// When all of it has to be there.
-    due: Instant,
+    time: BodyTime,
 }
 
 /// What has arrived, and the memory that it holds.
@@ -152,16 +147,16 @@ impl Gathering<'_> {
 async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> Result<RequestBody, Rejection> {
     loop {
         let left = length.saturating_sub(body.received as u64);
-        if left <= REPLAY_BYTES_MAX {
+        if left <= REPLAY_BYTES_MAX as u64 {
             session.enable_retry_buffering();
+        }
+        if left == 0 {
+            break;
         }
         let Some(piece) = read(session, &mut body).await? else {
             break;
         };
         body.push(piece, Some(length)).await?;
-        if session.is_body_done() {
-            break;
-        }
     }
     body.finish(BodyForm::Sized)
 }
@@ -173,39 +168,43 @@ async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestB
         let may_end = body.push(piece.clone(), None).await?;
         let is_complete = match body.coding {
             None => matches!(end.push(&piece), Progress::CompleteAt(_)),
-            Some(_) => may_end && body.received as u64 > REPLAY_BYTES_MAX,
+            Some(_) => may_end && body.received > REPLAY_BYTES_MAX,
         };
         if is_complete {
             break;
         }
     }
-    let replayable = body.received as u64 <= REPLAY_BYTES_MAX;
-    if session.is_body_done() && !replayable {
+    let body = body.finish(BodyForm::Open)?;
+    if session.is_body_done() && !body.is_replayable() {
         // The last data arrived together with the end of the body, as an HTTP/2 client may send it. Nothing is left
         // that would make Pingora ask for the body.
         return Err(Refusal::LengthRequired.into());
     }
-    body.finish(BodyForm::Open { replayable })
+    Ok(body)
 }
 
 /// Reads a piece. Pingora's own time limit does nothing over HTTP/2.
 async fn read(session: &mut Session, body: &mut Gathering<'_>) -> Result<Option<Bytes>, Rejection> {
-    let due = body.pace.wait(clock::instant()).min(body.due);
+    let due = body.time.wait(clock::instant());
     let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
     let late = |_| Rejection::Refused(Refusal::BodyTimeout);
-    let piece = reading.await.map_err(late)?.map_err(|error| match error.etype() {
-        ErrorType::ReadTimedout => Rejection::Refused(Refusal::BodyTimeout),
-        _ if is_malformed(&error) => Rejection::Refused(Refusal::BodyFramingInvalid),
-        _ => Rejection::ClientGone,
-    })?;
-    body.pace.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+    let gone = |error: Box<Error>| refusal_of(&error).map_or(Rejection::ClientGone, Rejection::Refused);
+    let piece = reading.await.map_err(late)?.map_err(gone)?;
+    body.time.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
     Ok(piece)
 }
 
-/// Whether the front has refused the chunks (`front/guarded.rs`).
-fn is_malformed(error: &Error) -> bool {
-    let cause = error.root_cause().downcast_ref::<std::io::Error>();
-    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
+/// What is wrong with a body that could not be read; `None` if its client has gone.
+pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
+    if *error.etype() == ErrorType::ReadTimedout {
+        return Some(Refusal::BodyTimeout);
+    }
+    // The front says so (`front/guarded.rs`).
+    match error.root_cause().downcast_ref::<std::io::Error>()?.kind() {
+        ErrorKind::TimedOut => Some(Refusal::BodyTimeout),
+        ErrorKind::InvalidData => Some(Refusal::BodyFramingInvalid),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(crate) enum CloseReason {
     Idle,
     /// A head did not come in time.
     HeadLate,
+    /// A head that had not come to its end gave way: there was no memory for it beside others.
+    HeadGaveWay,
     /// A head was refused.
     Head(HeadFault),
     /// A chunked body did not follow its framing.
@@ -60,13 +62,14 @@ pub(crate) enum CloseReason {
 }
 
 impl CloseReason {
-    const LIMITS: [Self; 9] = [
+    const LIMITS: [Self; 10] = [
         Self::TooMany,
         Self::TooManyOfAddress,
         Self::Handshake,
         Self::Silent,
         Self::Idle,
         Self::HeadLate,
+        Self::HeadGaveWay,
         Self::ChunksInvalid,
         Self::AnswerUntaken,
         Self::Requests,
@@ -80,6 +83,7 @@ impl CloseReason {
             Self::Silent => "silent",
             Self::Idle => "idle",
             Self::HeadLate => "head_late",
+            Self::HeadGaveWay => "head_budget_exhausted",
             Self::Head(fault) => fault.reason(),
             Self::ChunksInvalid => "chunks_invalid",
             Self::AnswerUntaken => "answer_untaken",

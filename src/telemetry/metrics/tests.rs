@@ -149,6 +149,7 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
         metrics.access_log_dropped_are(source.load(Ordering::Relaxed));
         metrics.resolver_failures_are("api.example.com", source.load(Ordering::Relaxed));
         metrics.body_bytes_buffered_are(17);
+        metrics.head_bytes_buffered_are(18);
         metrics.store_is(Health::Up);
         metrics.money_is(&MoneyFigures {
             held: 7,
@@ -162,6 +163,7 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
     has(&metrics, "weir_access_log_dropped_total 5");
     has(&metrics, r#"weir_resolver_failures_total{host="api.example.com"} 5"#);
     has(&metrics, "weir_body_bytes_buffered 17");
+    has(&metrics, "weir_head_bytes_buffered 18");
     has(&metrics, "weir_store_up 1");
     has(&metrics, "weir_held_nano_usd 7");
     has(&metrics, "weir_journal_disk_free_bytes 1099511627776");

@@ -107,7 +107,7 @@ fn a_fragment_is_400_over_each_version_and_reaches_nobody() {
             1,
             5,
             &literals(&[
-                (":method", "GET"),
+                (":method", "HEAD"),
                 (":scheme", "http"),
                 (":authority", "x"),
                 (":path", "/"),

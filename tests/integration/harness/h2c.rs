@@ -150,6 +150,15 @@ impl Requests {
         self.ask(request, http_body_util::Either::Right(begin))
     }
 
+    /// The same, with an upload that brings all of its body and is never ended.
+    pub(crate) fn send_whole_without_end(&mut self, request: &Request, length: Length) -> Option<u16> {
+        let whole = Unending {
+            begin: Some(Bytes::copy_from_slice(&request.body)),
+            next: None,
+        };
+        self.ask_with(request, length, http_body_util::Either::Right(whole))
+    }
+
     /// The statuses of so many requests at one time that announce their length and bring a byte now and then; `None` for one
     /// that ended without an answer.
     pub(crate) fn announce(&self, request: &Request, count: usize, gap: Duration) -> Vec<Option<u16>> {
@@ -169,7 +178,11 @@ impl Requests {
     }
 
     fn ask(&mut self, request: &Request, body: Uploaded) -> Option<u16> {
-        let request = head(request, Length::Said).body(body).unwrap();
+        self.ask_with(request, Length::Said, body)
+    }
+
+    fn ask_with(&mut self, request: &Request, length: Length, body: Uploaded) -> Option<u16> {
+        let request = head(request, length).body(body).unwrap();
         let sending = self.sender.send_request(request);
         let answer = self
             .runtime

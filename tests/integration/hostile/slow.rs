@@ -35,11 +35,12 @@ fn nobody_is_waited_for_beyond_a_limit() {
     .start();
     let key = weir.key().text;
     let body = String::from_utf8(Wire::Messages.streaming(&key, "hi").body).unwrap();
-    let words: [(&str, &str); 5] = [
+    let words: [(&str, &str); 6] = [
         ("{host}", "host: weir.test\r\n"),
         ("{key}", &format!("x-api-key: {key}\r\n")),
         ("{secret}", &key),
         ("{length}", &body.len().to_string()),
+        ("{size}", &format!("{:x}", body.len())),
         ("{body}", &body),
     ];
     try_all("slow", &weir, &read("slow"), &words);

@@ -71,6 +71,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
         refusal,
         Refusal::TooManyRunning
             | Refusal::BodyBudgetExhausted
+            | Refusal::HeadGaveWay
             | Refusal::StoreUnavailable
             | Refusal::JournalFull
             | Refusal::Stopping
@@ -213,6 +214,7 @@ fn message(refusal: &Refusal) -> String {
         Refusal::HeadersTooLarge
         | Refusal::HeadInvalid(_)
         | Refusal::HeadTimeout
+        | Refusal::HeadGaveWay
         | Refusal::BodyFramingInvalid
         | Refusal::BodyTimeout
         | Refusal::LengthRequired
@@ -267,6 +269,9 @@ fn transfer_message(refusal: &Refusal) -> &'static str {
         }
         Refusal::HeadInvalid(fault) => fault.message(),
         Refusal::HeadTimeout => "The request's head did not arrive in time. Send the request again.",
+        Refusal::HeadGaveWay => {
+            "The service has no room for request headers of this size now. Try again shortly, or send fewer or shorter headers."
+        }
         Refusal::BodyFramingInvalid => {
             "The chunks of the request body do not follow their framing. Send the body with a content-length."
         }

@@ -149,6 +149,13 @@ fn what_is_refused_before_it_is_parsed_has_the_same_forms() {
             "DEADLINE_EXCEEDED",
         ),
         (
+            Refusal::HeadGaveWay,
+            503,
+            "api_error",
+            "head_budget_exhausted",
+            "UNAVAILABLE",
+        ),
+        (
             Refusal::BodyFramingInvalid,
             400,
             "invalid_request_error",

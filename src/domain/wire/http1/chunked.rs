@@ -1,5 +1,8 @@
 //! Follows the framing of a chunked body (RFC 9112 section 7.1) without decoding it: where it ends, and whether it can
 //! be read in one way only.
+//!
+//! The content ends with the line of the last chunk; a body without trailer fields is as complete as one with them
+//! (RFC 9112 sections 7.1.2 and 8).
 
 use crate::domain::wire::http1::head::{is_field_content, is_token};
 
@@ -16,13 +19,14 @@ const TRAILER_BYTES_MAX: usize = 8 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkFault;
 
-/// A chunked body, followed as it arrives.
+/// The content of a chunked body, followed as it arrives: to the end of the line of the last chunk, behind which
+/// [`Trailers`] stand.
 #[derive(Debug, Default)]
 pub struct Chunked {
     at: At,
     /// Bytes of the current chunk's data that are still to come, or its size as read so far.
     size: u64,
-    /// Bytes of the current size, extension or of all trailers.
+    /// Bytes of the current size or extension.
     count: usize,
 }
 
@@ -35,17 +39,11 @@ enum At {
     Data,
     DataReturn,
     DataEnd,
-    /// The beginning of a trailer field, or of the empty line.
-    Trailer,
-    TrailerName,
-    TrailerValue,
-    TrailerEnd,
-    LastEnd,
     Done,
 }
 
 impl Chunked {
-    /// Takes the next bytes. `Some(n)` if the body ends with the first `n` of them.
+    /// Takes the next bytes. `Some(n)` if the content ends with the first `n` of them.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         let mut rest = bytes;
         while let [byte, behind @ ..] = rest {
@@ -73,32 +71,19 @@ impl Chunked {
             (At::Size, b';') if self.count > 0 => self.begin(At::Extension),
             (At::Size, digit) => {
                 let digit = char::from(digit).to_digit(16).ok_or(ChunkFault)?;
-                self.counted(SIZE_DIGITS_MAX)?;
+                counted(&mut self.count, SIZE_DIGITS_MAX)?;
                 self.size = self.size << 4 | u64::from(digit);
                 At::Size
             }
             (At::Extension, b'\r') => self.begin(At::SizeEnd),
             (At::Extension, byte) if is_field_content(byte) => {
-                self.counted(EXTENSION_BYTES_MAX)?;
+                counted(&mut self.count, EXTENSION_BYTES_MAX)?;
                 At::Extension
             }
             (At::SizeEnd, b'\n') if self.size > 0 => At::Data,
-            (At::SizeEnd, b'\n') => At::Trailer,
+            (At::SizeEnd, b'\n') => At::Done,
             (At::DataReturn, b'\r') => At::DataEnd,
             (At::DataEnd, b'\n') => self.begin(At::Size),
-            (At::Trailer, b'\r') => At::LastEnd,
-            (At::Trailer | At::TrailerName, byte) if is_token(byte) => {
-                self.counted(TRAILER_BYTES_MAX)?;
-                At::TrailerName
-            }
-            (At::TrailerName, b':') => At::TrailerValue,
-            (At::TrailerValue, b'\r') => At::TrailerEnd,
-            (At::TrailerValue, byte) if is_field_content(byte) => {
-                self.counted(TRAILER_BYTES_MAX)?;
-                At::TrailerValue
-            }
-            (At::TrailerEnd, b'\n') => At::Trailer,
-            (At::LastEnd, b'\n') => At::Done,
             _ => return Err(ChunkFault),
         })
     }
@@ -107,11 +92,63 @@ impl Chunked {
         self.count = 0;
         at
     }
+}
 
-    fn counted(&mut self, max: usize) -> Result<(), ChunkFault> {
-        self.count += 1;
-        (self.count <= max).then_some(()).ok_or(ChunkFault)
+/// What stands behind the content of a chunked body: trailer fields, and an empty line. Followed as it arrives.
+#[derive(Debug, Default)]
+pub struct Trailers {
+    at: Field,
+    /// Bytes of all fields.
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Field {
+    /// The beginning of a field, or of the empty line.
+    #[default]
+    Begin,
+    Name,
+    Value,
+    End,
+    LastEnd,
+    Done,
+}
+
+impl Trailers {
+    /// Takes the next bytes. `Some(n)` if the body ends with the first `n` of them.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
+        for (at, byte) in bytes.iter().enumerate() {
+            self.at = self.next(*byte)?;
+            if self.at == Field::Done {
+                return Ok(Some(at + 1));
+            }
+        }
+        Ok(None)
     }
+
+    fn next(&mut self, byte: u8) -> Result<Field, ChunkFault> {
+        Ok(match (self.at, byte) {
+            (Field::Begin, b'\r') => Field::LastEnd,
+            (Field::Begin | Field::Name, byte) if is_token(byte) => {
+                counted(&mut self.count, TRAILER_BYTES_MAX)?;
+                Field::Name
+            }
+            (Field::Name, b':') => Field::Value,
+            (Field::Value, b'\r') => Field::End,
+            (Field::Value, byte) if is_field_content(byte) => {
+                counted(&mut self.count, TRAILER_BYTES_MAX)?;
+                Field::Value
+            }
+            (Field::End, b'\n') => Field::Begin,
+            (Field::LastEnd, b'\n') => Field::Done,
+            _ => return Err(ChunkFault),
+        })
+    }
+}
+
+fn counted(count: &mut usize, max: usize) -> Result<(), ChunkFault> {
+    *count += 1;
+    (*count <= max).then_some(()).ok_or(ChunkFault)
 }
 
 #[cfg(test)]
@@ -122,15 +159,34 @@ mod tests {
 
     /// The length of the body at the beginning of `bytes`, fed in pieces of `step`.
     fn end(bytes: &[u8], step: usize) -> Result<Option<usize>, ChunkFault> {
-        let mut body = Chunked::default();
+        let (mut body, mut trailers) = (Chunked::default(), None::<Trailers>);
         let mut before = 0;
-        for piece in bytes.chunks(step) {
-            if let Some(here) = body.push(piece)? {
+        for mut piece in bytes.chunks(step) {
+            if trailers.is_none()
+                && let Some(here) = body.push(piece)?
+            {
+                trailers = Some(Trailers::default());
+                piece = &piece[here..];
+                before += here;
+            }
+            if let Some(trailers) = &mut trailers
+                && let Some(here) = trailers.push(piece)?
+            {
                 return Ok(Some(before + here));
             }
             before += piece.len();
         }
         Ok(None)
+    }
+
+    #[test]
+    fn the_content_ends_before_the_trailers() {
+        let (content, trailers) = ("5\r\nhello\r\n0;last\r\n", "x-sum: 1\r\n\r\n");
+        let all = [content, trailers, "GET /"].concat();
+        let mut body = Chunked::default();
+        assert_eq!(body.push(all.as_bytes()), Ok(Some(content.len())));
+        let behind = &all.as_bytes()[content.len()..];
+        assert_eq!(Trailers::default().push(behind), Ok(Some(trailers.len())));
     }
 
     #[test]

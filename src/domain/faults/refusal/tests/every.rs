@@ -12,6 +12,7 @@ fn of_head_and_model() -> Vec<Refusal> {
     vec![
         Refusal::HeadInvalid(HeadFault::Host),
         Refusal::HeadTimeout,
+        Refusal::HeadGaveWay,
         Refusal::BodyFramingInvalid,
         Refusal::UnknownPath,
         Refusal::MethodNotAllowed { allow: "POST" },

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::wire::http1::chunked::Chunked;
+use crate::domain::wire::http1::chunked::{Chunked, Trailers};
 
 #[path = "../../../../../tests/hostile/cases.rs"]
 mod cases;
@@ -36,8 +36,12 @@ fn refused(bytes: &[u8]) -> Option<u16> {
     match read(bytes, 7) {
         Err(fault) => Some(fault.status()),
         Ok(Some((length, Framing::Chunked))) => {
-            let body = Chunked::default().push(&bytes[length..]);
-            body.is_err().then_some(400)
+            let body = &bytes[length..];
+            let read = Chunked::default().push(body).and_then(|end| match end {
+                Some(end) => Trailers::default().push(&body[end..]),
+                None => Ok(None),
+            });
+            read.is_err().then_some(400)
         }
         Ok(_) => None,
     }
