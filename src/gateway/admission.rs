@@ -30,7 +30,7 @@ use crate::{
         estimate::Basis,
         forward::Forward,
         key_slots::KeySlot,
-        outlet::Outlet,
+        outlet::{Outlet, masking::Masking},
         parts::Gateway,
         peer,
         recipient::{Recipient, owner::Owner},
@@ -73,6 +73,7 @@ impl Admitted {
             dispatch,
             ticket: Ticket::issue(entry, bill, basis),
             unbegun: None,
+            masking: Masking::default(),
             outlet: Outlet::default(),
             recipient,
         })

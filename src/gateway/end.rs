@@ -165,8 +165,8 @@ async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) 
     forward.ticket.charge(Cause::Failed(outcome));
     let leftover = match forward.ticket.meter.failure_tail(&failure) {
         Some(tail) => {
-            // What is buffered of an edited event goes first; the tail completes it.
-            let mut last = forward.outlet.rest();
+            // What is buffered of an event goes first; the tail completes it.
+            let mut last = forward.rest();
             last.extend_from_slice(&tail);
             write_last(session, last.into()).await
         }

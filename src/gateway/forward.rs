@@ -3,7 +3,7 @@
 use crate::{
     gateway::{
         attempt::dispatch::Dispatch,
-        outlet::{Outlet, unbegun::Unbegun},
+        outlet::{Outlet, masking::Masking, unbegun::Unbegun},
         recipient::Recipient,
         ticket::{Cause, Ticket},
     },
@@ -19,6 +19,8 @@ pub(crate) struct Forward {
     pub ticket: Ticket,
     /// The current answer, while it is a success that has not begun.
     pub unbegun: Option<Unbegun>,
+    /// Masks the credential in errors within the answer's body.
+    pub masking: Masking,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
     /// Whoever gets the answer.
@@ -41,9 +43,16 @@ impl Forward {
     /// The client gets nothing of the current answer.
     pub(crate) fn abandon_answer(&mut self) {
         self.unbegun = None;
+        self.masking = Masking::default();
         self.outlet = Outlet::default();
         self.recipient.gate.head.take();
         self.ticket.meter.discard();
+    }
+
+    /// What an answer that breaks off still has in hand.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let masked = self.masking.rest(self.dispatch.secret());
+        self.outlet.rest(masked)
     }
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         faults::outcome::Outcome,
-        wire::protocol::{Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
+        wire::protocol::{Boundaries, Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
     },
     gateway::coding::{Coded, answer_decoder::AnswerDecoder},
 };
@@ -64,12 +64,15 @@ impl Meter {
         };
     }
 
-    /// Observes a piece of the answer's body.
-    pub(crate) fn body_seen(&mut self, piece: &[u8], now: Instant) {
+    /// Observes a piece of the answer's body. `decoded` sees what a compressed one says, and how that divides into messages.
+    pub(crate) fn body_seen(&mut self, piece: &[u8], now: Instant, mut decoded: impl FnMut(&[u8], Boundaries)) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
             match &mut self.decoder {
-                Some(decoder) => decoder.push(piece, |text| observer.push(text)),
+                Some(decoder) => decoder.push(piece, |text| {
+                    observer.push(text);
+                    decoded(text, observer.boundaries());
+                }),
                 None => observer.push(piece),
             }
             if self.first_content.is_none() && observer.first_content_seen() {
@@ -138,6 +141,11 @@ impl Meter {
             Announced::Known => true,
             Announced::Unknown => self.framing() == Some(Framing::Opaque),
         }
+    }
+
+    /// How the last piece of a body that is not compressed divides into messages.
+    pub(crate) fn boundaries(&self) -> Boundaries {
+        self.observer.as_ref().map(Observer::boundaries).unwrap_or_default()
     }
 
     /// The bytes that a complete stream still lacks (see [`Observer::closing`]). `None` for a compressed one.

@@ -1,5 +1,6 @@
 //! The one way by which an answer's body leaves for the client.
 
+pub(crate) mod masking;
 pub(crate) mod possible_error;
 pub(crate) mod unbegun;
 pub(crate) mod withheld_error;
@@ -39,11 +40,15 @@ impl Outlet {
         }
     }
 
-    /// What an answer that breaks off still has in hand: the buffered part of an edited event.
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
+    /// What an answer that breaks off with these bytes still has in hand: also the buffered part of an edited event.
+    pub(crate) fn rest(&mut self, last: Vec<u8>) -> Vec<u8> {
         match self {
-            Self::Rewrite(rewriter) => rewriter.finish(),
-            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::WholeError(_) => Vec::new(),
+            Self::Rewrite(rewriter) => {
+                let mut rest = rewriter.push(&last);
+                rest.extend(rewriter.finish());
+                rest
+            }
+            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::WholeError(_) => last,
         }
     }
 }

@@ -48,6 +48,7 @@ mod log_lines;
 mod log_postgres;
 mod log_reading;
 mod made_up_keys;
+mod masked_errors;
 mod mislabelled_answers;
 mod model_lists;
 mod model_names;

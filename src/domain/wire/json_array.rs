@@ -48,8 +48,14 @@ impl ArrayFramer {
         matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
     }
 
-    /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called with it when an element is complete.
-    pub(crate) fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker)) {
+    /// Whether the next byte is none of an element: brackets, commas and white space stand here.
+    pub(crate) fn is_between_elements(&self) -> bool {
+        !matches!(self.state, ArrayState::Element | ArrayState::Bare | ArrayState::Broken)
+    }
+
+    /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called with it when an element is complete,
+    /// and with the place of its end in the bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker, usize)) {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             let used = match self.state {
@@ -57,7 +63,7 @@ impl ArrayFramer {
                 ArrayState::Element | ArrayState::Bare => {
                     let used = picker.push(rest);
                     if picker.is_done() {
-                        on_element(picker);
+                        on_element(picker, bytes.len() - rest.len() + used);
                         self.state = if self.state == ArrayState::Element {
                             ArrayState::AfterElement
                         } else {

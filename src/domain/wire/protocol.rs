@@ -21,5 +21,6 @@ pub(crate) use failure::InBandError;
 pub use failure::{FailureKind, MidStreamFailure};
 pub(crate) use made::Made;
 pub(crate) use model_list::{ListedModel, model_entry, models_list};
+pub(crate) use observer::Boundaries;
 pub(crate) use observer::framing_of;
 pub use observer::{Framing, Observed, Observer};

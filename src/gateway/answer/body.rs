@@ -7,14 +7,14 @@ use pingora_proxy::Session;
 use crate::{
     domain::{
         faults::outcome::Outcome,
-        wire::protocol::{FailureKind, Framing, MidStreamFailure},
+        wire::protocol::{Boundaries, FailureKind, Framing, MidStreamFailure},
     },
     edges::clock,
     gateway::{
         answer::{beginning, broken_off, error},
         attempt::deadline::Fate,
         forward::Forward,
-        outlet::{Outlet, append, rewrite},
+        outlet::{Outlet, append, masking::CannotMask, rewrite},
         ticket::Cause,
     },
     telemetry::metrics::Metrics,
@@ -33,7 +33,9 @@ pub(crate) fn pass(
     if let Some(bytes) = piece.as_deref() {
         let now = clock::instant();
         forward.dispatch.attempt.byte_seen(now);
-        forward.ticket.meter.body_seen(bytes, now);
+        let (masking, secret) = (&mut forward.masking, forward.dispatch.secret());
+        let decoded = |text: &[u8], boundaries| masking.see_decoded(text, boundaries, secret);
+        forward.ticket.meter.body_seen(bytes, now, decoded);
         // The charge follows the last bytes in this call, so what they make of the cost is computed there alone.
         if !end && !forward.ticket.meter.is_whole() {
             forward.ticket.look(now);
@@ -53,6 +55,7 @@ pub(crate) fn pass(
     if end {
         forward.ticket.meter.body_ended();
     }
+    let boundaries = boundaries(forward, piece.is_some());
     if !beginning::take(metrics, session, forward, piece, end)? {
         return Ok(());
     }
@@ -70,6 +73,7 @@ pub(crate) fn pass(
     if forward.ticket.meter.is_whole() {
         forward.ticket.charge(Cause::Complete);
     }
+    mask(forward, boundaries, piece, end)?;
     let_out(forward, piece, end);
     if end && !forward.ticket.meter.is_complete() {
         return end_as_failure(forward, piece, fate);
@@ -77,6 +81,35 @@ pub(crate) fn pass(
         append(piece, &closing);
     }
     Ok(())
+}
+
+/// How the next piece that leaves divides into messages: the one that has come, behind what is held of an answer that has not begun.
+fn boundaries(forward: &Forward, has_come: bool) -> Boundaries {
+    let held = forward.unbegun.as_ref().map_or(0, |unbegun| unbegun.held().len());
+    match has_come {
+        true => forward.ticket.meter.boundaries().behind(held),
+        false => Boundaries::default(),
+    }
+}
+
+/// Masks the credential in errors within a piece, or in what waits at the end. An error return breaks the connection, because
+/// nothing can be masked in what is compressed.
+fn mask(forward: &mut Forward, boundaries: Boundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+    let (masking, secret) = (&mut forward.masking, forward.dispatch.secret());
+    if !forward.ticket.meter.is_coded() {
+        masking.pass(piece, boundaries, secret);
+        if end {
+            masking.finish(piece, secret);
+        }
+        return Ok(());
+    }
+    if end || forward.ticket.meter.is_undecodable() {
+        // The client gets the compressed bytes; nothing more is learnt of what they say.
+        masking.rest(secret);
+    }
+    let why = "an error within the compressed answer repeats the credential";
+    let is_passed = masking.pass_coded(piece);
+    is_passed.map_err(|CannotMask| Error::explain(ErrorType::ConnectionClosed, why).into_up())
 }
 
 /// Sends a piece, or the end, through the outlet. Observation and billing use the provider's bytes.
@@ -136,5 +169,8 @@ pub(crate) fn rest_of_whole(forward: &mut Forward) -> Option<Bytes> {
         return None;
     }
     meter.body_ended();
-    Some(meter.closing().unwrap_or_default().into())
+    let closing = meter.closing();
+    let mut rest = forward.rest();
+    rest.extend(closing.unwrap_or_default());
+    Some(rest.into())
 }

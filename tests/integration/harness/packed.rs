@@ -1,8 +1,9 @@
 //! Bodies in the content codings that weir decodes.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 /// The codings by their names.
@@ -31,6 +32,14 @@ pub(crate) fn packed(coding: &str, plain: &[u8]) -> Vec<u8> {
         "zstd" => zstd::encode_all(plain, 1).unwrap(),
         other => panic!("no coding {other}"),
     }
+}
+
+/// What bytes in gzip say, as far as they go.
+pub(crate) fn gunzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    // Bytes that break off are an error behind all that they say.
+    let _ = GzDecoder::new(bytes).read_to_end(&mut plain);
+    plain
 }
 
 /// The pieces of a stream as a provider sends it in this coding: one per text, flushed, the last one with the end.

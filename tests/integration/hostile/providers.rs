@@ -17,6 +17,7 @@ use crate::harness::request::Wire;
 use crate::harness::shapes::in_band_error;
 use crate::harness::tools::note;
 use crate::harness::wait::DEADLINE;
+use crate::harness::weir::PROVIDER_KEY;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder};
 
 /// The time limits of this test, in seconds: for the first byte, for silence, and for a whole answer. A provider that does not
@@ -29,6 +30,12 @@ const LANES: usize = 4;
 const BOMB_BYTES: usize = 64 << 20;
 /// The most memory of the process, in bytes: what it has in other tests, and what it may hold of an answer.
 const MEMORY_MAX: usize = 384 << 20;
+/// What stands in the file of cases for the credential that weir sends, in full and in two halves.
+const WORDS: [(&str, &str); 3] = [
+    ("CREDENTIAL", PROVIDER_KEY),
+    ("CREDEN", PROVIDER_KEY.split_at(13).0),
+    ("TIAL", PROVIDER_KEY.split_at(13).1),
+];
 /// A request that is answered as it should be.
 const GOOD: &str = "good";
 
@@ -81,12 +88,12 @@ impl Case {
 
     /// `bombs` has one of each coding, made before: that takes longer than weir waits.
     fn answer(&self, bombs: &BTreeMap<&str, Vec<u8>>, answer: &mut Answer<'_>) {
-        answer.raw(&bytes(&self.says, &[]));
+        answer.raw(&bytes(&self.says, &WORDS));
         if let Some(coding) = &self.bomb {
             answer.raw(&bombs[coding.as_str()]);
         }
         // What was said begins with a head where there is one; its end is what goes on.
-        let again = self.says.last().map(|piece| bytes(std::slice::from_ref(piece), &[]));
+        let again = self.says.last().map(|piece| bytes(std::slice::from_ref(piece), &WORDS));
         while self.endless && answer.is_open() {
             answer.raw(again.as_ref().unwrap());
         }
@@ -104,6 +111,7 @@ impl Case {
     fn assert_told(&self, asks: Asks, answer: &Response) {
         let what = format!("{}, {asks:?}: {} {:.300}", self.name, answer.status, answer.text());
         assert!(self.status.is_none_or(|status| status == answer.status), "{what}");
+        assert!(!answer.text().contains(PROVIDER_KEY), "{what}");
         let is_refusal = || answer.json()["error"]["message"].is_string();
         match self.body {
             None => {}

@@ -27,7 +27,7 @@ fn read(bytes: &[u8], size: usize) -> Reading {
     };
     for chunk in bytes.chunks(size) {
         let types = &mut reading.types;
-        reading.framer.push(chunk, &mut reading.picker, |element| {
+        reading.framer.push(chunk, &mut reading.picker, |element, _| {
             types.push(element.text(0).map(std::borrow::Cow::into_owned));
         });
     }

@@ -118,6 +118,37 @@ impl Dialect {
         }
     }
 
+    /// Whether an event or element, which the picker has read whole, is an error. What cannot be read is none of an answer.
+    pub(super) fn is_error(&self, picker: &Picker, name: &[u8]) -> bool {
+        if self.is_answers(picker) || picker.is_inert() {
+            return !self.is_answers(picker);
+        }
+        match self {
+            Self::Messages(_) => messages::MessagesState::is_error(picker, name),
+            Self::Responses(_) => responses::ResponsesState::is_error(picker, name),
+            Self::Gemini(_) => gemini::GeminiState::is_error(picker),
+        }
+    }
+
+    /// Whether the body of an answer that is not a stream, which the picker has read whole, is an error.
+    pub(super) fn is_body_error(&self, picker: &Picker) -> bool {
+        match self {
+            Self::Messages(_) => messages::MessagesState::is_failure(picker),
+            Self::Responses(_) => responses::ResponsesState::is_failure(picker),
+            Self::Gemini(_) => gemini::GeminiState::is_error(picker),
+        }
+    }
+
+    /// Whether an event is known to be one of an answer, and no error, by what the picker has read of it so far.
+    pub(super) fn is_answers(&self, picker: &Picker) -> bool {
+        match self {
+            Self::Messages(_) => messages::MessagesState::is_answers(picker),
+            Self::Responses(_) => responses::ResponsesState::is_answers(picker),
+            // An error may stand behind everything else.
+            Self::Gemini(_) => false,
+        }
+    }
+
     pub(super) fn usage(&self) -> Option<Usage> {
         match self {
             Self::Messages(state) => state.usage(),

@@ -171,6 +171,11 @@ impl Said {
 }
 
 impl GeminiState {
+    /// Whether a chunk is an error.
+    pub(super) fn is_error(picker: &Picker) -> bool {
+        picker.is_present(ERROR)
+    }
+
     /// One chunk: an event of a stream, an element of an array, or a whole body.
     pub(super) fn chunk(&mut self, picker: &Picker, facts: &mut Facts) {
         self.searches = self.searches.max(picker.count(SEARCHES));
@@ -181,7 +186,7 @@ impl GeminiState {
             .chunk(picker.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
         note(&mut facts.finish_reason, reason(picker, FINISH_REASON).or(refusal));
         facts.content_seen |= Self::has_content(picker);
-        if picker.is_present(ERROR) {
+        if Self::is_error(picker) {
             facts.error = Some(in_band_error(
                 picker.text(ERROR_STATUS),
                 "error",

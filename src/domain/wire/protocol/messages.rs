@@ -138,6 +138,20 @@ impl MessagesState {
         }
     }
 
+    /// Whether the event is one of an answer, by its type.
+    pub(super) fn is_answers(picker: &Picker) -> bool {
+        let kind = picker.raw(TYPE).unwrap_or_default();
+        [&b"\"message_"[..], b"\"content_block_", b"\"ping\""]
+            .iter()
+            .any(|known| kind.starts_with(known))
+    }
+
+    /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
+    pub(super) fn is_error(picker: &Picker, name: &[u8]) -> bool {
+        let kind = picker.raw(TYPE).unwrap_or_default();
+        name == b"error" || kind.ends_with(b"error\"") || Self::is_failure(picker)
+    }
+
     /// See [`super::dialect::Dialect::only_speaks`].
     pub(super) fn only_speaks(picker: &Picker) -> bool {
         picker.raw(TYPE) == Some(br#""content_block_delta""#)
@@ -150,13 +164,23 @@ impl MessagesState {
         note(&mut facts.model, picker.text(MODEL));
         note(&mut facts.answer_id, picker.text(ID));
         note(&mut facts.finish_reason, picker.text(STOP_REASON));
-        if is_failure(picker) {
+        if Self::is_failure(picker) {
             facts.error = Some(error_of(picker));
         }
     }
 
     pub(super) fn body_has_content(picker: &Picker) -> bool {
         picker.count(CONTENT) > 0
+    }
+
+    /// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.
+    pub(super) fn is_failure(picker: &Picker) -> bool {
+        let native = picker.is(SUCCESS, "false")
+            || picker
+                .text(CODE)
+                .and_then(|code| code.parse::<u64>().ok())
+                .is_some_and(|code| code >= 400);
+        picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !Self::body_has_content(picker))
     }
 
     /// Takes one usage object in; whether it had the output.
@@ -272,16 +296,6 @@ fn calls_own_tool(picker: &Picker) -> bool {
         picker.text(BLOCK_TYPE).as_deref(),
         Some("server_tool_use" | "mcp_tool_use")
     )
-}
-
-/// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.
-fn is_failure(picker: &Picker) -> bool {
-    let native = picker.is(SUCCESS, "false")
-        || picker
-            .text(CODE)
-            .and_then(|code| code.parse::<u64>().ok())
-            .is_some_and(|code| code >= 400);
-    picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !MessagesState::body_has_content(picker))
 }
 
 fn error_of(picker: &Picker) -> crate::domain::wire::protocol::InBandError {

@@ -1,6 +1,8 @@
 //! The observer reads an answer's bytes as they pass, in bounded memory.
 
 mod answer_progress;
+mod boundaries;
+mod frame;
 mod framing;
 mod sink;
 mod template;
@@ -11,20 +13,19 @@ use std::borrow::Cow;
 
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_array::ArrayFramer;
 use crate::domain::wire::json_pick::Picker;
 use crate::domain::wire::protocol::dialect::Dialect;
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
 use crate::domain::wire::protocol::{MidStreamFailure, Protocol};
-use crate::domain::wire::sse::SseFramer;
 use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
 use answer_progress::AnswerProgress;
+use frame::Frame;
 use framing::FirstBytes;
-use sink::{DONE_MARKER, Head, Sink};
-use template::Template;
+use sink::{DONE_MARKER, Sink};
 
 pub use answer_progress::Observed;
+pub(crate) use boundaries::Boundaries;
 pub use framing::Framing;
 pub(crate) use framing::framing_of;
 
@@ -46,34 +47,10 @@ pub struct Observer {
     first_bytes: Option<FirstBytes>,
     /// How many events have said more than text.
     reports: u64,
-}
-
-#[derive(Debug)]
-enum Frame {
-    Sse {
-        framer: SseFramer,
-        head: Head,
-        template: Template,
-    },
-    Json,
-    JsonArray(ArrayFramer),
-    /// With the bytes that have passed.
-    Opaque(u64),
-}
-
-impl Frame {
-    fn new(framing: Framing) -> Self {
-        match framing {
-            Framing::Sse => Self::Sse {
-                framer: SseFramer::new(),
-                head: Head::default(),
-                template: Template::default(),
-            },
-            Framing::Json => Self::Json,
-            Framing::JsonArray => Self::JsonArray(ArrayFramer::new()),
-            Framing::Opaque => Self::Opaque(0),
-        }
-    }
+    /// How the last piece was divided.
+    boundaries: Boundaries,
+    /// A message has come that is an error.
+    has_failed: bool,
 }
 
 impl Observer {
@@ -109,6 +86,8 @@ impl Observer {
             framing,
             first_bytes,
             reports: 0,
+            boundaries: Boundaries::default(),
+            has_failed: false,
         }
     }
 
@@ -130,6 +109,7 @@ impl Observer {
 
     /// Reads the next bytes of the body.
     pub fn push(&mut self, chunk: &[u8]) {
+        self.boundaries = Boundaries::within(self.has_failed);
         let mut rest = chunk;
         if let Some(first_bytes) = &mut self.first_bytes {
             let Some(framing) = first_bytes.take(&mut rest) else {
@@ -140,21 +120,33 @@ impl Observer {
                 self.frame = Frame::new(framing);
             }
             if let Some(first_bytes) = self.first_bytes.take() {
-                self.read(first_bytes.taken());
+                self.read(first_bytes.taken(), 0);
             }
         }
-        self.read(rest);
+        self.read(rest, chunk.len() - rest.len());
         self.reports += u64::from(matches!(self.frame, Frame::Json));
+        if self.frame.is_open_part_harmless(&self.picker, &self.answer.dialect) {
+            self.boundaries.open_from = chunk.len();
+        }
+        self.has_failed = self.boundaries.error_from.is_some();
     }
 
-    fn read(&mut self, chunk: &[u8]) {
+    /// How the last piece was divided into messages.
+    pub(crate) fn boundaries(&self) -> Boundaries {
+        self.boundaries
+    }
+
+    /// Reads bytes that stand at this place of the piece.
+    fn read(&mut self, chunk: &[u8], place: usize) {
         let Self {
             picker,
             answer,
             frame,
             reports,
+            boundaries,
             ..
         } = self;
+        let end = place + chunk.len();
         match frame {
             Frame::Sse { framer, head, template } => {
                 let mut rest = chunk;
@@ -170,6 +162,7 @@ impl Observer {
                             answer.dialect.used(usage);
                         }
                         rest = event.rest;
+                        boundaries.end_message(end - rest.len(), false);
                         continue;
                     }
                     let mut sink = Sink::new(picker, answer, head);
@@ -179,6 +172,9 @@ impl Observer {
                         template.forget();
                     }
                     let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
+                    if let Some(is_error) = sink.ended_as_error() {
+                        boundaries.end_message(end - after.len(), is_error);
+                    }
                     if is_whole && let Some(text) = sink.text_in(event) {
                         template.learn(event, text);
                     }
@@ -188,14 +184,22 @@ impl Observer {
             Frame::Json => {
                 picker.push(chunk);
                 answer.facts.content_seen |= answer.dialect.body_has_content(picker);
+                if picker.is_done() {
+                    boundaries.end_message(end, answer.dialect.is_body_error(picker));
+                }
             }
             Frame::JsonArray(framer) => {
-                framer.push(chunk, picker, |element| {
+                framer.push(chunk, picker, |element, at| {
                     *reports += 1;
-                    answer.dialect.event(element, b"", &mut answer.facts)
+                    answer.dialect.event(element, b"", &mut answer.facts);
+                    boundaries.end_message(place + at, answer.dialect.is_error(element, b""));
                 });
             }
-            Frame::Opaque(bytes) => *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX)),
+            Frame::Opaque(bytes) => {
+                *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+                // No answer: whatever it is, it is not read as one.
+                boundaries.error_from = Some(0);
+            }
         }
     }
 

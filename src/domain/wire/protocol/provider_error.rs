@@ -4,12 +4,14 @@ use serde_json::Value;
 
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 
+mod credential_search;
+pub(crate) mod passing_mask;
 mod redact;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub(crate) use redact::redact;
+pub(crate) use redact::{CREDENTIAL_CHARS_MIN, redact};
 use words::word;
 
 /// Bytes of an error body that are read; a longer one is answered as if it said nothing.

@@ -167,6 +167,22 @@ impl ResponsesState {
         }
     }
 
+    /// Whether the event is one of an answer that has not failed, by its type.
+    pub(super) fn is_answers(picker: &Picker) -> bool {
+        let kind = picker.raw(TYPE).unwrap_or_default();
+        kind.starts_with(b"\"response.") && kind != br#""response.failed""#
+    }
+
+    /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
+    pub(super) fn is_error(picker: &Picker, name: &[u8]) -> bool {
+        let kind = picker.text(TYPE);
+        let is_named = matches!(
+            kind.as_deref().map_or(name, str::as_bytes),
+            b"error" | b"response.failed"
+        );
+        is_named || picker.is_present(ERROR)
+    }
+
     /// Whether the event is one of an answer.
     pub(super) fn says_something(picker: &Picker, name: &[u8]) -> bool {
         picker.raw(TYPE).is_some() || !name.is_empty()
@@ -218,10 +234,15 @@ impl ResponsesState {
             .text(IN_BODY + INCOMPLETE_REASON)
             .or_else(|| picker.text(IN_BODY + STATUS));
         note(&mut facts.finish_reason, reason);
-        if picker.is_present(ERROR) || picker.is(IN_BODY + STATUS, "failed") {
+        if Self::is_failure(picker) {
             let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
             facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
         }
+    }
+
+    /// Whether the whole body of an answer that is not a stream is an error.
+    pub(super) fn is_failure(picker: &Picker) -> bool {
+        picker.is_present(ERROR) || picker.is(IN_BODY + STATUS, "failed")
     }
 
     pub(super) fn body_has_content(picker: &Picker) -> bool {

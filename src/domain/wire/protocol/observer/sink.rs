@@ -42,6 +42,8 @@ pub(super) struct Sink<'a> {
     mere_text: Option<MereText>,
     says_more: bool,
     can_be_taken_back: bool,
+    /// The event has ended; whether it is an error.
+    ended_as_error: Option<bool>,
 }
 
 impl<'a> Sink<'a> {
@@ -55,7 +57,13 @@ impl<'a> Sink<'a> {
             mere_text: None,
             says_more: false,
             can_be_taken_back: false,
+            ended_as_error: None,
         }
+    }
+
+    /// Whether the event is an error; `None` if it has not ended.
+    pub(super) fn ended_as_error(&self) -> Option<bool> {
+        self.ended_as_error
     }
 
     /// Whether the event has ended and said what an event of mere text takes back (see
@@ -93,7 +101,9 @@ impl EventSink for Sink<'_> {
 
     fn end(&mut self, name: &[u8]) {
         let AnswerProgress { dialect, facts } = &mut *self.answer;
-        if self.head.is_marker() {
+        let is_marker = self.head.is_marker();
+        self.ended_as_error = Some(!is_marker && dialect.is_error(self.picker, name));
+        if is_marker {
             facts.done_marker = true;
         } else {
             let is_first = !facts.content_seen;

@@ -1,5 +1,6 @@
 //! Events that are recognised by the one before say what they would have said when read.
 
+use super::super::template::Template;
 use super::*;
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"model\":\"m\",\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n";
