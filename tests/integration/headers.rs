@@ -224,6 +224,14 @@ fn nothing_that_chooses_the_operators_organisation_project_or_user_passes() {
         "x-goog-quota-user",
         "x-goog-iam-authorization-token",
         "X-DashScope-WorkSpace",
+        "chatgpt-account-id",
+        "x-openai-account-routing-override",
+        "x-goog-authenticated-user-email",
+        "x-amz-security-token",
+        "anthropic-auth-token",
+        "set-cookie",
+        "Cookie2",
+        "x-rewrite-url",
         // What a provider may take for a credential, spelt as some servers read it.
         "x_api_key",
         "X_Goog_Api_Key",
@@ -390,6 +398,12 @@ fn answers_keep_what_clients_act_on_and_lose_what_is_the_providers_business() {
             ("anthropic-ratelimit-requests-remaining", "11"),
             ("x-ratelimit-remaining-tokens", "12"),
             ("openai-processing-ms", "13"),
+            ("x-ratelimit-limit-project-tokens", "14"),
+            ("anthropic-organization-id", "org-1"),
+            ("openai-organization", "org-2"),
+            ("openai-project", "proj_1"),
+            ("x-goog-user-project", "project-1"),
+            ("x-account-email", "operator@example.com"),
             ("set-cookie", "a=b"),
             ("set-cookie", "c=d"),
             ("server", "theirs"),
@@ -412,10 +426,21 @@ fn answers_keep_what_clients_act_on_and_lose_what_is_the_providers_business() {
             ("anthropic-ratelimit-requests-remaining", "11"),
             ("x-ratelimit-remaining-tokens", "12"),
             ("openai-processing-ms", "13"),
+            ("x-ratelimit-limit-project-tokens", "14"),
         ] {
             assert_eq!(answer.header(name), Some(value), "{wire:?}");
         }
-        for name in ["set-cookie", "via", "cf-ray", "x-hop"] {
+        for name in [
+            "set-cookie",
+            "via",
+            "cf-ray",
+            "x-hop",
+            "anthropic-organization-id",
+            "openai-organization",
+            "openai-project",
+            "x-goog-user-project",
+            "x-account-email",
+        ] {
             assert_eq!(answer.header(name), None, "{wire:?}: {name}");
         }
         assert!(

@@ -67,6 +67,7 @@ mod reload;
 mod routes;
 mod routing;
 mod sdk;
+mod sdk_headers;
 mod secrets;
 mod service_manager;
 mod shutdown;

@@ -1,63 +1,60 @@
-//! What never reaches a provider of a request's head and query: headers about the connection to weir, credentials,
-//! headers that choose among the operator's own accounts, and anything with the client's key in it.
+//! What never reaches a provider of a request's head and query: headers about the connection to weir, those that name or choose
+//! an account, those that change the answer, and anything with the client's key in it.
 
 use std::{borrow::Cow, sync::LazyLock};
 
 use memchr::memchr;
 use percent_encoding::percent_decode;
 
-use crate::domain::keys::{credential::CREDENTIAL_HEADERS, plain_search, secret::ServiceKey};
+use crate::domain::keys::{
+    account_headers::{self, is_same},
+    plain_search,
+    secret::ServiceKey,
+};
 
 /// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
-const CONNECTION: [&str; 14] = [
+const CONNECTION: [&str; 21] = [
     "accept-encoding",
     "cdn-loop",
+    "cf-connecting-ip",
     "content-encoding",
-    "cookie",
     "expect",
     "forwarded",
     "referer",
+    "true-client-ip",
     "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
     "x-forwarded-for",
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-originating-ip",
     "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
     "x-weir-tag",
 ];
 
 /// What the names of all headers of a WebSocket's handshake begin with.
 const WEBSOCKET: &str = "sec-websocket-";
 
-/// Credentials that weir does not take, but a provider or its front might.
-const OTHER_CREDENTIALS: [&str; 8] = [
-    "api-token",
-    "apikey",
-    "ocp-apim-subscription-key",
-    "x-access-token",
-    "x-auth-token",
-    "x-goog-iam-authority-selector",
-    "x-goog-iam-authorization-token",
-    "x-token",
-];
-
 /// What makes another answer out of the provider's, or another operation out of the client's: an answer without its usage,
 /// or none at all. Google's are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>);
-/// `x-dashscope-async` makes a task that is fetched later.
-const ANSWER_CHANGING: [&str; 5] = [
+/// `x-dashscope-async` makes a task that is fetched later; by some of them a provider's front takes another host or path.
+const ANSWER_CHANGING: [&str; 10] = [
     "x-dashscope-async",
     "x-goog-fieldmask",
+    "x-host",
+    "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
 ];
-
-/// What chooses a user of the operator's account, by names of which no word tells.
-const USERS: [&str; 3] = ["anthropic-user-profile-id", "x-goog-authuser", "x-goog-quota-user"];
-
-/// A header or parameter with one of these words in its name chooses whose account a provider charges, or whose data it reads:
-/// `openai-organization`, `openai-project`, `anthropic-workspace-id`, `x-goog-user-project`, `x-dashscope-workspace`.
-const CHOOSING_WORDS: [&str; 6] = ["org", "organisation", "organization", "project", "tenant", "workspace"];
 
 /// Parameters, beside the names that headers have, that are credentials or choose among the operator's own.
 const PARAMETERS: [&str; 7] = [
@@ -75,9 +72,8 @@ const DECODINGS_MAX: usize = 3;
 
 /// All headers that are listed, by their length: each name of each request is looked for.
 static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
-    let listed = CONNECTION.iter().chain(&CREDENTIAL_HEADERS).chain(&OTHER_CREDENTIALS);
     let mut by_length: Vec<Vec<&str>> = Vec::new();
-    for name in listed.chain(&ANSWER_CHANGING).chain(&USERS) {
+    for name in CONNECTION.iter().chain(&ANSWER_CHANGING) {
         by_length.resize(by_length.len().max(name.len() + 1), Vec::new());
         by_length
             .get_mut(name.len())
@@ -90,7 +86,7 @@ static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
 /// Whether a header stays here. An underscore counts as a hyphen, because servers read it as one.
 pub(crate) fn header(name: &str) -> bool {
     let mut listed = LISTED.get(name.len()).into_iter().flatten();
-    listed.any(|listed| is_same(name, listed)) || chooses(name) || opens_websocket(name)
+    listed.any(|listed| is_same(name, listed)) || account_headers::kind_of(name).is_some() || opens_websocket(name)
 }
 
 /// Whether it belongs to the handshake of a WebSocket (RFC 6455 section 11.3), which ends here.
@@ -104,19 +100,6 @@ pub(crate) fn parameter(name: &str) -> bool {
     let name = decoded(name);
     let name = name.trim_start_matches('$');
     PARAMETERS.iter().any(|listed| is_same(name, listed)) || header(name)
-}
-
-fn is_same(name: &str, listed: &str) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    name.len() == listed.len() && name.bytes().zip(listed.bytes()).all(|(one, other)| plain(one) == other)
-}
-
-fn chooses(name: &str) -> bool {
-    let mut words = name.as_bytes().split(|byte| matches!(byte, b'-' | b'_' | b'.'));
-    words.any(|word| {
-        let mut chosen = CHOOSING_WORDS.iter();
-        chosen.any(|chosen| word.eq_ignore_ascii_case(chosen.as_bytes()))
-    })
 }
 
 fn decoded(text: &str) -> Cow<'_, str> {
@@ -173,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::keys::secret::KeyPrefix;
+    use crate::domain::keys::{credential::CREDENTIAL_HEADERS, secret::KeyPrefix};
 
     fn key() -> ServiceKey {
         ServiceKey::generate(&KeyPrefix::new("weir").unwrap(), &mut rand::rng())
@@ -193,6 +176,11 @@ mod tests {
             "x-forwarded_for",
             "sec-websocket-key",
             "Sec_WebSocket_Extensions",
+            "chatgpt-account-id",
+            "x-goog-authenticated-user-email",
+            "x-amz-security-token",
+            "anthropic-auth-token",
+            "set-cookie",
         ] {
             assert!(header(name), "{name}");
         }
@@ -201,6 +189,8 @@ mod tests {
             "anthropic-beta",
             "anthropic-version",
             "openai-beta",
+            "idempotency-key",
+            "user-agent",
             "origin",
             "x-api-keys",
             "x-projector",
@@ -235,11 +225,10 @@ mod tests {
         let lists = [
             CONNECTION.as_slice(),
             &CREDENTIAL_HEADERS,
-            &OTHER_CREDENTIALS,
             &ANSWER_CHANGING,
-            &USERS,
             &PARAMETERS,
         ];
+        assert!(CREDENTIAL_HEADERS.into_iter().all(header));
         for name in lists.concat() {
             assert!(!name.contains('_') && name == name.to_ascii_lowercase(), "{name}");
         }

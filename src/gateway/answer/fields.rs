@@ -5,12 +5,15 @@ use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 use smallvec::SmallVec;
 
 use crate::{
-    domain::{keys::plain_search, wire::protocol::provider_error::redact},
+    domain::{
+        keys::{account_headers, plain_search},
+        wire::protocol::provider_error::redact,
+    },
     gateway::{answer::spend_limit, forward::Forward, reply::REQUEST_ID},
 };
 
 /// Response headers about the provider's connection or front end, which are not for the client.
-const NOT_RETURNED: [&str; 17] = [
+const NOT_RETURNED: [&str; 16] = [
     "alt-svc",
     "cf-cache-status",
     "cf-ray",
@@ -20,7 +23,6 @@ const NOT_RETURNED: [&str; 17] = [
     "report-to",
     "proxy-connection",
     "server",
-    "set-cookie",
     "strict-transport-security",
     "trailer",
     "upgrade",
@@ -46,7 +48,7 @@ pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     Ok(())
 }
 
-/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and its account.
+/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let nominated: Vec<String> = head
         .headers
@@ -58,7 +60,8 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
         .filter(|name| name != "transfer-encoding" && name != "content-length")
         .collect();
     let is_hop = |name: &str| NOT_RETURNED.contains(&name) || nominated.iter().any(|nominated| nominated == name);
-    for name in present(&head.headers, is_hop) {
+    let is_unwanted = |name: &str| is_hop(name) || account_headers::kind_of(name).is_some();
+    for name in present(&head.headers, is_unwanted) {
         head.remove_header(&name);
     }
     let credential = forward.dispatch.secret();
