@@ -23,7 +23,7 @@ pub(crate) struct Server {
 
 fn weir() -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.arg(AS_WEIR).env("WEIR_BENCH_SECRET", "bench");
+    command.arg(AS_WEIR).env("WEIR_BENCH_SECRET", "bench-provider-secret");
     command
 }
 

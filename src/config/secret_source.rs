@@ -16,6 +16,17 @@ pub(crate) const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
 /// the content.
 pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
+    match read_or_empty(reference)? {
+        Some(secret) if secret.is_empty() => Err(format!("secret {reference}: is empty")),
+        read => Ok(read),
+    }
+}
+
+/// The same, where an empty secret is no error.
+///
+/// # Errors
+/// As for [`read`].
+pub(crate) fn read_or_empty(reference: &SecretRef) -> Result<Option<Secret>, String> {
     // Three more than a secret may have: its line break, and one that tells it is too long.
     let text = content(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
     text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
@@ -64,9 +75,6 @@ fn checked(bytes: &[u8]) -> Result<Secret, String> {
     let text = text
         .strip_suffix('\n')
         .map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
-    if text.is_empty() {
-        return Err("is empty".to_owned());
-    }
     if text.len() > SECRET_BYTES_MAX {
         return Err(format!("has more than {SECRET_BYTES_MAX} bytes"));
     }
@@ -107,6 +115,18 @@ mod tests {
         ] {
             let error = from_file(content).unwrap_err();
             assert!(error.contains("file:") && !error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_secret_is_an_error_only_where_one_is_needed() {
+        for content in ["", "\n", "\r\n"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("secret");
+            std::fs::write(&path, content).unwrap();
+            let reference = SecretRef::File(path.to_string_lossy().into_owned());
+            assert!(read(&reference).unwrap_err().ends_with("is empty"), "{content:?}");
+            assert!(read_or_empty(&reference).unwrap().unwrap().is_empty(), "{content:?}");
         }
     }
 

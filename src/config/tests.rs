@@ -287,7 +287,7 @@ fn the_shipped_examples_fit_the_shipped_providers() {
     let config = parse(&text).unwrap();
     let prices = PriceList::shipped().unwrap();
     let built = Catalogue::build(&rules::shipped(), &config.catalogue, &prices, &|_| {
-        Ok(Some(Secret::new("s")))
+        Ok(Some(Secret::new("secret-of-a-provider")))
     });
     let (catalogue, warnings) = built.unwrap_or_else(|errors| panic!("{errors:?}"));
     assert!(catalogue.find("house-model").is_some());

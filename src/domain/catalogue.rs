@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use self::places::Places;
 pub(crate) use crate::domain::rules::{
     RawModel,
-    secret_ref::{SecretRef, SecretRefError},
+    secret_ref::{LackingSecret, SecretRef, SecretRefError},
 };
 use crate::domain::{
     ledger::consumption::Modifiers,
@@ -140,23 +140,23 @@ pub(crate) struct ProviderOverride {
 /// What an operator should know although weir can serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Warning {
-    /// A provider's secret is missing.
-    #[error("provider `{provider}` is off: its secret {secret} is absent, its models are not listed")]
-    SecretAbsent {
+    /// A provider has no secret.
+    #[error("provider `{provider}` is off: its secret {secret}, its models are not listed")]
+    SecretLacking {
         /// The provider's name in the configuration.
         provider: String,
         /// Where the secret was looked for.
-        secret: SecretRef,
+        secret: LackingSecret,
     },
-    /// One of several secrets of a provider is missing.
-    #[error("provider `{provider}`: the credential `{name}` is not used, its secret {secret} is absent")]
-    CredentialAbsent {
+    /// One of several credentials of a provider has no secret.
+    #[error("provider `{provider}`: the credential `{name}` is not used, its secret {secret}")]
+    CredentialLacking {
         /// The provider's name in the configuration.
         provider: String,
         /// The credential's name.
         name: String,
         /// Where the secret was looked for.
-        secret: SecretRef,
+        secret: LackingSecret,
     },
     /// A price of the operator's own list is in no use.
     #[error(

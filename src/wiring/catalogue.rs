@@ -25,7 +25,7 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     let (catalogue, warnings) = check(config).map_err(|errors| refused(&errors))?;
     for warning in warnings
         .iter()
-        .filter(|warning| !matches!(warning, Warning::SecretAbsent { .. }))
+        .filter(|warning| !matches!(warning, Warning::SecretLacking { .. }))
     {
         tracing::warn!("{warning}");
     }
@@ -37,21 +37,22 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
 
 /// The providers that are off for want of a secret, in one line: most operators have keys of a few only.
 fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
-    let absent = |warning: &Warning| match warning {
-        Warning::SecretAbsent { provider, secret } => Some(format!("{provider} ({secret})")),
+    let lacking = |warning: &Warning| match warning {
+        Warning::SecretLacking { provider, secret } if secret.is_empty => Some(format!("{provider} ({secret})")),
+        Warning::SecretLacking { provider, secret } => Some(format!("{provider} ({})", secret.secret)),
         _ => None,
     };
-    let absent: Vec<String> = warnings.iter().filter_map(absent).collect();
-    match (absent.as_slice(), any_on) {
+    let lacking: Vec<String> = warnings.iter().filter_map(lacking).collect();
+    match (lacking.as_slice(), any_on) {
         ([], true) => None,
         ([], false) => Some("no provider is on, so no model can be asked: every one has `enabled = false`".to_owned()),
-        (absent, true) => Some(format!(
-            "off, and their models not listed, because a secret is absent: {}",
-            absent.join(", ")
+        (lacking, true) => Some(format!(
+            "off, and their models not listed, because a secret is absent or empty: {}",
+            lacking.join(", ")
         )),
-        (absent, false) => Some(format!(
+        (lacking, false) => Some(format!(
             "no provider is on, so no model can be asked; set one of their secrets: {}",
-            absent.join(", ")
+            lacking.join(", ")
         )),
     }
 }
@@ -64,7 +65,7 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<Fi
         if config.rules.shipped { shipped() } else { Vec::new() }
     });
     match prices::list(config) {
-        Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read) {
+        Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read_or_empty) {
             Ok(checked) if errors.is_empty() => return Ok(checked),
             Ok(_) => {}
             // Where the files of the folder are not known, what they are needed for is not judged.
@@ -75,7 +76,11 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<Fi
             let judged = errors.is_empty();
             errors.extend(found);
             if judged {
-                errors.extend(Catalogue::faults_but_for_prices(&files, settings, &secret_source::read));
+                errors.extend(Catalogue::faults_but_for_prices(
+                    &files,
+                    settings,
+                    &secret_source::read_or_empty,
+                ));
             }
         }
     }

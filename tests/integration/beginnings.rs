@@ -64,7 +64,7 @@ fn two(first: &str, second: &str) -> (RuleFolder, WeirBuilder) {
     std::fs::write(&prices, list.concat()).unwrap();
     let builder = rules
         .weir()
-        .variable("SECRET", "secret")
+        .variable("SECRET", "secret-in-full")
         .set_top("model", models)
         .set("prices.file", prices.to_str().unwrap())
         .set("prices.shipped", false);

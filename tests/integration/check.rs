@@ -137,13 +137,80 @@ fn a_configuration_that_serves_nothing_is_warned_of() {
     assert_eq!(warnings.iter().filter(nothing).count(), 1, "{warnings:?}");
 
     let on = folder.path().join("secret");
-    std::fs::write(&on, "secret").unwrap();
+    std::fs::write(&on, "secret-in-full").unwrap();
     let conf = "[provider.openai]\nsecret = \"file:secret\"\n";
     std::fs::write(folder.path().join("weir.toml"), conf).unwrap();
     let output = check(folder.path(), &[]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("(1 on)") && !text.contains("no provider is on"), "{text}");
+}
+
+/// A provider file of an operator's own, with its secret there.
+fn own_file(secret: &str) -> String {
+    format!(
+        "name = \"own\"\n[auth]\nstyle = \"bearer\"\nsecret = \"{secret}\"\n[endpoints]\n\
+         messages = \"http://127.0.0.1:9/v1/messages\"\n[[model]]\nname = \"own-model\"\nfree = true\n"
+    )
+}
+
+#[test]
+fn a_secret_is_looked_for_beside_the_file_that_names_it_and_an_empty_one_is_none() {
+    let folder = folder("[rules]\nshipped = false\nfolder = \"rules\"\n");
+    let rules = folder.path().join("rules");
+    let told = |secret: &str, words: &[&str]| {
+        std::fs::write(rules.join("one.toml"), own_file(secret)).unwrap();
+        let output = check(folder.path(), words);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let looked_for = |name: &str| format!("file:{}", rules.join(name).display());
+    let (code, text) = told("file:own.key", &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains(&format!("{} is absent", looked_for("own.key"))), "{text}");
+
+    std::fs::write(rules.join("own.key"), "\n").unwrap();
+    let (code, text) = told("file:own.key", &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains(&format!("{} is empty", looked_for("own.key"))), "{text}");
+    let (_, json) = told("file:own.key", &["--json"]);
+    let json: Json = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["ok"], &json["providers_on"]),
+        (&json!(true), &json!(0)),
+        "{json}"
+    );
+
+    std::fs::create_dir(folder.path().join("keys")).unwrap();
+    std::fs::write(folder.path().join("keys/own.key"), "a-key-of-this-provider\n").unwrap();
+    let (code, text) = told("file:../keys/own.key", &[]);
+    assert!(code == Some(0) && text.contains("(1 on)"), "{text}");
+}
+
+#[test]
+fn a_secret_that_is_too_short_to_be_masked_is_refused_by_name() {
+    let folder = folder("[rules]\nshipped = false\nfolder = \"rules\"\n");
+    let rules = folder.path().join("rules");
+    std::fs::write(rules.join("one.toml"), own_file("file:own.key")).unwrap();
+    for (secret, fits) in [
+        ("x", false),
+        ("json", false),
+        ("event", false),
+        ("eleven-char", false),
+        ("twelve-chars", true),
+    ] {
+        std::fs::write(rules.join("own.key"), secret).unwrap();
+        let output = check(folder.path(), &[]);
+        assert_eq!(output.status.success(), fits, "{secret}: {output:?}");
+        if !fits {
+            let text = String::from_utf8(output.stderr).unwrap();
+            let named = format!(
+                "file:{}: the secret has fewer than 12 characters",
+                rules.join("own.key").display()
+            );
+            assert!(text.contains("one.toml:4") && text.contains(&named), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Example {
         let script = format!("cd \"$0\" && exec {line} --ready-file \"$1\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script]).arg(self.folder.path()).arg(&ready);
-        command.env("PATH", path_with(&[])).env(secret, "any");
+        command.env("PATH", path_with(&[])).env(secret, "any-key-will-do");
         let mut process = Process::start(&command, self.folder.path(), conf);
         let told: Json = wait_for(&line, || {
             assert!(process.ended().is_none(), "{line} ended: {}", process.err());

@@ -72,7 +72,7 @@ fn who_expected_100_is_served_by_another_place_or_over_another_connection() {
         origin(&failing.base_url()),
     );
     let rules = RuleFolder::new(&[("one", &file)]);
-    let weir = rules.weir().variable("SECRET", "s").start();
+    let weir = rules.weir().variable("SECRET", "secret-in-full").start();
     let request = Wire::Messages.request_for("m", &weir.key().text, "hi");
     let mut client = weir.connect();
     for turn in 0..20 {

@@ -92,7 +92,10 @@ fn gateway_of(provider: &RecordingProvider, kinds: &[&str]) -> (RuleFolder, Weir
         .iter()
         .map(|kind| model(&format!("first-{kind}"), &[*kind, "well"]));
     let models: Vec<toml::Value> = models.chain([model("well", &["well"])]).collect();
-    let builder = rules.weir().variable("SECRET", "secret").set_top("model", models);
+    let builder = rules
+        .weir()
+        .variable("SECRET", "secret-in-full")
+        .set_top("model", models);
     (rules, builder)
 }
 
@@ -320,7 +323,7 @@ impl Limiting {
         let (with_a, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, word) = (Arc::clone(&with_a), Arc::clone(&free));
         let provider = RecordingProvider::start(move |request, answer| {
-            if secret(request) != "secret-a" {
+            if secret(request) != "secret-a-in-full" {
                 return answer.json(OK);
             }
             if count.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -356,8 +359,8 @@ free = true
     let rules = RuleFolder::new(&[("one", &text)]);
     let weir = rules
         .weir()
-        .variable("SECRET_A", "secret-a")
-        .variable("SECRET_B", "secret-b")
+        .variable("SECRET_A", "secret-a-in-full")
+        .variable("SECRET_B", "secret-b-in-full")
         .start();
     let key = weir.key().text;
     wait_until("the credential is limited", || {
@@ -390,7 +393,7 @@ fn a_place_that_is_readmitted_is_tried_by_one_request_while_the_others_go_elsewh
         ill.base_url()
     );
     let rules = RuleFolder::new(&[("one", &(file("one", "https://unused.example") + &places))]);
-    let weir = rules.weir().variable("SECRET", "secret").start();
+    let weir = rules.weir().variable("SECRET", "secret-in-full").start();
     let key = weir.key().text;
     wait_until("the place is ejected", || {
         weir.exchange(&ask(&key, "one-model"));

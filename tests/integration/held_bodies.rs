@@ -40,7 +40,7 @@ fn a_stream_with_a_second_provider_holds_no_body_once_its_answer_has_begun() {
         toml::from_str("name = \"either\"\nfree = true\nproviders = [\"one\", \"two\"]\n").unwrap();
     let mut weir = rules
         .weir()
-        .variable("SECRET", "s")
+        .variable("SECRET", "secret-in-full")
         .set_top("model", vec![toml::Value::Table(model)])
         .start();
     let key = weir.key().text;

@@ -56,7 +56,7 @@ fn no_request_fails_in_twenty_reloads_good_and_bad() {
     });
     let secrets = tempfile::TempDir::new().unwrap();
     let secret = secrets.path().join("secret");
-    std::fs::write(&secret, "secret-0").unwrap();
+    std::fs::write(&secret, "secret-0-in-full").unwrap();
     let secret = secret.to_str().unwrap();
     let rules = RuleFolder::new(&[("one", &file(&provider.base_url(), secret, 0))]);
     let weir = rules.weir().start();
@@ -108,18 +108,18 @@ fn a_changed_secret_is_used_and_sighup_reloads_by_itself() {
     let provider = RecordingProvider::answering(OK);
     let secrets = tempfile::TempDir::new().unwrap();
     let secret = secrets.path().join("secret");
-    std::fs::write(&secret, "secret-0").unwrap();
+    std::fs::write(&secret, "secret-0-in-full").unwrap();
     let text = file(&provider.base_url(), secret.to_str().unwrap(), 0);
     let rules = RuleFolder::new(&[("one", &text)]);
     let mut weir = rules.weir().start();
     let key = weir.key().text;
     let request = Wire::Messages.request_for("one-model", &key, "hi");
     assert_eq!(weir.exchange(&request).status, 200);
-    assert_eq!(provider.last().header("authorization"), Some("Bearer secret-0"));
-    std::fs::write(&secret, "secret-1").unwrap();
+    assert_eq!(provider.last().header("authorization"), Some("Bearer secret-0-in-full"));
+    std::fs::write(&secret, "secret-1-in-full").unwrap();
     wait_until("the new secret is in force", || reloads(&weir, "ok") == 1);
     assert_eq!(weir.exchange(&request).status, 200);
-    assert_eq!(provider.last().header("authorization"), Some("Bearer secret-1"));
+    assert_eq!(provider.last().header("authorization"), Some("Bearer secret-1-in-full"));
     weir.process().signal("HUP");
     wait_until("the signal is obeyed", || reloads(&weir, "ok") == 2);
     assert_eq!(weir.exchange(&request).status, 200);
@@ -133,7 +133,7 @@ fn a_new_secret_under_the_same_name_moves_no_session() {
     let rotate = |generation: usize| {
         for name in ["a", "b"] {
             let partial = path("partial");
-            std::fs::write(&partial, format!("{name}-{generation}")).unwrap();
+            std::fs::write(&partial, format!("{name}-secret-in-full-{generation}")).unwrap();
             std::fs::rename(partial, path(name)).unwrap();
         }
     };
@@ -163,7 +163,10 @@ fn a_new_secret_under_the_same_name_moves_no_session() {
         (name.to_owned(), generation.to_owned())
     };
     let before: Vec<String> = (0..12).map(|session| used(session).0).collect();
-    assert!(before.contains(&"Bearer a".to_owned()) && before.contains(&"Bearer b".to_owned()));
+    assert!(
+        before.contains(&"Bearer a-secret-in-full".to_owned())
+            && before.contains(&"Bearer b-secret-in-full".to_owned())
+    );
     for generation in 1..=3 {
         rotate(generation);
         let generation = generation.to_string();
@@ -196,20 +199,20 @@ fn a_change_from_before_the_files_are_watched_is_loaded_too() {
     let provider = RecordingProvider::answering(OK);
     let secrets = tempfile::TempDir::new().unwrap();
     let secret = secrets.path().join("secret");
-    std::fs::write(&secret, "secret-0").unwrap();
+    std::fs::write(&secret, "secret-0-in-full").unwrap();
     let text = file(&provider.base_url(), secret.to_str().unwrap(), 0);
     let rules = RuleFolder::new(&[("one", &text)]);
     // As on a machine that is busy with other things.
     let late = ("FAILPOINTS", "reloader_begins=sleep(1000)");
     let weir = rules.weir().variable(late.0, late.1).start();
-    std::fs::write(&secret, "secret-1").unwrap();
+    std::fs::write(&secret, "secret-1-in-full").unwrap();
     wait_until("the new secret to be in force", || reloads(&weir, "ok") == 1);
 }
 
 fn refused_then_mended(added: &str, file: &std::path::Path, bad: Option<&str>, good: &str) {
     let provider = RecordingProvider::answering(OK);
     let rules = RuleFolder::new(&[("one", &file_of(&provider))]);
-    let weir = rules.weir().variable("ONE_SECRET", "s").start();
+    let weir = rules.weir().variable("ONE_SECRET", "secret-in-full").start();
     let conf = weir.folder().join("weir.toml");
     let text = std::fs::read_to_string(&conf).unwrap();
     if let Some(bad) = bad {
@@ -246,7 +249,7 @@ fn a_file_that_was_not_there_is_waited_for_in_a_folder_that_comes_later() {
     let list = folder.join("prices.toml");
     let provider = RecordingProvider::answering(OK);
     let rules = RuleFolder::new(&[("one", &file_of(&provider))]);
-    let weir = rules.weir().variable("ONE_SECRET", "s").start();
+    let weir = rules.weir().variable("ONE_SECRET", "secret-in-full").start();
     let conf = weir.folder().join("weir.toml");
     let text = std::fs::read_to_string(&conf).unwrap();
     std::fs::write(&conf, format!("{text}\n[prices]\nfile = {list:?}\n")).unwrap();
@@ -263,5 +266,5 @@ fn a_secret_that_is_named_for_the_first_time_is_read_again_once_it_is_mended() {
     let folder = tempfile::TempDir::new().unwrap();
     let secret = folder.path().join("secret");
     let added = format!("[provider.one]\nsecret = \"file:{}\"", secret.display());
-    refused_then_mended(&added, &secret, Some(""), "mended");
+    refused_then_mended(&added, &secret, Some("too-short"), "mended-in-full");
 }

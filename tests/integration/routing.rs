@@ -57,8 +57,8 @@ aliases = ["{name}-alias"]
 
 fn with_secrets(builder: WeirBuilder) -> WeirBuilder {
     builder
-        .variable("SECRET_A", "secret-a")
-        .variable("SECRET_B", "secret-b")
+        .variable("SECRET_A", "secret-a-in-full")
+        .variable("SECRET_B", "secret-b-in-full")
 }
 
 fn ask(key: &str, model: &str) -> Request {
@@ -73,7 +73,7 @@ fn record(weir: &Weir, answer: &crate::harness::client::Response) -> serde_json:
 #[test]
 fn a_limited_credential_rests_and_the_other_serves() {
     let provider = RecordingProvider::start(|request, answer| match secret(request).as_str() {
-        "secret-a" => error(answer, 429, &[("retry-after", "60")]),
+        "secret-a-in-full" => error(answer, 429, &[("retry-after", "60")]),
         _ => answer.json(OK),
     });
     let rules = RuleFolder::new(&[("one", &two_credentials("one", &provider.base_url(), ""))]);
@@ -85,7 +85,7 @@ fn a_limited_credential_rests_and_the_other_serves() {
     let limited = provider
         .requests()
         .iter()
-        .filter(|one| secret(one) == "secret-a")
+        .filter(|one| secret(one) == "secret-a-in-full")
         .count();
     assert_eq!(limited, 1, "it is not asked again while it rests");
     let listed = weir.cli(&["provider", "list"], &[]);
@@ -102,7 +102,7 @@ fn a_refused_credential_is_replaced_and_the_last_one_is_503() {
     let good = Arc::new(AtomicUsize::new(1));
     let now = Arc::clone(&good);
     let provider = RecordingProvider::start(move |request, answer| match secret(request).as_str() {
-        "secret-b" if now.load(Ordering::SeqCst) == 1 => answer.json(OK),
+        "secret-b-in-full" if now.load(Ordering::SeqCst) == 1 => answer.json(OK),
         _ => error(answer, 401, &[]),
     });
     let rules = RuleFolder::new(&[("one", &two_credentials("one", &provider.base_url(), ""))]);

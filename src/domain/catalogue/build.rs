@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Catalogue, CatalogueSettings, Places, ProviderOverride, SecretRef, Warning, models::Models, pricing};
+use super::{
+    Catalogue, CatalogueSettings, LackingSecret, Places, ProviderOverride, SecretRef, Warning, models::Models, pricing,
+};
 use crate::domain::{
     keys::secret::Secret,
     money::price::PriceList,
@@ -19,7 +21,7 @@ type Secrets<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 impl Catalogue {
     /// Compiles provider files and the settings of weir.toml. Every model needs a price at each of its providers that is on,
     /// or `free = true`; a provider that is off needs none, because nothing is served by it. `secrets` looks a secret up: `Ok(None)` means that it is
-    /// not there, which switches the provider off with a warning.
+    /// not there, which switches the provider off with a warning, as an empty one does.
     ///
     /// # Errors
     /// All faults found: in files, in settings, in secrets that are there but unusable.
@@ -204,19 +206,23 @@ impl Completion<'_> {
         for (number, place) in (1_usize..).zip(one.secrets.clone()) {
             let secret = place.secret.clone();
             let refused = match (self.secrets)(&secret) {
-                Ok(Some(found)) => one.authorize(&place, found).err().map(str::to_owned),
-                Ok(None) => {
-                    one.provider.absent_secrets.push(secret.clone());
+                Ok(Some(found)) if !found.is_empty() => one.authorize(&place, found).err(),
+                Ok(found) => {
+                    let lacking = LackingSecret {
+                        secret: secret.clone(),
+                        is_empty: found.is_some(),
+                    };
+                    one.provider.lacking_secrets.push(lacking.clone());
                     let provider = provider.clone();
                     self.warnings.push(match several {
-                        true => Warning::CredentialAbsent {
+                        true => Warning::CredentialLacking {
                             provider,
                             name: place.name,
-                            secret: secret.clone(),
+                            secret: lacking,
                         },
-                        false => Warning::SecretAbsent {
+                        false => Warning::SecretLacking {
                             provider,
-                            secret: secret.clone(),
+                            secret: lacking,
                         },
                     });
                     None

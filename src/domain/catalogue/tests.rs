@@ -9,6 +9,7 @@ use crate::domain::{
 };
 
 mod pricing;
+mod secrets;
 
 /// The catalogue of these tests: what the shipped files give when the named secrets are there.
 pub(in crate::domain) fn with_secrets(there: &[&str], settings: &CatalogueSettings) -> (Catalogue, Vec<Warning>) {
@@ -17,7 +18,7 @@ pub(in crate::domain) fn with_secrets(there: &[&str], settings: &CatalogueSettin
 
 fn built(there: &[&str], settings: &CatalogueSettings) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
     let secrets = |secret: &SecretRef| match secret {
-        SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret"))),
+        SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret-of-a-provider"))),
         SecretRef::File(path) if path == "/unreadable" => Err("permission denied".to_owned()),
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Credential(_) => Ok(None),
     };
@@ -254,7 +255,7 @@ fn own(text: &str, there: &[&str]) -> Result<Catalogue, String> {
         text: text.to_owned(),
     };
     let secrets = |secret: &SecretRef| match secret {
-        SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret"))),
+        SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret-of-a-provider"))),
         _ => Ok(None),
     };
     Catalogue::build(&[file], &CatalogueSettings::default(), &prices(), &secrets)

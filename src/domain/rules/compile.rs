@@ -22,7 +22,11 @@ use crate::domain::{
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     strict_toml::{Faults, FileError, parse_all},
-    wire::{model_name, operation::Operation, protocol::Protocol},
+    wire::{
+        model_name,
+        operation::Operation,
+        protocol::{Protocol, provider_error::CREDENTIAL_CHARS_MIN},
+    },
 };
 
 /// The longest name of a provider, in bytes.
@@ -58,11 +62,17 @@ impl Compiled {
     /// Adds a credential, which switches the provider on.
     ///
     /// # Errors
-    /// The secret is empty or cannot be sent in a header. The message does not repeat it.
-    pub fn authorize(&mut self, place: &SecretPlace, secret: Secret) -> Result<(), &'static str> {
+    /// The secret cannot be sent in a header, or is too short to be masked. The message does not repeat it.
+    pub fn authorize(&mut self, place: &SecretPlace, secret: Secret) -> Result<(), String> {
         let text = secret.expose();
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("the secret is empty, or has spaces, line breaks or other characters that no key has");
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("the secret has spaces, line breaks or other characters that no key has".to_owned());
+        }
+        if text.len() < CREDENTIAL_CHARS_MIN {
+            return Err(format!(
+                "the secret has fewer than {CREDENTIAL_CHARS_MIN} characters, so it could not be masked where the provider \
+                 repeats it; give a longer key"
+            ));
         }
         self.provider.credentials.push(Credential {
             name: place.name.clone(),
@@ -88,7 +98,10 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     let query = edits::query(&raw.query, &mut faults);
     let body = bodies::body(&raw.body, &mut faults);
     let response = bodies::response(&raw.response, &mut faults);
-    let secrets = resilience::secrets(&raw.auth, &raw.credential, &mut faults);
+    let mut secrets = resilience::secrets(&raw.auth, &raw.credential, &mut faults);
+    for place in &mut secrets {
+        place.secret = place.secret.beside(&file.name);
+    }
     let origins = resilience::origins(&raw.origin, &mut faults);
     let retry = resilience::retry(&raw.retry, &mut faults);
     let refused_statuses = resilience::refused_statuses(&raw.auth, &mut faults);
@@ -99,7 +112,7 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     match way {
         Some((header, scheme)) if faults.is_empty() => Ok(Compiled {
             provider: Provider {
-                absent_secrets: Vec::new(),
+                lacking_secrets: Vec::new(),
                 display_name: raw.display_name.unwrap_or_else(|| name.clone()),
                 name,
                 auth: Auth {

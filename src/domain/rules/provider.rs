@@ -15,7 +15,7 @@ use crate::domain::{
         pattern::matches,
         query::QueryEdits,
         raw::{ErrorMeaning, ErrorShape, OnClientGone, RefusalShape},
-        secret_ref::SecretRef,
+        secret_ref::LackingSecret,
     },
     wire::{
         operation::Operation,
@@ -35,7 +35,7 @@ pub struct Provider {
     /// The secrets that were found. Without any the provider is off.
     pub credentials: Vec<Credential>,
     /// Where secrets were looked for and not found.
-    pub absent_secrets: Vec<SecretRef>,
+    pub lacking_secrets: Vec<LackingSecret>,
     /// The URL of each operation that it serves.
     pub endpoints: Endpoints,
     /// Places that serve the same, in the place of the endpoints' own; empty: those of the endpoints.
@@ -78,10 +78,10 @@ impl Provider {
             return None;
         }
         let name = &self.name;
-        let places: Vec<String> = self.absent_secrets.iter().map(ToString::to_string).collect();
+        let places: Vec<String> = self.lacking_secrets.iter().map(ToString::to_string).collect();
         Some(match places.as_slice() {
             [] => format!("weir.toml says `enabled = false` in [provider.{name}]"),
-            places => format!("its secret {} is absent", places.join(" or ")),
+            places => format!("its secret {}", places.join(", ")),
         })
     }
 

@@ -1,5 +1,7 @@
 //! References to secrets: where a secret is, never the secret itself.
 
+use std::path::Path;
+
 use serde::Deserialize;
 
 /// A reference to a secret. The secret itself is never written into a file that weir reads as configuration.
@@ -33,6 +35,35 @@ impl SecretRef {
             }
             Some(_) | None => Err(SecretRefError),
         }
+    }
+}
+
+impl SecretRef {
+    /// The same reference as it stands in this file: a relative path is one beside it.
+    pub(crate) fn beside(&self, file: &str) -> Self {
+        match self {
+            Self::File(path) => {
+                let folder = Path::new(file).parent().unwrap_or_else(|| Path::new(""));
+                Self::File(folder.join(path).to_string_lossy().into_owned())
+            }
+            Self::Env(_) | Self::Credential(_) => self.clone(),
+        }
+    }
+}
+
+/// A place without a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LackingSecret {
+    /// Where the secret was looked for.
+    pub secret: SecretRef,
+    /// The place is there, and empty.
+    pub is_empty: bool,
+}
+
+impl std::fmt::Display for LackingSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = if self.is_empty { "empty" } else { "absent" };
+        write!(f, "{} is {state}", self.secret)
     }
 }
 
@@ -74,6 +105,21 @@ mod tests {
     fn references_parse_and_print_as_written() {
         for text in ["env:OPENAI_API_KEY", "file:/etc/weir/key", "credential:openai.key"] {
             assert_eq!(SecretRef::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_relative_path_is_one_beside_its_file() {
+        let beside = |text: &str, file: &str| SecretRef::parse(text).unwrap().beside(file).to_string();
+        assert_eq!(
+            beside("file:a.key", "/etc/weir/rules/one.toml"),
+            "file:/etc/weir/rules/a.key"
+        );
+        assert_eq!(beside("file:../a.key", "rules/one.toml"), "file:rules/../a.key");
+        assert_eq!(beside("file:a.key", "one.toml"), "file:a.key");
+        assert_eq!(beside("file:/a.key", "/etc/weir/rules/one.toml"), "file:/a.key");
+        for other in ["env:A", "credential:a"] {
+            assert_eq!(beside(other, "/etc/weir/rules/one.toml"), other);
         }
     }
 

@@ -165,7 +165,7 @@ fn catalogue(on: &'static [&'static str]) -> Catalogue {
     };
     let secrets = |reference: &crate::domain::catalogue::SecretRef| {
         let there = on.iter().any(|name| reference.to_string().contains(name));
-        Ok(there.then(|| Secret::new("secret")))
+        Ok(there.then(|| Secret::new("secret-of-a-provider")))
     };
     let built = Catalogue::build(&shipped(), &settings, &PriceList::shipped().unwrap(), &secrets);
     built.unwrap_or_else(|errors| panic!("{errors:?}")).0

@@ -75,8 +75,8 @@ free = true
 fn with_secrets(rules: &RuleFolder) -> WeirBuilder {
     rules
         .weir()
-        .variable("SECRET_A", "secret-a")
-        .variable("SECRET_B", "secret-b")
+        .variable("SECRET_A", "secret-a-in-full")
+        .variable("SECRET_B", "secret-b-in-full")
 }
 
 /// The first turn, in one piece or as a stream.

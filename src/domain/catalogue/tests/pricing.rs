@@ -6,7 +6,9 @@ use crate::domain::{ledger::consumption::Modifiers, wire::usage::Usage};
 fn with_prices(own: &str, settings: &CatalogueSettings) -> Result<(Catalogue, Vec<Warning>), String> {
     let own = PriceList::read("prices.toml", &format!("version = \"mine\"\n{own}")).unwrap();
     let secrets = |secret: &SecretRef| match secret {
-        SecretRef::Env(name) if name.contains("OPENAI") || name.contains("DEEPSEEK") => Ok(Some(Secret::new("secret"))),
+        SecretRef::Env(name) if name.contains("OPENAI") || name.contains("DEEPSEEK") => {
+            Ok(Some(Secret::new("secret-of-a-provider")))
+        }
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Credential(_) => Ok(None),
     };
     let list = PriceList::shipped().unwrap().with(own);
@@ -85,7 +87,7 @@ fn every_provider_that_is_on_needs_a_price_and_may_have_its_own() {
 
 #[test]
 fn all_models_without_a_price_are_named_with_their_files() {
-    let secrets = |_: &SecretRef| Ok(Some(Secret::new("secret")));
+    let secrets = |_: &SecretRef| Ok(Some(Secret::new("secret-of-a-provider")));
     let built = Catalogue::build(
         &shipped(),
         &CatalogueSettings::default(),

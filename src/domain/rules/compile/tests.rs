@@ -272,13 +272,27 @@ fn the_way_to_authenticate_is_one() {
 }
 
 #[test]
-fn a_secret_that_no_header_can_carry_is_refused() {
+fn a_secret_that_no_header_can_carry_or_no_mask_can_hide_is_refused() {
     let mut one = compiled(HEAD).unwrap();
-    for secret in ["", "a b", "a\n", "ü"] {
-        assert!(one.authorize(&one.secrets[0].clone(), Secret::new(secret)).is_err());
+    for secret in [
+        "key-1 of a provider",
+        "key-1-of-a-provider\n",
+        "key-1-of-ünder",
+        "",
+        "x",
+        "event",
+        "key-1-of-a-",
+    ] {
+        let refused = one.authorize(&one.secrets[0].clone(), Secret::new(secret)).unwrap_err();
+        assert!(!refused.contains("key-1"), "{refused}");
+        assert!(
+            secret.len() >= 12 || refused.contains("fewer than 12 characters"),
+            "{refused}"
+        );
     }
     assert!(!one.provider.is_on());
-    one.authorize(&one.secrets[0].clone(), Secret::new("key-1")).unwrap();
+    one.authorize(&one.secrets[0].clone(), Secret::new("key-1-of-a-p"))
+        .unwrap();
     assert!(one.provider.is_on());
     let auth = &one.provider.auth;
     assert_eq!((auth.header.as_str(), auth.scheme), ("authorization", "Bearer "));

@@ -59,7 +59,8 @@ impl World {
             }],
             ..CatalogueSettings::default()
         };
-        let secrets = |secret: &crate::domain::catalogue::SecretRef| Ok(Some(Secret::new(format!("{secret}"))));
+        let secrets =
+            |secret: &crate::domain::catalogue::SecretRef| Ok(Some(Secret::new(format!("secret-of-{secret}"))));
         let (catalogue, _) = Catalogue::build(&files, &settings, &PriceList::shipped().unwrap(), &secrets)
             .unwrap_or_else(|errors| panic!("{errors:?}"));
         let resolving = ResolverSettings {
