@@ -26,7 +26,6 @@ use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
 
-pub(crate) use self::examination::UNCOMPRESSED_ROWS;
 pub use self::generation::Adopt;
 pub(crate) use self::generation::Init;
 pub use self::ledger::RedisLedger;

@@ -8,10 +8,7 @@ use tokio::sync::watch;
 use crate::{
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
     domain::{catalogue::SecretRef, strict_toml::FileError},
-    store::{
-        KeyStore, StoreWarning,
-        redis::{RedisStore, UNCOMPRESSED_ROWS},
-    },
+    store::{KeyStore, StoreWarning, redis::RedisStore},
     wiring::{runtimes::client_runtime, start_error::StartError, store},
 };
 
@@ -109,15 +106,13 @@ async fn asked(store: &RedisStore) -> Result<Vec<String>, StartError> {
         return Err(StartError::failed("the store", trouble.details.join("; ")));
     }
     let mut said = trouble.details;
-    // What rights are missing is said in full already.
+    // What rights are missing, and what was evicted where, is said in full already.
     let warnings = store.warnings().into_iter();
     let general = warnings.filter(|warning| *warning != StoreWarning::MissingRights);
     said.extend(general.map(|warning| warning.advice().to_owned()));
     if let Err(error) = store.known_generation().await {
         said.push(error.to_string());
     }
-    if store.keeps_rows_uncompressed().await {
-        said.push(UNCOMPRESSED_ROWS.to_owned());
-    }
+    said.extend(store.advice().await.into_iter().map(str::to_owned));
     Ok(said)
 }

@@ -1,6 +1,7 @@
 //! Makes clients for servers, with login, protocol and TLS.
 
 use ::redis::aio::MultiplexedConnection;
+use ::redis::io::tcp::TcpSettings;
 use ::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo,
     RedisError, RedisResult, TlsCertificates,
@@ -95,7 +96,12 @@ impl Dialer {
         } else {
             ConnectionAddr::Tcp(host, port)
         };
-        let info = place.into_connection_info()?.set_redis_settings(login.clone());
+        // Calls of others are on their way when one is sent: it must not wait until theirs have arrived.
+        let at_once = TcpSettings::default().set_nodelay(true);
+        let info = place
+            .into_connection_info()?
+            .set_redis_settings(login.clone())
+            .set_tcp_settings(at_once);
         match &self.tls {
             None => Client::open(info),
             Some(certificates) => Client::build_with_tls(info, certificates.clone()),
@@ -131,4 +137,38 @@ fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionIn
         login = login.set_password(password.expose());
     }
     login
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn settings(tls: bool) -> RedisSettings {
+        RedisSettings {
+            mode: RedisMode::Standalone,
+            nodes: vec!["127.0.0.1:6379".to_owned()],
+            username: None,
+            password: None,
+            database: 0,
+            tls,
+            ca_file: None,
+            namespace: "weir".to_owned(),
+            budget: Duration::from_millis(100),
+            queue: Duration::from_secs(5),
+        }
+    }
+
+    #[test]
+    fn no_connection_waits_until_what_was_sent_before_has_arrived() {
+        let node = Address::new("127.0.0.1", 6379).unwrap();
+        for tls in [false, true] {
+            let dialer = Dialer::new(&settings(tls)).unwrap();
+            for client in [dialer.data(&node), dialer.sentinel(&node), dialer.asking(&node)] {
+                let info = client.unwrap().get_connection_info().clone();
+                assert!(info.tcp_settings().nodelay(), "{info:?}");
+            }
+        }
+    }
 }

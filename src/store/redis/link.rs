@@ -52,7 +52,7 @@ mod supervisor;
 
 #[cfg(test)]
 pub(super) use connecting::CALLS_MAX;
-pub(super) use connecting::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
+pub(super) use connecting::{CONNECT_WAIT_MAX, Pauses};
 #[cfg(test)]
 pub(super) use runtime_connections::CALLS_MIN as RUNTIME_CALLS_MIN;
 
@@ -342,6 +342,11 @@ impl Link {
             Route::One { lane, finder } => lane.live_now().is_some() && finder.knows_master(),
             Route::Cluster(cluster) => cluster.is_whole(),
         }
+    }
+
+    /// Whether several masters share the keys.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.route, Route::Cluster(_))
     }
 
     /// The master of a key, as far as known.

@@ -16,6 +16,7 @@ mod cluster;
 mod former;
 mod least;
 mod queue;
+mod reconnecting;
 mod rights;
 mod runtime_connections;
 mod sentinel;

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::address::Address;
 use super::dialer::connect_for_pushes;
-use super::link::{CONNECT_WAIT_MAX, Link, PAUSE_MAX, PAUSE_MIN};
+use super::link::{CONNECT_WAIT_MAX, Link, Pauses};
 
 /// How often the connection is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const PING_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Follows the key that counts changes, on the master that has it, and nudges on each of them and whenever one may have been
 /// missed.
 pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
-    let mut pause = PAUSE_MIN;
+    let mut pauses = Pauses::new();
     loop {
         if let Some(master) = link.master_of(version_key)
             && let Ok(client) = link.client(&master)
@@ -30,7 +30,7 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
             let lost = Arc::new(Notify::new());
             let connected = timeout(CONNECT_WAIT_MAX, subscribe(&client, version_key, nudge, &lost)).await;
             if let Ok(Ok(connection)) = connected {
-                pause = PAUSE_MIN;
+                pauses.reset();
                 // What changed before the subscription stood was not announced.
                 nudge_once(nudge);
                 tokio::select! {
@@ -41,8 +41,7 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
                 nudge_once(nudge);
             }
         }
-        sleep(pause).await;
-        pause = PAUSE_MAX.min(pause * 2);
+        sleep(pauses.take()).await;
     }
 }
 

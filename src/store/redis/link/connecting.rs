@@ -6,10 +6,10 @@ use ::redis::AsyncConnectionConfig;
 
 /// How long one attempt to connect may take, including finding the server, login and loading the scripts.
 pub(in crate::store::redis) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause after the first failed attempt, from start to start; it doubles up to [`PAUSE_MAX`].
-pub(in crate::store::redis) const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The pause after the first failed attempt, from start to start.
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
-pub(in crate::store::redis) const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The most concurrent calls to one server, queued ones included. Further calls are refused at once.
 pub(in crate::store::redis) const CALLS_MAX: usize = 4096;
 
@@ -19,4 +19,41 @@ pub(super) fn connection_config() -> AsyncConnectionConfig {
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(CALLS_MAX)
+}
+
+/// The pauses between attempts at one place: each is twice the one before, from [`PAUSE_MIN`] to [`PAUSE_MAX`].
+pub(in crate::store::redis) struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub(in crate::store::redis) fn new() -> Self {
+        Self { next: PAUSE_MIN }
+    }
+
+    /// The pause after another attempt that came to nothing.
+    pub(in crate::store::redis) fn take(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = PAUSE_MAX.min(pause * 2);
+        pause
+    }
+
+    /// Something was answered there: they begin anew.
+    pub(in crate::store::redis) fn reset(&mut self) {
+        self.next = PAUSE_MIN;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_quarter_of_a_second_and_begin_anew_after_an_answer() {
+        let mut pauses = Pauses::new();
+        let taken: Vec<_> = (0..5).map(|_| pauses.take().as_millis()).collect();
+        assert_eq!(taken, [50, 100, 200, 250, 250]);
+        pauses.reset();
+        assert_eq!(pauses.take(), PAUSE_MIN);
+    }
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::connecting::{PAUSE_MAX, PAUSE_MIN};
+use super::connecting::Pauses;
 use super::dial::DialedConnection;
 use super::lane::Lane;
 use super::report::Report;
@@ -224,21 +224,20 @@ impl Sentinel {
     }
 
     async fn follow(&self, dialer: &Dialer) {
-        let mut pause = PAUSE_MIN;
+        let mut pauses = Pauses::new();
         loop {
             for (index, sentinel) in self.in_turn() {
                 let told = Arc::new(SentinelPushes::default());
                 let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, dialer, &told)).await;
                 if let Ok(Ok(connection)) = subscribed {
-                    pause = PAUSE_MIN;
+                    pauses.reset();
                     self.first.store(index, Ordering::Relaxed);
                     self.listen(connection, &told).await;
                     tracing::info!(%sentinel, "redis sentinel lost, going on to the next");
                     break;
                 }
             }
-            sleep(pause).await;
-            pause = PAUSE_MAX.min(pause * 2);
+            sleep(pauses.take()).await;
         }
     }
 

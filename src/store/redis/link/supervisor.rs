@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::connecting::{CONNECT_WAIT_MAX, PAUSE_MAX, PAUSE_MIN};
+use super::connecting::{CONNECT_WAIT_MAX, PAUSE_MIN, Pauses};
 use super::dial::{DialedConnection, look};
 use super::finder::{Finder, MasterChanges};
 use super::lane::{Lane, LaneState};
@@ -23,23 +23,27 @@ const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 impl Lane {
     /// Keeps a connection up. Cancel it to stop; what is connected then stays usable.
     pub(super) async fn keep_up(&self, finder: &Finder, scripts: &Scripts) {
-        let mut pause = PAUSE_MIN;
+        let mut pauses = Pauses::new();
         let mut is_away = false;
         let mut logged = String::new();
         loop {
             let began = clock::instant();
             let mut changes = finder.master_changes();
-            match self.connect(finder, scripts).await {
+            let pause = match self.connect(finder, scripts).await {
                 Ok(opened) => {
                     let (server, number) = (opened.live.address.clone(), opened.live.number);
                     tracing::info!(%server, again = is_away, "redis connected");
                     is_away = false;
                     self.enter(opened);
+                    let entered = clock::instant();
                     self.stay(number, &server, finder, &mut changes).await;
                     tracing::warn!(%server, "redis connection given up");
-                    if since(began) >= PAUSE_MAX {
-                        pause = PAUSE_MIN;
-                        continue;
+                    // Whoever has answered is asked again at once, however short the connection lived.
+                    if self.last_answer.at() > entered {
+                        pauses.reset();
+                        PAUSE_MIN
+                    } else {
+                        pauses.take()
                     }
                 }
                 Err(reason) => {
@@ -51,8 +55,9 @@ impl Lane {
                     }
                     is_away = true;
                     self.state.send_replace(LaneState::Down { reason });
+                    pauses.take()
                 }
-            }
+            };
             // From start to start, so that a server that hangs for the whole attempt is asked again at once.
             let wait = pause.saturating_sub(since(began));
             self.close_for(wait);
@@ -60,7 +65,6 @@ impl Lane {
                 () = sleep(wait) => {}
                 () = changes.changed() => {}
             }
-            pause = PAUSE_MAX.min(pause * 2);
         }
     }
 

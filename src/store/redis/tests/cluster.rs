@@ -66,8 +66,25 @@ async fn a_slot_moves_under_load(cluster: &TestCluster) {
     until_written(&**store, 2).await;
 }
 
+/// Sets at some masters whether they refuse all calls while a slot has no master.
+async fn require_full_coverage(cluster: &TestCluster, places: &[usize], value: &str) {
+    for place in places {
+        let set = ["CONFIG", "SET", "cluster-require-full-coverage", value];
+        let () = cluster.servers[*place].ask(&set).await;
+    }
+}
+
 async fn a_frozen_master_does_not_stop_the_others(cluster: &TestCluster) {
     let joined = cluster.join("weir", BUDGET).await;
+    let advised = async || {
+        joined
+            .store
+            .advice()
+            .await
+            .concat()
+            .contains("cluster-require-full-coverage to no")
+    };
+    assert!(advised().await, "as Redis has it by default");
     let script = Script::new("return {redis.call('INCR', KEYS[1])}");
     let mut names = [None, None, None];
     for number in 0..50 {
@@ -91,14 +108,27 @@ async fn a_frozen_master_does_not_stop_the_others(cluster: &TestCluster) {
         start.elapsed() < BUDGET / 2
     })
     .await;
-    for name in [&names[0], &names[2]] {
+    let others = [&names[0], &names[2]];
+    for name in others {
         // Without a replica the cluster is down in the end, so this has to be quick.
         count(name, AMPLE_BUDGET).await.unwrap();
+    }
+    until("the others refuse as well, with full coverage required", async || {
+        let answer = count(&names[0], AMPLE_BUDGET).await;
+        answer.is_err_and(|error| error.to_string().contains("The cluster is down"))
+    })
+    .await;
+    require_full_coverage(cluster, &[0, 2], "no").await;
+    for name in others {
+        until("without it they serve", async || count(name, BUDGET).await.is_ok()).await;
     }
     cluster.servers[1].signal("-CONT");
     for name in &names {
         until("all serve again", async || count(name, BUDGET).await.is_ok()).await;
     }
+    assert!(advised().await, "as one still requires it");
+    require_full_coverage(cluster, &[1], "no").await;
+    assert!(!advised().await);
 }
 
 #[tokio::test]
