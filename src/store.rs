@@ -210,6 +210,8 @@ impl StoreMemory {
 pub enum StoreWarning {
     /// The store may evict data to make room.
     Eviction,
+    /// The store has evicted data before it was told not to.
+    Evicted,
     /// The store does not write changes to disk.
     NoAppendOnlyFile,
     /// A master accepts changes that no replica gets.
@@ -222,8 +224,9 @@ pub enum StoreWarning {
 
 impl StoreWarning {
     /// All warnings, for the metrics.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Eviction,
+        Self::Evicted,
         Self::NoAppendOnlyFile,
         Self::NoMinReplicas,
         Self::SplitSlot,
@@ -234,6 +237,7 @@ impl StoreWarning {
     pub fn kind(self) -> &'static str {
         match self {
             Self::Eviction => "eviction",
+            Self::Evicted => "evicted",
             Self::NoAppendOnlyFile => "no_append_only_file",
             Self::NoMinReplicas => "no_min_replicas",
             Self::SplitSlot => "split_slot",
@@ -245,6 +249,9 @@ impl StoreWarning {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Eviction => "redis may evict keys: set maxmemory-policy to noeviction",
+            Self::Evicted => {
+                "redis has evicted keys, perhaps of weir's: bring back what the journals still have, see \"Redis may evict\" in docs/operations.md; then end this warning with CONFIG RESETSTAT"
+            }
             Self::NoAppendOnlyFile => {
                 "redis keeps no append-only file, a crash of it loses what it acknowledged since its last snapshot: set appendonly to yes"
             }

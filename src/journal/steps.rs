@@ -130,6 +130,11 @@ impl Journal {
         forward
     }
 
+    /// The last step of an account that the store has acknowledged.
+    pub(crate) fn acknowledged_step(&self, account: &str) -> u64 {
+        self.engine.lock().contents.accounts.watermark(account)
+    }
+
     /// Steps that were passed over as lost; said aloud.
     pub(crate) fn note_lost(&self, account: &str, lost: u64) {
         if lost > 0 {

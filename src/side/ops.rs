@@ -35,6 +35,8 @@ pub(crate) struct Readiness {
     pub store_trouble: StoreTrouble,
     /// Whether the store's user lacks rights.
     pub store_rights_missing: bool,
+    /// Whether the store has evicted data.
+    pub store_evicted: bool,
     /// While the store is away or refused: this node serves keys of the last minutes on their grace.
     pub serves_on_grace: bool,
     /// Why nothing can be recorded; `None`: it can.
@@ -81,6 +83,7 @@ impl Readiness {
             ),
             (self.clock_offset_ms.is_some_and(time::is_off), "clock_off"),
             (self.store_rights_missing, "store_rights_missing"),
+            (self.store_evicted, "store_evicted"),
         ];
         checks
             .into_iter()
@@ -149,6 +152,7 @@ mod tests {
             details: Vec::new(),
         },
         store_rights_missing: false,
+        store_evicted: false,
         serves_on_grace: false,
         journal: None,
         admin_listening: true,
@@ -227,6 +231,7 @@ mod tests {
                 details: vec!["redis at h:1: user \"weir\" may not run \"get\": grant +get".to_owned()],
             },
             store_rights_missing: true,
+            store_evicted: true,
             serves_on_grace: false,
             journal: Some(JournalShut::Full("the disk is full".to_owned())),
             admin_listening: false,
@@ -238,7 +243,7 @@ mod tests {
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         let expected = concat!(
             r#"{"ready":false,"reasons":["store_unreachable","store_refused","admin_not_listening","no_provider_on","#,
-            r#""draining","journal_full"],"warnings":["store_rights_missing"],"#,
+            r#""draining","journal_full"],"warnings":["store_rights_missing","store_evicted"],"#,
             r#""details":["redis at h:1: user \"weir\" may not run \"get\": grant +get","#,
             r#""the journal has no room: the disk is full; free some space on its disk, nothing is served until then"],"#,
             r#""clock_offset_seconds":null}"#

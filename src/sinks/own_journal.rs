@@ -1,5 +1,5 @@
 //! Whether the log has the rows that this process's journals still have, each with the same charge: the log's home, or the store where
-//! that is the home. And what brings those to a home that it lacks although it has said that it has them. What is yet to be
+//! that is the home. And what brings those to the log that it lacks although it has said that it has them. What is yet to be
 //! brought, a feeder or a settlement brings: that is not looked at.
 
 use std::{
@@ -12,8 +12,9 @@ use std::{
 
 use parking_lot::Mutex;
 use smol_str::SmolStr;
-use thiserror::Error;
 
+use self::bringing::Filled;
+pub(crate) use self::error::OwnJournalError;
 use crate::{
     domain::{
         ledger::{NodeId, consumption::Row, daily_sums},
@@ -21,13 +22,15 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
-        comparison::{self, ComparisonError, Source},
-        fill::{self, BATCH_ROWS},
+        comparison::{self, Source},
+        fill::BATCH_ROWS,
         home::Home,
-        sink::SinkError,
     },
-    store::{StoreError, ledger::LedgerStore},
+    store::ledger::LedgerStore,
 };
+
+mod bringing;
+mod error;
 
 /// Rows that are compared at once: their hashes are in memory meanwhile, some 40 MB.
 pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
@@ -76,22 +79,6 @@ pub(crate) struct JournalDay {
 pub(crate) struct Portion {
     pub(crate) days: BTreeMap<(SmolStr, i64), JournalDay>,
     pub(crate) next: Option<JournalPlace>,
-}
-
-/// Why a portion could not be compared, or not filled. What was brought stays.
-#[derive(Debug, Error)]
-pub(crate) enum OwnJournalError {
-    #[error(transparent)]
-    Comparison(#[from] ComparisonError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Sink(#[from] SinkError),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The process that was to take this one's place has it.
-    #[error("a lane of the journal was closed meanwhile: ask again")]
-    Closed,
 }
 
 impl OpenLanes {
@@ -185,10 +172,11 @@ type LookedFor = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 pub(crate) enum Log<'l> {
     /// The log's home. What it lacks is brought if it `fills`; whoever fills a home is the only one who does.
     Home { home: &'l dyn Home, fills: bool },
-    /// The store, which is the home itself, and the home before it.
+    /// The store, which is the home itself, and the home before it. The same holds of what the store lacks.
     Store {
         ledger: &'l dyn LedgerStore,
         former: Option<&'l dyn Home>,
+        fills: bool,
     },
 }
 
@@ -204,17 +192,31 @@ impl<'l> Log<'l> {
         }
     }
 
+    /// Where what is missing is brought, if it is.
+    fn filled(self) -> Option<Filled<'l>> {
+        match self {
+            Self::Home { home, fills: true } => Some(Filled::Home(home)),
+            Self::Store {
+                ledger, fills: true, ..
+            } => Some(Filled::Store(ledger)),
+            Self::Home { fills: false, .. } | Self::Store { fills: false, .. } => None,
+        }
+    }
+
     fn sources(self) -> impl Iterator<Item = Source<'l>> {
         let (first, second) = match self {
             Self::Home { home, .. } => (Source::Home(home), None),
-            Self::Store { ledger, former } => (Source::Store(ledger), former.map(Source::Home)),
+            Self::Store { ledger, former, .. } => (Source::Store(ledger), former.map(Source::Home)),
         };
         std::iter::once(first).chain(second)
     }
 
     /// Whether rows of a day have gone where nobody looks: from the store to a home that is not named any more.
     async fn has_left(self, account: &str, day: i64) -> Result<bool, OwnJournalError> {
-        let Self::Store { ledger, former: None } = self else {
+        let Self::Store {
+            ledger, former: None, ..
+        } = self
+        else {
             return Ok(false);
         };
         let days = ledger.log_days(account, day..=day).await?;
@@ -314,10 +316,7 @@ async fn name_and_bring(
     (hashes, mut missing): (&RandomState, LookedFor),
     portion: &mut Portion,
 ) -> Result<(), OwnJournalError> {
-    let filled = match log {
-        Log::Home { home, fills: true } => Some(home),
-        Log::Home { fills: false, .. } | Log::Store { .. } => None,
-    };
+    let filled = log.filled();
     let mut lacking = Vec::new();
     loop {
         let piece = again.next().await?;
@@ -332,15 +331,15 @@ async fn name_and_bring(
             if found.named.len() < NAMED_MAX {
                 found.named.push(row.request_id.to_string());
             }
-            found.brought += u64::from(filled.is_some());
-            lacking.push(row);
-        }
-        match filled {
-            None => lacking.clear(),
-            Some(home) if !lacking.is_empty() && (ends || lacking.len() >= BATCH_ROWS) => {
-                fill::append(home, std::mem::take(&mut lacking)).await?;
+            if filled.is_some() {
+                lacking.push(row);
             }
-            Some(_) => {}
+        }
+        if let Some(filled) = filled.filter(|_| !lacking.is_empty() && (ends || lacking.len() >= BATCH_ROWS)) {
+            let brought = filled.bring(&again.lane, std::mem::take(&mut lacking)).await?;
+            for (place, rows) in brought {
+                portion.days.entry(place).or_default().brought += rows;
+            }
         }
         if ends {
             return Ok(());

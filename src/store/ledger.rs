@@ -27,6 +27,8 @@ pub(crate) mod contract;
 pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
 /// The most rows one page of the log has.
 pub(crate) const LOG_ROWS_MAX: usize = 1000;
+/// The most rows that one call puts back.
+pub(crate) const PUT_ROWS_MAX: usize = 200;
 /// The most steps that one call applies.
 pub(crate) const APPLY_STEPS_MAX: usize = 256;
 
@@ -106,6 +108,12 @@ pub trait LedgerStore: Send + Sync {
     /// since and none was trimmed. Answers whether it was. Its sums stay. They are gone for good: only for rows that the log's
     /// home is known to have.
     async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
+
+    /// Puts rows of a day behind those that are there, without a charge: rows that the store has lost although it has applied
+    /// the steps that they came with. At most [`PUT_ROWS_MAX`]. The day's sums count them, though they may have counted them
+    /// before: [`LedgerStore::resum`] makes them right. `false`: the account is not there, or some of the day's were trimmed,
+    /// and nothing has changed.
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
 
     /// Whether a node has the turn at a task that one node does at a time. It has it from now on for so long, unless another
     /// has it already. It saves work: what has to be right must not depend on it.

@@ -31,7 +31,7 @@ use crate::{
         service::{Bound, SideService},
         unix_socket::Claim,
     },
-    store::StoreWarning,
+    store::{KeyStore, StoreWarning},
     telemetry::metrics::Metrics,
     wiring::{
         StartError,
@@ -303,10 +303,12 @@ fn readiness(parts: &Parts, phase: watch::Receiver<Phase>, admin: watch::Receive
     let live = Arc::clone(&parts.live);
     let time = Arc::clone(parts.money.billing.time());
     let (billing, journal) = (parts.money.billing.clone(), Arc::clone(&parts.money.journal));
+    let warns = |store: &dyn KeyStore, warning| store.warnings().contains(&warning);
     Arc::new(move || Readiness {
         store_reachable: keys.store_is_reachable(),
         store_trouble: store.trouble(),
-        store_rights_missing: store.warnings().contains(&StoreWarning::MissingRights),
+        store_rights_missing: warns(&*store, StoreWarning::MissingRights),
+        store_evicted: warns(&*store, StoreWarning::Evicted),
         serves_on_grace: billing.has_grace() && keys.has_offline_keys(clock::instant()),
         journal: journal.shut(),
         admin_listening: matches!(*admin.borrow(), Bound::Unix(_)),

@@ -108,7 +108,7 @@ async fn asked(store: &RedisStore) -> Result<Vec<String>, StartError> {
     let mut said = trouble.details;
     // What rights are missing, and what was evicted where, is said in full already.
     let warnings = store.warnings().into_iter();
-    let general = warnings.filter(|warning| *warning != StoreWarning::MissingRights);
+    let general = warnings.filter(|warning| !matches!(warning, StoreWarning::MissingRights | StoreWarning::Evicted));
     said.extend(general.map(|warning| warning.advice().to_owned()));
     if let Err(error) = store.known_generation().await {
         said.push(error.to_string());

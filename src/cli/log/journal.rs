@@ -11,7 +11,7 @@ use crate::cli::admin_client::{AdminClient, AdminClientError};
 
 /// What the log's home is called where it has no other.
 const STORE: &str = "the store";
-/// What helps where the store is the home: a home of its own gets all rows that the journal still has.
+/// What helps against other charges where the store is the home: a home of its own gets all rows that the journal still has.
 const NAME_A_HOME: &str =
     "keep the journal, and name files or postgres in `[log] home`, which get its rows as they are";
 
@@ -98,17 +98,14 @@ impl OfJournal {
     pub(super) fn fault(&self, home: Option<&str>) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();
-        let (brings, corrects) = match home {
-            Some(_) => (
-                "--fill brings them",
-                "take them out there, and --fill brings them as they were",
-            ),
-            None => (NAME_A_HOME, NAME_A_HOME),
+        let corrects = match home {
+            Some(_) => "take them out there, and --fill brings them as they were",
+            None => NAME_A_HOME,
         };
         let home = home.unwrap_or(STORE);
         if lacking > 0 {
             faults.push(format!(
-                "{home} lacks {lacking} rows that this node's journal has and that it was given: {brings}"
+                "{home} lacks {lacking} rows that this node's journal has and that it was given: --fill brings them"
             ));
         }
         if self.differing > 0 {

@@ -35,7 +35,8 @@ pub struct VerifyArgs {
     /// Put the sums of the rows in the place of those that differ, such as those of days before sums were kept
     #[arg(long)]
     pub mend: bool,
-    /// Bring the rows to the log's home that the store or this node's journal has and it lacks
+    /// Bring the rows that the log lacks: to its home from the store or this node's journal, or from this journal to the store where
+    /// that is the home
     #[arg(long)]
     pub fill: bool,
     #[command(flatten)]
@@ -82,8 +83,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
             account,
             from,
             until,
-            // What the store lacks nobody brings.
-            fills: args.fill && home.is_some(),
+            fills: args.fill,
         };
         found.journal = OfJournal::compare(client, &asked, json, out).await?;
     }

@@ -15,12 +15,19 @@ pub(crate) struct LogHomes {
     pub(super) former: Option<Arc<dyn Home>>,
     /// The journals whose rows are to be in the log.
     pub(super) lanes: Arc<OpenLanes>,
+    /// Where the store is the home: it is filled by one task at a time.
+    pub(super) filling_store: Arc<Mutex<()>>,
 }
 
 impl LogHomes {
     /// `home` is fed and filled; `former` is only read.
     pub(crate) fn new(home: Option<LogHome>, former: Option<Arc<dyn Home>>, lanes: Arc<OpenLanes>) -> Self {
-        Self { home, former, lanes }
+        Self {
+            home,
+            former,
+            lanes,
+            filling_store: Arc::default(),
+        }
     }
 
     /// All of them, to be read.

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::{
     connection_extension::ConnectionExtension,
     fields::{self, Body},
-    log_home,
     peer::Peer,
     reply::{ApiError, JsonResult},
     state::AdminState,
@@ -48,13 +47,14 @@ pub(super) async fn verify(
         None => Log::Store {
             ledger: &*state.ledger,
             former: homes.former.as_deref(),
+            fills: false,
         },
     };
     let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
     answer(portion.map_err(|error| ApiError::failed(error.to_string()))?)
 }
 
-/// `POST /v1/log/journal/fill`: the same, and what the home lacks is brought.
+/// `POST /v1/log/journal/fill`: the same, and what the log lacks is brought: to its home, or to the store that is the home.
 pub(super) async fn fill(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
@@ -65,14 +65,27 @@ pub(super) async fn fill(
     let body = fields::object(body)?;
     let query = serde_json::from_value::<JournalQuery>(Value::Object(body.clone()));
     let (wanted, from) = query.map_err(|error| ApiError::invalid(error.to_string()))?.read()?;
-    let home = log_home::home(&state)?;
     state.audit(peer, "log.fill", "", Value::Object(body)).await?;
-    let _turn = home.filling.lock().await;
-    let log = Log::Home {
-        home: &*home.home,
-        fills: true,
+    let homes = &state.homes;
+    let (log, filling) = match &homes.home {
+        Some(home) => {
+            let log = Log::Home {
+                home: &*home.home,
+                fills: true,
+            };
+            (log, &home.filling)
+        }
+        None => {
+            let log = Log::Store {
+                ledger: &*state.ledger,
+                former: homes.former.as_deref(),
+                fills: true,
+            };
+            (log, &homes.filling_store)
+        }
     };
-    let portion = own_journal::compare(log, &state.homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
+    let _turn = filling.lock().await;
+    let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
     answer(portion.map_err(|error| ApiError::failed(error.to_string()))?)
 }
 

@@ -5,11 +5,15 @@ use std::{path::Path, time::Duration};
 use super::*;
 use crate::{
     config::JournalConfig,
-    domain::ledger::{Change, Settlement, Step},
+    domain::ledger::{
+        Change, Settlement, Step,
+        daily_sums::{Subject, SumsOf},
+    },
     journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
         contract::samples::{BEGIN_MS, row},
         files::LogFiles,
+        fill,
         sink::{Batch, Sink},
     },
     store::ledger::contract::memory,
@@ -157,18 +161,17 @@ async fn a_lane_that_is_closed_is_passed_over() {
     assert!(portion.days.is_empty() && portion.next.is_none());
 }
 
-#[tokio::test]
-async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() {
-    let (folder, ledger) = (scratch(), memory::ledger());
-    let journal = open(folder.path());
+/// A store that has acknowledged ninety of a hundred rows of a journal, has lost two of these, and of one has another charge: and
+/// what is found of that.
+async fn lossy(journal: &Arc<Journal>) -> (Arc<dyn LedgerStore>, JournalDay) {
+    let ledger = memory::ledger();
     let rows: Vec<Row> = (0..100)
         .map(|seed| Row {
             account: "acme".into(),
             ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
         })
         .collect();
-    settled(&journal, &rows).await;
-    // The store says that it has the first ninety, has lost two of these, and of one another charge.
+    settled(journal, &rows).await;
     let steps = rows
         .iter()
         .take(90)
@@ -189,17 +192,6 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
         .collect();
     ledger.apply(journal.node(), "acme", &steps).await.unwrap();
     assert!(journal.acknowledged("acme", 90));
-    let lanes = OpenLanes::default();
-    lanes.add(&journal);
-    let wanted = Wanted {
-        days: DAY..DAY + 1,
-        account: None,
-    };
-    let log = |former| Log::Store {
-        ledger: &*ledger,
-        former,
-    };
-    let (found, _) = all(log(None), &lanes, &wanted).await;
     let named: Vec<String> = [7, 50].map(|place: usize| rows[place].request_id.to_string()).into();
     let expected = JournalDay {
         rows: 90,
@@ -208,7 +200,27 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
         brought: 0,
         named,
     };
-    assert_eq!(found, expected);
+    (ledger, expected)
+}
+
+const ALL: Wanted = Wanted {
+    days: DAY..DAY + 1,
+    account: None,
+};
+
+#[tokio::test]
+async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let (ledger, expected) = lossy(&journal).await;
+    let lanes = OpenLanes::default();
+    lanes.add(&journal);
+    let log = |former| Log::Store {
+        ledger: &*ledger,
+        former,
+        fills: false,
+    };
+    assert_eq!(all(log(None), &lanes, &ALL).await.0, expected);
     // The rows have left for a home that is named, or is not named any more.
     let files = scratch();
     let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
@@ -216,9 +228,54 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
     assert_eq!(moved.unwrap(), 88);
     let day = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
     assert!(ledger.trim("acme", &day).await.unwrap());
-    assert_eq!(all(log(Some(&home)), &lanes, &wanted).await.0, expected);
-    assert_eq!(all(log(None), &lanes, &wanted).await.0, JournalDay::default());
+    assert_eq!(all(log(Some(&home)), &lanes, &ALL).await.0, expected);
+    assert_eq!(all(log(None), &lanes, &ALL).await.0, JournalDay::default());
     // What the store has forgotten is told again, and is not looked for meanwhile.
     assert!(!journal.acknowledged("acme", 5));
-    assert_eq!(all(log(Some(&home)), &lanes, &wanted).await.0, JournalDay::default());
+    assert_eq!(all(log(Some(&home)), &lanes, &ALL).await.0, JournalDay::default());
+}
+
+#[tokio::test]
+async fn what_the_store_has_lost_is_put_back_unless_it_is_told_again() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let (ledger, expected) = lossy(&journal).await;
+    let lanes = OpenLanes::default();
+    lanes.add(&journal);
+    // While the store has forgotten steps as well, these bring their rows.
+    let filling = Log::Store {
+        ledger: &*ledger,
+        former: None,
+        fills: true,
+    };
+    let brought = |brought| JournalDay {
+        brought,
+        ..expected.clone()
+    };
+    assert_eq!(all(filling, &lanes, &ALL).await.0, brought(0));
+    let rest: Vec<Step> = (89..=90)
+        .map(|seq| Step {
+            seq,
+            change: Change::Suspend,
+        })
+        .collect();
+    ledger.apply(journal.node(), "acme", &rest).await.unwrap();
+    let before = ledger.account("acme").await.unwrap();
+    assert_eq!(all(filling, &lanes, &ALL).await.0, brought(2));
+    assert_eq!(
+        ledger.account("acme").await.unwrap(),
+        before,
+        "nothing is charged again"
+    );
+    let (found, _) = all(filling, &lanes, &ALL).await;
+    assert_eq!((found.rows, found.missing, found.brought), (90, 0, 0));
+    let sums = ledger
+        .sums("acme", DAY..=DAY, &SumsOf::One(Subject::Account))
+        .await
+        .unwrap();
+    let there = ledger.rows("acme", DAY, 0, 1000).await.unwrap();
+    assert_eq!(
+        (sums.iter().map(|sum| sum.sums.requests).sum::<u64>(), there.len()),
+        (90, 90)
+    );
 }

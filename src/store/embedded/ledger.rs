@@ -269,6 +269,11 @@ impl LedgerStore for EmbeddedLedger {
         blocking(move || books.trim(&account, &seen)).await
     }
 
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        let (books, account, rows) = (Arc::clone(&self.books), account.to_owned(), rows.to_vec());
+        blocking(move || books.put_rows(&account, day, rows)).await
+    }
+
     async fn take_turn(&self, _task: &str, _node: &NodeId, _for_ms: i64) -> Result<bool, StoreError> {
         // The files have one owner.
         Ok(true)

@@ -42,7 +42,10 @@ pub(crate) use notices::{
 pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
 pub(crate) use program::an_engine_answers_as_the_model_does;
 pub(crate) use sums::{so_many_tags_a_day_are_summed_one_by_one, what_was_used_is_summed_by_day_model_key_and_tag};
-pub(crate) use trimming::{a_day_that_has_changed_does_not_leave, rows_that_have_left_are_gone_and_their_sums_stay};
+pub(crate) use trimming::{
+    a_day_that_has_changed_does_not_leave, rows_that_have_left_are_gone_and_their_sums_stay,
+    rows_that_were_lost_are_put_back_without_a_charge,
+};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 pub(crate) const START_MS: i64 = 1_795_262_400_000;
@@ -122,6 +125,7 @@ macro_rules! ledger_suite {
             so_many_tags_a_day_are_summed_one_by_one
             rows_that_have_left_are_gone_and_their_sums_stay
             a_day_that_has_changed_does_not_leave
+            rows_that_were_lost_are_put_back_without_a_charge
             accounts_are_listed_by_name
             admissions_at_once_never_hold_more_than_is_left
             an_engine_answers_as_the_model_does

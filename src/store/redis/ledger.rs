@@ -340,6 +340,12 @@ impl LedgerStore for RedisLedger {
         self.trim_day(account, seen).await
     }
 
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        let words = rows.iter().map(|row| arguments::put_row(row).map(|(_, words)| words));
+        self.put(account, day, &words.collect::<Result<Vec<_>, _>>()?, true)
+            .await
+    }
+
     async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
         self.turn(task, node, for_ms).await
     }

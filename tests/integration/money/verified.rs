@@ -90,18 +90,127 @@ fn a_row_that_a_redis_has_lost_is_missed_by_the_journal_where_the_store_is_the_h
     let listed = redis.command(&["KEYS", "*:log:*"]);
     let list = listed.lines().find(|line| line.contains(":log:")).unwrap();
     redis.command(&["RPOP", list]);
-    for flags in [&[][..], &["--fill"]] {
-        let (fine, said, wrong) = verify_from(&weir, 0, flags);
-        assert!(
-            !fine && said.contains("journal: 1 rows are missing in the log"),
-            "{said}"
-        );
-        assert!(
-            wrong.contains("the store lacks 1 rows that this node's journal has"),
-            "{wrong}"
-        );
-        assert!(wrong.contains("name files or postgres in `[log] home`"), "{wrong}");
+    let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+    assert!(
+        !fine && said.contains("journal: 1 rows are missing in the log"),
+        "{said}"
+    );
+    assert!(
+        wrong.contains("the store lacks 1 rows that this node's journal has and that it was given: --fill brings them"),
+        "{wrong}"
+    );
+    let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
+    assert!(fine && said.contains("1 rows brought"), "{said}{wrong}");
+    let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
+    assert!(fine && !said.contains("brought"), "{said}{wrong}");
+    weir.books(ALL_WIRES.len());
+}
+
+/// Larger than what the connections of a test may need on the way.
+const BALLAST_BYTES: usize = 8 << 20;
+
+/// Has a Redis evict those keys, a large one that is nobody's, and no others: it chooses among all by how long they were not used.
+fn evict(redis: &RedisServer, wanted: impl Fn(&str) -> bool) {
+    let listed = redis.command(&["KEYS", "*"]);
+    let keys: Vec<&str> = listed.lines().filter(|line| line.starts_with('{')).collect();
+    let (doomed, others): (Vec<&str>, Vec<&str>) = keys.into_iter().partition(|key| wanted(key));
+    assert!(!doomed.is_empty() && !others.is_empty(), "{listed}");
+    let until_idle = |keys: &[&str]| {
+        wait_until("nobody to have used them for a while", || {
+            keys.iter().all(|key| {
+                let idle = redis.command(&["OBJECT", "IDLETIME", key]);
+                let seconds = idle.lines().next().and_then(|line| line.strip_prefix(':'));
+                seconds.is_some_and(|seconds| seconds.parse::<u64>().unwrap() >= 2)
+            })
+        });
+    };
+    until_idle(&doomed);
+    // It goes after these, and makes more room than is asked for.
+    redis.command(&["SET", "ballast", &"x".repeat(BALLAST_BYTES)]);
+    until_idle(&["ballast"]);
+    redis.command(&[&["TOUCH"], &others[..]].concat());
+    let info = redis.command(&["INFO", "memory"]);
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let most = used.trim().parse::<usize>().unwrap() - BALLAST_BYTES / 2;
+    redis.command(&["CONFIG", "SET", "maxmemory-samples", "64"]);
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    redis.command(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
+    redis.command(&["SET", "unrelated", "x"]);
+    let exist = |keys: &[&str]| redis.command(&[&["EXISTS"], keys].concat());
+    assert!(
+        exist(&doomed).starts_with(":0"),
+        "{}",
+        redis.command(&["INFO", "stats"])
+    );
+    assert!(exist(&["ballast"]).starts_with(":0"));
+    assert!(exist(&others).starts_with(&format!(":{}", others.len())));
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+}
+
+#[test]
+fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = SampleProvider::start();
+    let builder = WeirBuilder::new().all_providers(&provider.base_url());
+    let mut weir = builder.redis(&redis).start();
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
     }
+    let charged = weir.books(ALL_WIRES.len()).charged();
+    wait_until("the store to have acknowledged all", || {
+        weir.figure("weir_settlements_unacknowledged") == 0
+    });
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    evict(&redis, |key| {
+        key.contains("a:tests}:log:") || key.contains("a:tests}:sums:")
+    });
+    weir.kill_and_restart();
+    let evicted = "evicted_keys 3: redis has evicted keys, perhaps of weir's";
+    let ready = || weir.ops_get("/readyz");
+    wait_until("it to be said", || {
+        let answer = ready();
+        answer.status == 200 && answer.json()["warnings"].to_string().contains("store_evicted")
+    });
+    assert!(
+        ready().json()["details"].to_string().contains(evicted),
+        "{}",
+        ready().text()
+    );
+    let warning = |value| format!("weir_store_warning{{kind=\"evicted\"}} {value}");
+    assert!(weir.metrics().contains(&warning(1)));
+    assert!(weir.logs().contains("redis has evicted keys"), "{}", weir.logs());
+    let conf = weir.folder().join("weir.toml");
+    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["check", "--store", "--conf"])
+        .arg(conf)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.success() && told.contains(evicted), "{told}");
+    assert_eq!(told.matches("has evicted keys").count(), 1, "{told}");
+
+    let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+    let missing = format!("journal: {} rows are missing in the log", ALL_WIRES.len());
+    assert!(!fine && said.contains(&missing), "{said}{wrong}");
+    let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
+    assert!(
+        fine && said.contains(&format!("{} rows brought", ALL_WIRES.len())),
+        "{said}{wrong}"
+    );
+    assert!(verify_from(&weir, 0, &[]).0, "rows and sums are whole");
+    assert_eq!(
+        weir.books(ALL_WIRES.len()).charged(),
+        charged,
+        "nothing is charged again"
+    );
+    redis.command(&["CONFIG", "RESETSTAT"]);
+    wait_until("the warning to end", || weir.metrics().contains(&warning(0)));
+    assert!(!ready().text().contains("evicted"), "{}", ready().text());
 }
 
 #[test]

@@ -177,6 +177,10 @@ impl LedgerStore for Ledger {
         self.inner.trim(account, seen).await
     }
 
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        self.inner.put_rows(account, day, rows).await
+    }
+
     async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
         self.inner.take_turn(task, node, for_ms).await
     }

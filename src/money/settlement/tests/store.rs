@@ -196,6 +196,10 @@ impl LedgerStore for Store {
         unasked()
     }
 
+    async fn put_rows(&self, _: &str, _: i64, _: &[Row]) -> Result<bool, StoreError> {
+        unasked()
+    }
+
     async fn take_turn(&self, _: &str, _: &NodeId, _: i64) -> Result<bool, StoreError> {
         unasked()
     }

@@ -160,6 +160,10 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
+    async fn put_rows(&self, _: &str, _: i64, _: &[Row]) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+
     async fn take_turn(&self, _: &str, _: &NodeId, _: i64) -> Result<bool, StoreError> {
         unreachable!("the log is only read")
     }

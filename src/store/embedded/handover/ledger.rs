@@ -140,6 +140,10 @@ impl LedgerStore for HandoverStore {
         self.files().await?.ledger.trim(account, seen).await
     }
 
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        self.files().await?.ledger.put_rows(account, day, rows).await
+    }
+
     async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
         self.files().await?.ledger.take_turn(task, node, for_ms).await
     }

@@ -25,6 +25,7 @@ use crate::store::{StoreError, StoreOpenError};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
+mod putting_back;
 mod retention;
 mod trimming;
 

@@ -106,6 +106,10 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().trim(account, seen))
     }
 
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        Ok(self.state.lock().put_rows(account, day, rows))
+    }
+
     async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
         let now_ms = self.clock.now_ms();
         let mut turns = self.turns.lock();

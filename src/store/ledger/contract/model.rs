@@ -128,6 +128,19 @@ impl Model {
         is_same
     }
 
+    /// Puts rows of a day back; `false`: the account is not there, or some of the day's have left.
+    pub(crate) fn put_rows(&mut self, account: &str, day: i64, rows: &[Row]) -> bool {
+        let place = (account.to_owned(), day);
+        if !self.accounts.contains_key(account) || self.trimmed.contains_key(&place) {
+            return false;
+        }
+        let sums = self.sums.entry(account.to_owned()).or_default();
+        let tags = self.tags.entry(place.clone()).or_default();
+        rows.iter().for_each(|row| sums.add(row, tags));
+        self.rows.entry(place).or_default().extend_from_slice(rows);
+        true
+    }
+
     /// Makes sums anew from all rows; `false`: not all are there.
     pub(crate) fn resum(&mut self, account: &str, day: i64) -> bool {
         if self.trimmed.contains_key(&(account.to_owned(), day)) {

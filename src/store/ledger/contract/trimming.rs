@@ -10,7 +10,10 @@ use crate::domain::{
     },
     money::NanoUsd,
 };
-use crate::store::{StoreError, ledger::LedgerStore};
+use crate::store::{
+    StoreError,
+    ledger::{LedgerStore, PUT_ROWS_MAX},
+};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -108,4 +111,43 @@ pub(crate) async fn a_day_that_has_changed_does_not_leave(fixture: &Fixture) {
         assert_eq!(store.trim(account, &unseen).await, Ok(false));
         assert_eq!(store.log_days(account, day..=day).await, Ok(vec![]));
     }
+}
+
+pub(crate) async fn rows_that_were_lost_are_put_back_without_a_charge(fixture: &Fixture) {
+    let (store, now) = (&*fixture.store, fixture.clock.now_ms());
+    let day = now / DAY_MS - 2;
+    let rows = some(0..9, day * DAY_MS + 5);
+    assert_eq!(store.put_rows("acme", day, &rows).await, Ok(false), "of no account");
+    assert_eq!(store.log_days("acme", day..=day).await, Ok(vec![]));
+    store.apply(&node(1), "acme", &settled(&rows[..4], 1)).await.unwrap();
+    let view = store.account("acme").await;
+    assert_eq!(store.put_rows("acme", day, &rows[4..]).await, Ok(true));
+    store.resum("acme", day).await.unwrap();
+    assert_eq!(store.rows("acme", day, 0, 100).await, Ok(rows.clone()));
+    assert_eq!(sums(store, day).await, DailySums::of_day(&rows));
+    assert_eq!(store.account("acme").await, view, "nothing is charged");
+    assert_eq!(store.watermark(&node(1), "acme").await, Ok(4));
+    // A day that has lost all of them, and its sums: as many as one call puts back.
+    let many = some(20..20 + PUT_ROWS_MAX as u64, (day - 1) * DAY_MS);
+    assert_eq!(store.put_rows("acme", day - 1, &many).await, Ok(true));
+    assert_eq!(sums(store, day - 1).await, DailySums::of_day(&many));
+    let standing = store.log_days("acme", day - 1..=day).await.unwrap();
+    assert_eq!(
+        standing.iter().map(|day| day.rows).collect::<Vec<_>>(),
+        [PUT_ROWS_MAX as u64, 9]
+    );
+    let next = some(9..10, day * DAY_MS + 6);
+    store.apply(&node(1), "acme", &settled(&next, 5)).await.unwrap();
+    assert_eq!(
+        store.rows("acme", day, 9, 100).await,
+        Ok(next),
+        "the next one comes behind them"
+    );
+    // What has left for the log's home is not put back: the store cannot tell whether it is that.
+    assert_eq!(store.trim("acme", &standing[0]).await, Ok(true));
+    assert_eq!(
+        store.put_rows("acme", day - 1, &some(23..24, (day - 1) * DAY_MS)).await,
+        Ok(false)
+    );
+    assert_eq!(store.rows("acme", day - 1, 0, 100).await, Ok(vec![]));
 }

@@ -105,6 +105,22 @@ impl RedisLedger {
     }
 }
 
+impl RedisLedger {
+    /// Puts rows behind those of their day. `is_used`: the account has to be there, and no row of the day may have left.
+    pub(super) async fn put(
+        &self,
+        account: &str,
+        day: i64,
+        rows: &[[Vec<u8>; 5]],
+        is_used: bool,
+    ) -> Result<bool, StoreError> {
+        let mut call = self.prepare(&self.scripts().put_rows, account);
+        call.arg(day).arg(u8::from(is_used)).arg(rows.as_flattened());
+        let (status, _) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        Ok(status == "ok")
+    }
+}
+
 #[async_trait]
 impl Archive for RedisLedger {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
@@ -159,11 +175,7 @@ impl Archive for RedisLedger {
                         parts.push([subject.clone(), model, counts]);
                     }
                     Item::Row { row } => {
-                        let (day, text) = arguments::row(row)?;
-                        let [model, counts, tags] = daily_sums::words(row);
-                        let key = row.key_id.as_str().to_owned();
-                        let [key, model, counts, tags] = [key, model, counts, tags].map(String::into_bytes);
-                        let words = [text, key, model, counts, tags];
+                        let (day, words) = arguments::put_row(row)?;
                         logs.entry((&row.account, day)).or_default().push(words);
                     }
                     Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}
@@ -178,9 +190,7 @@ impl Archive for RedisLedger {
                 self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
             }
             for ((account, day), rows) in logs {
-                let mut call = self.prepare(&self.scripts().put_rows, account);
-                call.arg(day).arg(rows.as_flattened());
-                self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+                self.put(account, day, &rows, false).await?;
             }
         }
         Ok(())

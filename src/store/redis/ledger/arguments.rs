@@ -147,6 +147,15 @@ pub(super) fn row(row: &Row) -> Result<(i64, Vec<u8>), StoreError> {
     Ok((row.time_ms.div_euclid(DAY_MS), text))
 }
 
+/// The day of a row, and what `put_rows.lua` takes of it.
+pub(super) fn put_row(of: &Row) -> Result<(i64, [Vec<u8>; 5]), StoreError> {
+    let (day, text) = row(of)?;
+    let [model, counts, tags] = daily_sums::words(of);
+    let key = of.key_id.as_str().to_owned();
+    let [key, model, counts, tags] = [key, model, counts, tags].map(String::into_bytes);
+    Ok((day, [text, key, model, counts, tags]))
+}
+
 /// What `put_back.lua` takes of an account.
 pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let field = |name: &str, value: String| [String::new(), name.to_owned(), value];

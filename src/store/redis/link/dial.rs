@@ -102,6 +102,7 @@ impl Lane {
         let before = {
             let mut status = self.status.lock();
             status.memory = report.memory;
+            status.evicted = report.evicted;
             std::mem::replace(&mut status.warnings, report.warnings.clone())
         };
         for warning in report.warnings.difference(&before) {

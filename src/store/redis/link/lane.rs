@@ -62,6 +62,8 @@ pub(super) struct ServerStatus {
     pub(super) identity: Option<Identity>,
     pub(super) warnings: BTreeSet<StoreWarning>,
     pub(super) memory: Option<StoreMemory>,
+    /// How many keys it has evicted.
+    pub(super) evicted: u64,
     /// Why a reachable server is not used.
     pub(super) refusal: Option<String>,
     /// The rights that are missing at the server in use.
@@ -124,9 +126,10 @@ impl Lane {
 
     /// What keeps the lane from being used.
     pub(super) fn trouble(&self) -> StoreTrouble {
-        let down = match &*self.state.borrow() {
-            LaneState::Down { reason } => Some(reason.clone()),
-            LaneState::Connecting | LaneState::Up(_) => None,
+        let (down, server) = match &*self.state.borrow() {
+            LaneState::Down { reason } => (Some(reason.clone()), None),
+            LaneState::Up(live) => (None, Some(live.address.clone())),
+            LaneState::Connecting => (None, None),
         };
         let status = self.status.lock();
         let mut details: Vec<String> = [&down, &status.refusal, &status.complaint]
@@ -135,6 +138,10 @@ impl Lane {
             .cloned()
             .collect();
         details.dedup();
+        if let Some(server) = server.filter(|_| status.evicted > 0) {
+            let (count, advice) = (status.evicted, StoreWarning::Evicted.advice());
+            details.push(format!("redis at {server}, evicted_keys {count}: {advice}"));
+        }
         StoreTrouble {
             refused: status.refusal.is_some(),
             details,

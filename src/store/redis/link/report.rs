@@ -17,6 +17,8 @@ pub(super) struct Report {
     policy: Option<String>,
     cluster_node: bool,
     pub(super) memory: Option<StoreMemory>,
+    /// How many keys it has evicted since it was started, or since its statistics were reset.
+    pub(super) evicted: u64,
     pub(super) warnings: BTreeSet<StoreWarning>,
 }
 
@@ -38,7 +40,10 @@ impl Report {
         let replicas = field("connected_slaves").and_then(|count| count.parse::<u64>().ok());
         // Redis names it only where `min-replicas-to-write` is set.
         let unguarded = replicas.is_some_and(|count| count > 0) && field("min_slaves_good_slaves").is_none();
+        let number = |name: &str| field(name).and_then(|number| number.parse::<u64>().ok());
+        let evicted = number("evicted_keys").unwrap_or(0);
         let warnings = [
+            (StoreWarning::Evicted, evicted > 0),
             (
                 StoreWarning::Eviction,
                 policy.as_deref().is_some_and(|policy| policy != "noeviction"),
@@ -46,11 +51,10 @@ impl Report {
             (StoreWarning::NoAppendOnlyFile, field("aof_enabled") == Some("0")),
             (StoreWarning::NoMinReplicas, unguarded),
         ];
-        let bytes = |name: &str| field(name).and_then(|bytes| bytes.parse::<u64>().ok());
         // Without a limit of its own it has the machine's.
-        let most = bytes("maxmemory")
+        let most = number("maxmemory")
             .filter(|most| *most > 0)
-            .or(bytes("total_system_memory"));
+            .or(number("total_system_memory"));
         let port = field("master_port").and_then(|port| port.parse().ok());
         Self {
             identity: Identity {
@@ -64,9 +68,10 @@ impl Report {
             loading: field("loading") == Some("1"),
             policy,
             cluster_node: field("cluster_enabled") == Some("1"),
-            memory: bytes("used_memory")
+            memory: number("used_memory")
                 .zip(most)
                 .map(|(used, most)| StoreMemory { used, most }),
+            evicted,
             warnings: warnings
                 .into_iter()
                 .filter_map(|(warning, is_so)| is_so.then_some(warning))
@@ -120,6 +125,11 @@ mod tests {
         assert!(warnings(good).is_empty());
         assert_eq!(warnings("maxmemory_policy:volatile-lru\r\n"), [StoreWarning::Eviction]);
         assert_eq!(warnings("aof_enabled:0\r\n"), [StoreWarning::NoAppendOnlyFile]);
+        assert_eq!(
+            warnings("maxmemory_policy:noeviction\r\nevicted_keys:1\r\n"),
+            [StoreWarning::Evicted]
+        );
+        assert!(warnings("evicted_keys:0\r\n").is_empty());
         assert_eq!(warnings("connected_slaves:2\r\n"), [StoreWarning::NoMinReplicas]);
         assert!(warnings("connected_slaves:2\r\nmin_slaves_good_slaves:2\r\n").is_empty());
     }
