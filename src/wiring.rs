@@ -128,11 +128,15 @@ fn signed_in(done: Result<(), LoginError>) -> Result<(), StartError> {
 /// `weir rules`: on the files of a configuration, or on those inside the binary.
 fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), StartError> {
     let RulesCommand::Explain(args) = command;
-    let files = match &args.conf {
-        Some(conf) => catalogue::rule_files(&load(conf)?).map_err(StartError::Configuration)?,
-        None => shipped(),
+    let (files, models) = match &args.conf {
+        Some(conf) => {
+            let config = load(conf)?;
+            let files = catalogue::rule_files(&config).map_err(StartError::Configuration)?;
+            (files, config.catalogue.models)
+        }
+        None => (shipped(), Vec::new()),
     };
-    match cli::rules::run(command, &files, out) {
+    match cli::rules::run(command, (&files, &models), out) {
         Err(RulesCommandError::Output(error)) => printed(Err(error)),
         Err(RulesCommandError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),

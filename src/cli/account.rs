@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admin_client::{AdminClient, AdminClientError, ClientArgs},
-    limits::{NotifyArgs, RateArgs, put_or_null, something_to_change},
+    limits::{DEFAULT, NOTIFY, NotifyArgs, RateArgs, listed, put_or_null, something_to_change},
     named::Named,
 };
 use crate::domain::ledger::OperationId;
@@ -96,9 +96,9 @@ pub struct LimitArgs {
 /// `weir account credit`
 #[derive(Args, Clone, Debug)]
 pub struct CreditArgs {
-    /// The account
-    #[arg(long)]
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     /// How much, as a decimal number
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub usd: String,
@@ -113,9 +113,9 @@ pub struct CreditArgs {
 /// `weir account adjust`
 #[derive(Args, Clone, Debug)]
 pub struct AdjustArgs {
-    /// The account
-    #[arg(long)]
-    pub id: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
     /// By how much, as a decimal number; negative takes money away
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub usd: String,
@@ -202,13 +202,13 @@ pub(crate) async fn run(
         AccountCommand::Credit(args) => {
             fields.insert("usd".to_owned(), json!(args.usd));
             once = Some(args.once.put(&mut fields));
-            (Method::POST, path(&args.id, "/credit"))
+            (Method::POST, path(args.named.id(), "/credit"))
         }
         AccountCommand::Adjust(args) => {
             fields.insert("usd".to_owned(), json!(args.usd));
             fields.insert("reason".to_owned(), json!(args.reason));
             once = Some(args.once.put(&mut fields));
-            (Method::POST, path(&args.id, "/adjust"))
+            (Method::POST, path(args.named.id(), "/adjust"))
         }
         AccountCommand::Update(args) => {
             args.limits.put(&mut fields);
@@ -280,8 +280,10 @@ fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
     let fields = answer.as_object().into_iter().flatten();
     for (field, value) in fields.filter(|(field, _)| !field.ends_with("_nano_usd") && *field != "applied") {
         let shown = match value {
+            Value::Null if field == NOTIFY => DEFAULT.to_owned(),
             Value::Null => "none".to_owned(),
             Value::String(text) => text.clone(),
+            Value::Array(list) => listed(list),
             other => other.to_string(),
         };
         writeln!(out, "{field:<16} {shown}")?;

@@ -7,6 +7,7 @@ use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
+use self::view::{key_of, print, quota};
 use super::{
     admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::{QuotaArgs, RateArgs, put_or_null, something_to_change},
@@ -15,8 +16,8 @@ use super::{
 };
 use crate::domain::ledger::OperationId;
 
-/// How a quota that is not there is shown.
-const UNLIMITED: &str = "Unlimited";
+mod view;
+
 /// Keys asked for at once.
 const PAGE: usize = 500;
 
@@ -134,8 +135,11 @@ pub struct RotateArgs {
     #[allow(missing_docs, reason = "documented at its type")]
     pub named: Named,
     /// For how long the old text works on, such as 24h, 30m or 7d; 24h unless set, at most 30d, 0 ends it at once
-    #[arg(long, value_name = "TIME|0", value_parser = Overlap::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = Overlap::parse)]
     pub overlap: Option<Overlap>,
+    /// Print the new key and nothing else, as `WEIR_KEY=$(weir key rotate ...)` wants it
+    #[arg(long, conflicts_with = "json")]
+    pub only_key: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -179,6 +183,19 @@ impl KeyCommand {
             Self::Rotate(args) => &args.client,
             Self::Show(args) | Self::EndOverlap(args) | Self::Revoke(args) | Self::Delete(args) => &args.client,
             Self::Update(args) => &args.client,
+        }
+    }
+
+    fn prints_only_the_key(&self) -> bool {
+        match self {
+            Self::Create(args) => args.only_key,
+            Self::Rotate(args) => args.only_key,
+            Self::List(_)
+            | Self::Show(_)
+            | Self::Update(_)
+            | Self::EndOverlap(_)
+            | Self::Revoke(_)
+            | Self::Delete(_) => false,
         }
     }
 }
@@ -245,7 +262,7 @@ pub(crate) async fn run(
     };
     if json {
         writeln!(out, "{answer}")?;
-    } else if let (KeyCommand::Create(CreateArgs { only_key: true, .. }), Some(key)) = (command, key_of(&answer)) {
+    } else if let (true, Some(key)) = (command.prints_only_the_key(), key_of(&answer)) {
         writeln!(out, "{key}")?;
     } else {
         print(&answer, out)?;
@@ -297,16 +314,6 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
     }
 }
 
-/// The quota and its period in few words.
-fn quota(key: &Value) -> String {
-    let text = |field: &str| key.get(field).and_then(Value::as_str);
-    match (text("quota_usd"), text("reset")) {
-        (None, _) => UNLIMITED.to_owned(),
-        (Some(quota), None | Some("none")) => quota.to_owned(),
-        (Some(quota), Some(reset)) => format!("{quota} {reset}"),
-    }
-}
-
 fn path(id: &str, action: &str) -> String {
     format!("/v1/keys/{}{action}", utf8_percent_encode(id, NON_ALPHANUMERIC))
 }
@@ -334,57 +341,4 @@ fn fields(
         );
     }
     fields
-}
-
-/// What is said of a field that has no value.
-fn absent(field: &str) -> &'static str {
-    match field {
-        "models" => "all",
-        "quota_usd" => UNLIMITED,
-        "rpm" | "tpm" | "concurrency" | "finish_factor" | "former" => "none",
-        "notify_percent" => "default",
-        "spent_usd" | "held_usd" | "running" => "unknown",
-        _ => "never",
-    }
-}
-
-/// A member of a list.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The text of a key that was made just now.
-fn key_of(answer: &Value) -> Option<&str> {
-    answer.get("key").and_then(Value::as_str)
-}
-
-/// `field: value` lines; a fresh key comes last, with a word of warning.
-fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
-    let Value::Object(fields) = answer else {
-        return writeln!(out, "{answer}");
-    };
-    let is_shown = |field: &str| field != "key" && !field.ends_with("_nano_usd");
-    for (field, value) in fields.iter().filter(|(field, _)| is_shown(field)) {
-        let shown = match (value, field.as_str()) {
-            (Value::Null, "revoked_at") => continue,
-            (Value::Null, _) => absent(field).to_owned(),
-            (Value::String(text), _) => text.clone(),
-            (Value::Object(former), "former") => {
-                let text = |field: &str| former.get(field).and_then(Value::as_str).unwrap_or_default();
-                format!("ends in {}, works until {}", text("hint"), text("until"))
-            }
-            (Value::Array(list), _) if list.is_empty() => "none".to_owned(),
-            (Value::Array(list), _) => list.iter().map(plain).collect::<Vec<_>>().join(","),
-            (other, _) => other.to_string(),
-        };
-        writeln!(out, "{field:<12} {shown}")?;
-    }
-    if let Some(key) = key_of(answer) {
-        writeln!(out, "{:<12} {key}", "key")?;
-        writeln!(
-            out,
-            "\nKeep the key now: it is not shown again, and weir stores only its SHA-256."
-        )?;
-    }
-    Ok(())
 }

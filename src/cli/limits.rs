@@ -5,6 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::admin_client::AdminClientError;
 
+/// At which parts of a quota somebody is told, as a field of the admin API.
+pub(crate) const NOTIFY: &str = "notify_percent";
+/// How it is typed and shown that nothing was chosen.
+pub(crate) const DEFAULT: &str = "default";
+
 /// How fast.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RateArgs {
@@ -63,11 +68,11 @@ impl NotifyArgs {
         };
         let chosen = match self.notify.as_deref() {
             None => return,
-            Some("default") => Value::Null,
+            Some(DEFAULT) => Value::Null,
             Some("none") => json!([]),
             Some(list) => list.split(',').map(percent).collect(),
         };
-        fields.insert("notify_percent".to_owned(), chosen);
+        fields.insert(NOTIFY.to_owned(), chosen);
     }
 }
 
@@ -105,6 +110,15 @@ impl QuotaArgs {
             fields.insert("finish_factor".to_owned(), json!(factor));
         }
         self.notify.put(fields);
+    }
+}
+
+/// A list as it is shown: as it is typed.
+pub(crate) fn listed(list: &[Value]) -> String {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match list {
+        [] => "none".to_owned(),
+        some => some.iter().map(plain).collect::<Vec<_>>().join(","),
     }
 }
 

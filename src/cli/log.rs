@@ -43,9 +43,9 @@ pub enum LogSubcommand {
 /// What to do with the log.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogCommand {
-    /// Print rows; without --since those of the last 24 hours
+    /// Print rows; without --from those of the last 24 hours
     Query(QueryArgs),
-    /// Write rows as JSON lines, CSV or Parquet; without --since all there are
+    /// Write rows as JSON lines, CSV or Parquet; without --from all there are
     Export(export::ExportArgs),
     /// Compare rows, the daily sums that are kept of them, counters and the journal; ends with 1 where any differ
     Verify(verify::VerifyArgs),
@@ -89,7 +89,7 @@ pub(crate) async fn run(
         LogCommand::Query(args) => {
             // What time it is, the store says.
             let mut wanted = args.filter.query();
-            if args.filter.since.is_none() {
+            if args.filter.from.is_none() {
                 wanted.push_str(&format!("&hours={QUERY_HOURS}"));
             }
             rows(&wanted, args.limit, client, args.client.json, out).await

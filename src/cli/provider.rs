@@ -80,9 +80,17 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
             continue;
         }
         let is = |field: &str| provider.get(field) == Some(&Value::Bool(true));
+        let list = |field: &str| {
+            provider
+                .get(field)
+                .and_then(Value::as_array)
+                .map_or(&[][..], Vec::as_slice)
+        };
+        let is_unresolved = !list("unresolved").is_empty() && list("places").is_empty();
         let state = match (is("configured"), is("enabled")) {
             (_, false) => "disabled",
             (false, true) => "off",
+            (true, true) if is_unresolved => "unresolved",
             (true, true) => "on",
         };
         let credential = |one: &Value| {
@@ -114,6 +122,10 @@ fn left_out(provider: &Value) -> String {
         format!("; passed over for {name} (asked again in {} s)", seconds.unwrap_or(0))
     };
     let mut text: String = models.into_iter().flatten().map(model).collect();
+    let hosts = provider.get("unresolved").and_then(Value::as_array);
+    for host in hosts.into_iter().flatten().filter_map(Value::as_str) {
+        text += &format!("; {host} has no address");
+    }
     match provider.get("places_ejected").and_then(Value::as_u64) {
         None | Some(0) => {}
         Some(1) => text += "; 1 address left out",

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::domain::{
-    rules::{Change, Explanation, Passage, Question, RuleFile, compile, explain},
+    rules::{Change, Explanation, Passage, Question, RawModel, RuleFile, compile, explain},
     strict_toml::FileError,
     wire::operation::Operation,
 };
@@ -85,13 +85,22 @@ fn operation(text: &str) -> Result<Operation, String> {
     serde_json::from_value(Value::from(text)).map_err(|_| "no operation has that name, see --help".to_owned())
 }
 
-/// Runs `weir rules` on these rule files.
+/// Runs `weir rules` on these rule files, and the models that weir.toml adds to them.
 ///
 /// # Errors
 /// See [`RulesCommandError`].
-pub(crate) fn run(command: &RulesCommand, files: &[RuleFile], out: &mut impl Write) -> Result<(), RulesCommandError> {
+pub(crate) fn run(
+    command: &RulesCommand,
+    (files, models): (&[RuleFile], &[RawModel]),
+    out: &mut impl Write,
+) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
-    let (file, compiled) = provider(&args.provider, files)?;
+    let (file, mut compiled) = provider(&args.provider, files)?;
+    // A model of weir.toml stands in the place of one with its name.
+    let is_replaced = |name: &str| models.iter().any(|model| model.name == name);
+    compiled.models.retain(|(_, model)| !is_replaced(&model.name));
+    let own = models.iter().filter(|model| model.providers.contains(&args.provider));
+    compiled.models.extend(own.map(|model| (0, model.clone())));
     let mut headers = HeaderMap::new();
     for (name, value) in &args.headers {
         headers.append(name, value.clone());
@@ -177,11 +186,15 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
         explanation.model,
         explanation.upstream_model
     )?;
-    if explanation.changes.is_empty() {
+    if explanation.changes.is_empty() && explanation.refused.is_none() {
         writeln!(out, "nothing is changed")?;
     }
     for change in &explanation.changes {
-        writeln!(out, "{file}:{}: {}: {}", change.line, change.part, change.rule)?;
+        let place = match change.line {
+            0 => "weir.toml".to_owned(),
+            line => format!("{file}:{line}"),
+        };
+        writeln!(out, "{place}: {}: {}", change.part, change.rule)?;
         for (before, after) in &change.places {
             writeln!(out, "    - {}\n    + {}", short(before), short(after))?;
         }

@@ -60,6 +60,7 @@ async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, Admin
         Command::Key(command) => run_key(&command, |_| Ok(socket), &mut out).await,
         Command::Account(command) => run_account(&command, |_| Ok(socket), &mut out).await,
         Command::Log(log::LogSubcommand::Read(command)) => run_log(&command, |_| Ok(socket), &mut out).await,
+        Command::Provider(command) => run_provider(&command, |_| Ok(socket), &mut out).await,
         other => panic!("not a client command: {other:?}"),
     };
     server.abort();
@@ -125,7 +126,7 @@ fn every_documented_form_is_understood() {
         "account resume --id a",
         "account list",
         "account show --id a --json",
-        "log query --account a --key key_0000000000000001 --model m --since 2026-01-01 --until 2026-02-01T00:00:00Z",
+        "log query --account a --key key_0000000000000001 --model m --from 2026-01-01 --until 2026-02-01T00:00:00Z",
         "log query --limit 5 --json",
         "log export --format csv --out log.csv --account a",
         "log export --format jsonl",

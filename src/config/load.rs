@@ -14,7 +14,7 @@ impl Config {
     /// # Errors
     /// The file is unreadable, not TOML, has unknown keys, or values are out of their limits (all of them are named).
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::parse(&path.display().to_string(), &text(path)?, folder(path))
+        Self::parse(&name(path), &text(path)?, folder(path))
     }
 
     /// What can be used of a configuration file, with everything that is wrong: defaults stand in for that. `None`: it is no
@@ -23,7 +23,7 @@ impl Config {
     /// # Errors
     /// The file is unreadable.
     pub(crate) fn examine(path: &Path) -> Result<(Option<Self>, Vec<FileError>), ConfigError> {
-        Ok(understood(&path.display().to_string(), &text(path)?, folder(path)))
+        Ok(understood(&name(path), &text(path)?, folder(path)))
     }
 
     /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
@@ -36,13 +36,19 @@ impl Config {
     }
 }
 
+/// What a file is called in errors: by its whole path, as all files that it names are.
+fn name(path: &Path) -> String {
+    let whole = std::path::absolute(path);
+    whole.as_deref().unwrap_or(path).display().to_string()
+}
+
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
 fn text(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |reason: String| ConfigError::Unreadable {
-        path: path.display().to_string(),
+        path: name(path),
         reason,
     };
     let bytes = std::fs::metadata(path)

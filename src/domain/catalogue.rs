@@ -181,6 +181,16 @@ pub(crate) enum Warning {
     },
 }
 
+impl Warning {
+    /// Whether it says that a provider is off, which is no fault.
+    pub(crate) fn is_of_a_provider_that_is_off(&self) -> bool {
+        match self {
+            Self::SecretLacking { .. } | Self::Disabled { .. } => true,
+            Self::CredentialLacking { .. } | Self::PriceUnused { .. } => false,
+        }
+    }
+}
+
 impl Catalogue {
     /// Models whose price differs from the one in `before` under one and the same version: what was charged before cannot be
     /// computed again from the new list.

@@ -78,12 +78,14 @@ pub(crate) fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a st
 
 /// What the parser says of text that is no TOML. It quotes none of it.
 fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
-    let start = error.span().map(|span| span.start);
+    let span = error.span();
+    let start = span.as_ref().map(|span| span.start);
     let message = error.message().lines().next().unwrap_or_default();
     about(
         file,
         start.map(|start| line_of(text, start)),
-        key_on_line(text, start),
+        span.and_then(|span| key_at(text, span))
+            .or_else(|| key_on_line(text, start)),
         message.to_owned(),
     )
 }
@@ -100,7 +102,14 @@ fn explain(file: &str, text: &str, error: &ReadError) -> FileError {
         Reason::UnknownValue { name, valid } => about(file, line, here, unknown("value", name, valid)),
         Reason::MissingKey(name) => about(file, line, Some(name), format!("key `{name}` is missing")),
         Reason::RepeatedKey(name) => about(file, line, Some(name), format!("key `{name}` is given twice")),
-        Reason::WrongType { expected, found } => about(file, line, here, format!("expected {expected}, found {found}")),
+        Reason::WrongType { expected, found } => {
+            let hint = if wants_quotes(text, start, expected) {
+                ": quote it"
+            } else {
+                ""
+            };
+            about(file, line, here, format!("expected {expected}, found {found}{hint}"))
+        }
         Reason::Refused(message) => {
             let message = message.lines().next().unwrap_or_default();
             about(file, line, here, message.to_owned())
@@ -153,8 +162,32 @@ fn key_on_line(text: &str, offset: Option<usize>) -> Option<&str> {
     text.lines().nth(line_of(text, offset?) - 1).and_then(key_of)
 }
 
+/// The key or the table's name that a span is, where it stands as one: before `=`, or in a header.
+fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
+    let before = text.get(..span.start)?.rsplit('\n').next()?.trim();
+    let after = text.get(span.end..)?.trim_start();
+    let is_header = before.starts_with('[') && !before.contains(['=', ',', ' ']) && after.starts_with([']', '.']);
+    let is_key = !before.ends_with('=') && after.starts_with(['=', '.']);
+    if is_header || is_key {
+        name_in(text.get(span)?)
+    } else {
+        None
+    }
+}
+
+/// Whether a text is wanted and something stands there without quotes that is neither an array nor a table: a number, a date.
+fn wants_quotes(text: &str, start: Option<usize>, expected: &str) -> bool {
+    let value = start.and_then(|start| text.get(start..)).unwrap_or_default();
+    expected == "a string"
+        && value.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '-' || first == '+')
+}
+
 fn key_of(line: &str) -> Option<&str> {
     let (key, _) = line.split_once('=')?;
+    name_in(key)
+}
+
+fn name_in(key: &str) -> Option<&str> {
     let key = key.trim().trim_matches('"');
     let is_name = !key.is_empty()
         && key.len() <= ECHO_BYTES_MAX

@@ -8,7 +8,7 @@ mod credentials;
 mod places;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -240,6 +240,16 @@ impl Pool {
     /// Takes one retry out of the budget. Returns false if the budget is used up.
     pub(crate) fn spend(&self) -> bool {
         self.budget.lock().spend()
+    }
+
+    /// Its hosts of which no address is known.
+    pub(crate) fn unresolved(&self) -> Vec<String> {
+        let unknown = self.places.iter().flat_map(|shared| {
+            let origins = shared.origins.iter().map(|weighted| &weighted.origin);
+            origins.filter(|origin| !shared.places.is_resolved(origin))
+        });
+        let hosts: BTreeSet<&str> = unknown.map(|origin| origin.host.as_str()).collect();
+        hosts.into_iter().map(str::to_owned).collect()
     }
 
     /// Its addresses and how they stand; one that several operations share is there for each of them.

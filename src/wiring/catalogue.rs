@@ -25,7 +25,7 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     let (catalogue, warnings) = check(config).map_err(|errors| refused(&errors))?;
     for warning in warnings
         .iter()
-        .filter(|warning| !matches!(warning, Warning::SecretLacking { .. }))
+        .filter(|warning| !warning.is_of_a_provider_that_is_off())
     {
         tracing::warn!("{warning}");
     }
@@ -35,24 +35,33 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     Ok(catalogue)
 }
 
-/// The providers that are off for want of a secret, in one line: most operators have keys of a few only.
-fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
-    let lacking = |warning: &Warning| match warning {
-        Warning::SecretLacking { provider, secret } if secret.is_empty => Some(format!("{provider} ({secret})")),
-        Warning::SecretLacking { provider, secret } => Some(format!("{provider} ({})", secret.secret)),
-        _ => None,
+/// The providers that are off, in one line: most operators have keys of a few only.
+pub(super) fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
+    let (mut lacking, mut disabled) = (Vec::new(), Vec::new());
+    for warning in warnings {
+        match warning {
+            Warning::SecretLacking { provider, secret } if secret.is_empty => {
+                lacking.push(format!("{provider} ({secret})"));
+            }
+            Warning::SecretLacking { provider, secret } => lacking.push(format!("{provider} ({})", secret.secret)),
+            Warning::Disabled { provider } => disabled.push(provider.as_str()),
+            Warning::CredentialLacking { .. } | Warning::PriceUnused { .. } => {}
+        }
+    }
+    let (lacking, disabled) = (lacking.join(", "), disabled.join(", "));
+    let by_file = match disabled.as_str() {
+        "" => String::new(),
+        disabled => format!("; because weir.toml says so: {disabled}"),
     };
-    let lacking: Vec<String> = warnings.iter().filter_map(lacking).collect();
-    match (lacking.as_slice(), any_on) {
-        ([], true) => None,
-        ([], false) => Some("no provider is on, so no model can be asked: every one has `enabled = false`".to_owned()),
+    match (lacking.as_str(), any_on) {
+        ("", true) if disabled.is_empty() => None,
+        ("", true) => Some(format!("off, and their models not listed{by_file}")),
+        ("", false) => Some("no provider is on, so no model can be asked: every one has `enabled = false`".to_owned()),
         (lacking, true) => Some(format!(
-            "off, and their models not listed, because a secret is absent or empty: {}",
-            lacking.join(", ")
+            "off, and their models not listed, because a secret is absent or empty: {lacking}{by_file}"
         )),
         (lacking, false) => Some(format!(
-            "no provider is on, so no model can be asked; set one of their secrets: {}",
-            lacking.join(", ")
+            "no provider is on, so no model can be asked; set one of their secrets: {lacking}{by_file}"
         )),
     }
 }

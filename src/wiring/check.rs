@@ -16,9 +16,6 @@ use crate::{
     },
 };
 
-/// What is wrong nowhere, and of what nobody would be served.
-const NOTHING_ON: &str = "no provider is on, so every request would be refused: give one its secret, as its file or [provider.NAME] secret in weir.toml says";
-
 /// What a configuration comes to that has no mistake.
 struct Sound {
     providers: usize,
@@ -26,6 +23,8 @@ struct Sound {
     models: usize,
     certificates: tls::Identities,
     warnings: Vec<String>,
+    /// The providers that are off: behind what matters, for most operators have keys of a few only.
+    off: Option<String>,
 }
 
 pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
@@ -40,9 +39,11 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
             if args.store {
                 sound.warnings.extend(store_check::look(config)?);
             }
+            sound.warnings.extend(sound.off.take());
             printed(tell(args, &sound, out))
         }
         _ => {
+            errors.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
             if args.json {
                 let told = json!({ "ok": false, "errors": errors.iter().map(told).collect::<Vec<_>>() });
                 printed(writeln!(out, "{told}"))?;
@@ -86,15 +87,17 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
         Ok((catalogue, warnings)) => {
             let expiring = tls::warnings(&certificates, clock::unix_seconds());
             let on = catalogue.providers().filter(|provider| provider.is_on()).count();
-            let nothing = (on == 0).then(|| NOTHING_ON.to_owned());
+            let off = catalogue::providers_off(&warnings, on > 0);
+            let others = warnings
+                .iter()
+                .filter(|warning| !warning.is_of_a_provider_that_is_off());
             Some(Sound {
                 providers: catalogue.providers().count(),
                 on,
                 models: catalogue.models().count(),
-                warnings: warnings
-                    .iter()
+                off,
+                warnings: others
                     .map(ToString::to_string)
-                    .chain(nothing)
                     .chain(log_sinks::warning(config).map(str::to_owned))
                     .chain(expiring)
                     .collect(),
@@ -119,6 +122,7 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
         models,
         certificates,
         warnings,
+        off: _,
     } = sound;
     let certificates = certificates.iter().flat_map(|(listener, identity)| {
         let certificates = identity.certificates.iter();
@@ -159,6 +163,27 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
     let conf = args.conf.display();
     writeln!(
         out,
-        "ok: {conf} with {providers} providers ({on} on) and {models} models"
+        "ok: {conf} with {} ({on} on) and {}",
+        counted(*providers, "provider"),
+        counted(*models, "model")
     )
+}
+
+/// So many of something.
+fn counted(number: usize, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{s}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            [0, 1, 2].map(|number| counted(number, "model")),
+            ["0 models", "1 model", "2 models"]
+        );
+    }
 }

@@ -23,7 +23,7 @@ use crate::{
     edges::clock,
     money::account_changes::{AccountChanges, journaled::JournaledChanges},
     sample_provider,
-    wiring::{StartError, bounds::Addresses, catalogue, server},
+    wiring::{StartError, bounds::Addresses, catalogue, greeting, server},
 };
 
 /// Runs the demo until a signal ends it.
@@ -176,7 +176,7 @@ fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> Strin
          status page  http://{stability}/status\n\
          metrics      http://{ops}/metrics\n\
          admin        unix:{admin}\n\
-         console      http://{console}, opened by: weir console open --admin unix:{admin}\n\
+         console      http://{console}, opened by: {weir} console open --admin unix:{admin}\n\
          portal       {base}/portal, for whoever has a key\n\n\
          In another shell, first:\n\
          export WEIR_URL={base}\n\
@@ -195,6 +195,7 @@ fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> Strin
          Agents:\n\
          ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
          GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n",
+        weir = greeting::program(),
         stability = addresses.stability,
         ops = addresses.ops,
         admin = addresses.admin.display(),

@@ -4,12 +4,23 @@ use std::path::Path;
 
 use super::bounds::Addresses;
 
+/// This program, as it was called: by that it is found again, in the `PATH` or not.
+pub(super) fn program() -> String {
+    let called = std::env::args_os().next().filter(|called| !called.is_empty());
+    let called = called.map_or_else(|| "weir".to_owned(), |called| called.to_string_lossy().into_owned());
+    if called.contains(|c: char| c.is_whitespace() || "'\"$`\\".contains(c)) {
+        format!("'{}'", called.replace('\'', r"'\''"))
+    } else {
+        called
+    }
+}
+
 /// Where clients connect, and the command that whoever runs weir for the first time needs next.
 pub(super) fn ready(addresses: &Addresses, tls: bool, conf: &Path) -> String {
-    let (conf, scheme) = (conf.display(), if tls { "https" } else { "http" });
+    let (conf, scheme, weir) = (conf.display(), if tls { "https" } else { "http" }, program());
     format!(
-        "ready at {scheme}://{gateway}, next: `weir account create --conf {conf} --id me --balance-usd 10`, then \
-         `weir key create --conf {conf} --account me --name laptop`",
+        "ready at {scheme}://{gateway}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
+         `{weir} key create --conf {conf} --account me --name laptop`",
         gateway = addresses.gateway,
     )
 }
@@ -37,5 +48,6 @@ mod tests {
         let line = ready(&addresses, false, Path::new("conf/weir.toml"));
         assert!(line.starts_with("ready at http://127.0.0.1:8080, next: "), "{line}");
         assert!(line.contains("--conf conf/weir.toml --id me"), "{line}");
+        assert!(line.contains(&format!("`{} key create --conf", program())), "{line}");
     }
 }

@@ -70,6 +70,7 @@ impl Providers for Served {
                 credentials: credentials.unwrap_or_default(),
                 places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
                 places: pool.map(|pool| places(pool, now)).unwrap_or_default(),
+                unresolved: pool.map(|pool| pool.unresolved()).unwrap_or_default(),
                 passed_over: pool.map(|pool| passed_over(pool, now)).unwrap_or_default(),
             }
         };

@@ -81,7 +81,7 @@ fn every_mistake_is_told_with_file_line_and_key() {
     let told: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["ok"], false);
     let errors = told["errors"].as_array().unwrap();
-    let mut places: Vec<(String, u64, String)> = errors
+    let places: Vec<(String, u64, String)> = errors
         .iter()
         .map(|error| {
             let file = Path::new(error["file"].as_str().unwrap());
@@ -91,7 +91,6 @@ fn every_mistake_is_told_with_file_line_and_key() {
             (name, error["line"].as_u64().unwrap(), key)
         })
         .collect();
-    places.sort();
     let expected = [
         ("prices.toml", 4, "input"),
         ("prices.toml", 4, "output"),
@@ -122,6 +121,16 @@ fn every_mistake_is_told_with_file_line_and_key() {
     assert!(
         !text.contains("plain"),
         "what stands where a secret belongs is not repeated"
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command
+        .args(["check", "--conf", "weir.toml"])
+        .current_dir(folder.path());
+    let output = command.env_clear().output().unwrap();
+    let beside = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        beside, text,
+        "every file by its whole path, however the first one was named"
     );
 }
 
@@ -210,6 +219,68 @@ fn a_secret_that_is_too_short_to_be_masked_is_refused_by_name() {
             );
             assert!(text.contains("one.toml:4") && text.contains(&named), "{text}");
         }
+    }
+}
+
+#[test]
+fn providers_that_are_off_take_one_line_behind_what_matters() {
+    let folder = folder("[store]\nengine = \"redis\"\n[provider.openai]\nenabled = false\n");
+    std::fs::remove_dir_all(folder.path().join("rules")).unwrap();
+    let output = check(folder.path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let [log, off, ok] = lines.as_slice() else {
+        panic!("{text}")
+    };
+    assert!(log.starts_with("warning: ") && log.contains("the log"), "{text}");
+    let absent = "warning: no provider is on, so no model can be asked; set one of their secrets: ";
+    assert!(
+        off.starts_with(absent) && off.contains("anthropic (env:ANTHROPIC_API_KEY)"),
+        "{text}"
+    );
+    assert!(off.ends_with("; because weir.toml says so: openai"), "{text}");
+    assert!(ok.starts_with("ok: ") && ok.contains(" (0 on) and "), "{text}");
+
+    let conf = "[rules]\nshipped = false\nfolder = \"rules\"\n[prices]\nfile = \"prices.toml\"\n";
+    let one = format!(
+        "name = \"one\"\n[auth]\nstyle = \"bearer\"\nsecret = \"file:{}\"\n[endpoints]\n\
+         messages = \"https://one.example/v1/messages\"\n[[model]]\nname = \"m\"\nfree = true\n",
+        folder.path().join("secret").display()
+    );
+    std::fs::create_dir(folder.path().join("rules")).unwrap();
+    for (name, text) in [
+        ("weir.toml", conf),
+        ("rules/one.toml", one.as_str()),
+        ("prices.toml", "version = \"mine\"\n"),
+        ("secret", "a-secret-of-one"),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let output = check(folder.path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with(" with 1 provider (1 on) and 1 model\n"), "{text}");
+}
+
+#[test]
+fn what_is_given_twice_and_what_is_not_quoted_is_said_so() {
+    for (conf, told) in [
+        (
+            "[gateway]\n[ops]\n[gateway]\n",
+            "weir.toml:3: key `gateway`: duplicate key",
+        ),
+        (
+            "[gateway]\nlisten = \"a\"\nlisten = \"b\"\n",
+            "weir.toml:3: key `listen`: duplicate key",
+        ),
+        (
+            "[gateway]\nlisten = 127.0\n",
+            "weir.toml:2: key `listen`: expected a string, found floating point: quote it",
+        ),
+    ] {
+        let folder = folder(conf);
+        let output = check(folder.path(), &[]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.trim_end().ends_with(told), "{text}");
     }
 }
 

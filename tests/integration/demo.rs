@@ -177,3 +177,22 @@ fn the_demo_in_words_shows_a_key_and_a_curl_command_per_protocol() {
         assert!(text.contains(path), "{path}: {text}");
     }
 }
+
+#[test]
+fn the_demo_names_the_program_as_it_was_called() {
+    let folder = TempDir::new().unwrap();
+    let program = env!("CARGO_BIN_EXE_weir");
+    let mut command = Command::new(program);
+    command.args(["demo", "--listen", "127.0.0.1:0"]);
+    let mut process = Process::start(&command, folder.path(), "demo");
+    let told = wait_for("the demo's text", || {
+        assert!(process.ended().is_none(), "{}{}", process.out(), process.err());
+        process.out().contains("Agents:").then(|| process.out())
+    });
+    let opened = told.lines().find(|line| line.contains("opened by: ")).unwrap();
+    let (_, called) = opened.split_once("opened by: ").unwrap();
+    let words: Vec<&str> = called.split(' ').collect();
+    assert_eq!(words[0], program, "{opened}");
+    let link = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    assert!(link.status.success(), "{link:?}");
+}

@@ -23,7 +23,7 @@ pub struct FilterArgs {
     pub tag: Option<String>,
     /// Only requests that ended then or later: an RFC 3339 time, or a date for its first moment in UTC
     #[arg(long, value_name = "TIME")]
-    pub since: Option<String>,
+    pub from: Option<String>,
     /// Only requests that ended before then
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
@@ -41,7 +41,7 @@ impl FilterArgs {
             ("model", &self.model),
             ("status", &self.status),
             ("tag", &self.tag),
-            ("since", &self.since),
+            ("from", &self.from),
             ("until", &self.until),
         ];
         let mut query: String = fields

@@ -9,6 +9,14 @@ const REQUEST: &str =
     r#"{"model":"deepseek-flash","max_tokens":5,"top_k":4,"messages":[{"role":"user","content":"hi"}]}"#;
 
 fn explained(request: &str, change: impl FnOnce(&mut ExplainArgs)) -> Result<String, RulesCommandError> {
+    explained_with(&[], request, change)
+}
+
+fn explained_with(
+    models: &[RawModel],
+    request: &str,
+    change: impl FnOnce(&mut ExplainArgs),
+) -> Result<String, RulesCommandError> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("request.json");
     fs::write(&file, request).unwrap();
@@ -25,7 +33,7 @@ fn explained(request: &str, change: impl FnOnce(&mut ExplainArgs)) -> Result<Str
     };
     change(&mut args);
     let mut out = Vec::new();
-    run(&RulesCommand::Explain(args), &shipped(), &mut out).map(|()| String::from_utf8(out).unwrap())
+    run(&RulesCommand::Explain(args), (&shipped(), models), &mut out).map(|()| String::from_utf8(out).unwrap())
 }
 
 /// The line of a rule in the shipped file, as its table begins there.
@@ -71,10 +79,39 @@ fn a_refusal_names_its_line_and_has_no_after() {
         "`temperature` is 3, but this model takes 0.0 to 2.0"
     );
     assert!(value["body"]["after"].is_null() && value["head"]["after"].is_null());
+    let request = r#"{"model":"deepseek-flash","max_tokens":5,"temperature":3,"messages":[]}"#;
+    let text = explained(request, |_| {}).unwrap();
+    assert!(text.contains(": refused with 400: `temperature`"), "{text}");
+    assert!(!text.contains("nothing is changed"), "{text}");
+}
+
+#[test]
+fn a_model_of_another_provider_is_not_explained_and_one_of_weir_toml_is() {
+    let other = REQUEST.replace("deepseek-flash", "claude-haiku-4-5");
+    let why = explained(&other, |_| {}).unwrap_err().to_string();
     assert!(
-        explained(&request, |_| {})
-            .unwrap()
-            .contains(": refused with 400: `temperature`")
+        why.starts_with("provider `deepseek` does not serve model `claude-haiku-4-5`; it serves "),
+        "{why}"
+    );
+    let near = REQUEST.replace("deepseek-flash", "depseek-flash");
+    let why = explained(&near, |_| {}).unwrap_err().to_string();
+    assert!(why.contains("did you mean `deepseek-flash`?"), "{why}");
+    let house = |name: &str, provider: &str| RawModel {
+        name: name.to_owned(),
+        providers: vec![provider.to_owned()],
+        upstream_names: [("deepseek".to_owned(), "deepseek-v4".to_owned())].into(),
+        ..RawModel::default()
+    };
+    let own = REQUEST.replace("deepseek-flash", "house");
+    let text = explained_with(&[house("house", "deepseek")], &own, |_| {}).unwrap();
+    assert!(
+        text.contains("weir.toml: model: model `house` is `deepseek-v4` at the provider"),
+        "{text}"
+    );
+    let taken = [house("deepseek-flash", "anthropic")];
+    assert!(
+        explained_with(&taken, REQUEST, |_| {}).is_err(),
+        "weir.toml has another provider serve it"
     );
 }
 

@@ -39,11 +39,22 @@ async fn an_id_is_given_the_same_way_to_keys_and_accounts() {
         let (_, asked) = run(vec![(200, json!({}))], command).await;
         assert_eq!(asked[0].1, "/v1/keys/key%5F1");
     }
+    for command in [
+        "account credit a --usd 5",
+        "account credit --id a --usd 5",
+        "account adjust a --usd -5 --reason mistake",
+        "account suspend a",
+    ] {
+        let (_, asked) = run(vec![(200, json!({}))], command).await;
+        assert!(asked[0].1.starts_with("/v1/accounts/a/"), "{command}: {asked:?}");
+    }
     for text in [
         "key show",
         "account show",
         "key show a --id b",
         "account suspend a --id a",
+        "account credit --usd 5",
+        "account credit a --id a --usd 5",
     ] {
         assert!(line(text).is_err(), "{text}");
     }
@@ -65,8 +76,104 @@ async fn an_error_speaks_of_options() {
 #[tokio::test]
 async fn a_new_key_is_printed_alone_for_a_variable() {
     let created = json!({ "id": "key_1", "key": "sk-weir-abc" });
-    let (out, _) = run(vec![(201, created)], "key create --account a --name n --only-key").await;
-    assert_eq!(out.unwrap(), "sk-weir-abc\n");
+    for command in [
+        "key create --account a --name n --only-key",
+        "key rotate key_1 --only-key --overlap 1h",
+    ] {
+        let (out, _) = run(vec![(201, created.clone())], command).await;
+        assert_eq!(out.unwrap(), "sk-weir-abc\n", "{command}");
+    }
+    assert!(line("key rotate key_1 --only-key --json").is_err());
+}
+
+#[tokio::test]
+async fn days_and_moments_begin_with_from_everywhere() {
+    let empty = || vec![(200, json!({ "rows": [], "next": null }))];
+    let (_, asked) = run(empty(), "log query --from 2026-11-01 --until 2026-11-02 --json").await;
+    assert!(
+        asked[0].1.contains("&from=2026%2D11%2D01&until=2026%2D11%2D02"),
+        "{asked:?}"
+    );
+    for command in [
+        "log query",
+        "log export --format csv",
+        "log verify --until 2026-11-02",
+        "usage",
+    ] {
+        let text = format!("{command} --from 2026-11-01");
+        assert!(line(&text).is_ok(), "{text}");
+        assert!(line(&text.replace("--from", "--since")).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn an_overlap_is_a_duration() {
+    let help = line("key rotate --help").unwrap_err().to_string();
+    assert!(
+        help.contains("--overlap <DURATION>") && !help.contains("<TIME"),
+        "{help}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_key_has_spent_is_told_in_words() {
+    let spent = json!({
+        "day_usd": "0.5", "day_nano_usd": 500_000_000, "week_usd": "1.25", "week_nano_usd": 1_250_000_000,
+        "month_usd": "3", "month_nano_usd": 3_000_000_000_u64, "all_usd": "10", "all_nano_usd": 10_000_000_000_u64,
+    });
+    let key = json!({ "id": "key_1", "spent": spent });
+    let (out, _) = run(vec![(200, key.clone())], "key show key_1").await;
+    let out = out.unwrap();
+    assert!(
+        out.contains("spent        0.5 USD today, 1.25 USD this week, 3 USD this month, 10 USD in all\n"),
+        "{out}"
+    );
+    let (out, _) = run(vec![(200, key.clone())], "key show key_1 --json").await;
+    assert_eq!(serde_json::from_str::<Value>(&out.unwrap()).unwrap(), key);
+    let (out, _) = run(vec![(200, json!({ "id": "key_1", "spent": null }))], "key show key_1").await;
+    assert!(out.unwrap().contains("spent        unknown\n"));
+}
+
+#[tokio::test]
+async fn when_somebody_is_told_is_shown_as_it_is_typed_for_keys_and_accounts() {
+    for (chosen, shown) in [
+        (Value::Null, "default"),
+        (json!([]), "none"),
+        (json!([50, 100]), "50,100"),
+    ] {
+        for command in ["key show a", "account show a"] {
+            let (out, _) = run(vec![(200, json!({ "id": "a", "notify_percent": chosen }))], command).await;
+            let out = out.unwrap();
+            let told = out.lines().find_map(|line| line.strip_prefix("notify_percent"));
+            assert_eq!(told.map(str::trim), Some(shown), "{command}: {out}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_whose_host_has_no_address_is_not_called_on() {
+    let provider = |places: Value, unresolved: Value| {
+        json!({
+            "name": "p", "configured": true, "enabled": true, "credentials": [{ "name": "default" }],
+            "places": places, "unresolved": unresolved,
+        })
+    };
+    let place = json!([{ "address": "127.0.0.1:9", "origin": "http://h:9" }]);
+    for (provider, told) in [
+        (
+            provider(json!([]), json!(["api.example"])),
+            "p                 unresolved  default; api.example has no address",
+        ),
+        (
+            provider(place.clone(), json!(["other.example"])),
+            "p                 on          default; other.example has no address",
+        ),
+        (provider(place, json!([])), "p                 on          default"),
+    ] {
+        let (out, _) = run(vec![(200, json!({ "providers": [provider] }))], "provider list").await;
+        let out = out.unwrap();
+        assert_eq!(out.lines().last(), Some(told), "{out}");
+    }
 }
 
 #[tokio::test]

@@ -134,8 +134,8 @@ fn exports(filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
 /// What is asked for, as the admin API's log takes it.
 fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
     let wanted = |name: &str| desk.query.text(name);
-    let since = wanted("since");
-    let hours = match (wanted("hours"), since) {
+    let from = wanted("from");
+    let hours = match (wanted("hours"), from) {
         ("", "") => HOURS,
         (hours, _) => hours,
     };
@@ -146,7 +146,7 @@ fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
         ("status", wanted("status")),
         ("tag", wanted("tag")),
         ("hours", hours),
-        ("since", since),
+        ("from", from),
         ("until", wanted("until")),
     ]
 }
@@ -171,7 +171,7 @@ fn filters(filter: &[(&str, &str)], order: Order) -> Markup {
         "Status",
         "Tag",
         "Last hours",
-        "or since (UTC)",
+        "or from (UTC)",
         "Until (UTC)",
     ];
     html! {

@@ -17,6 +17,7 @@ use crate::domain::{
         query::{QueryEdit, QueryOp},
         response::ResponseRewriter,
     },
+    strict_toml::suggestion,
     wire::{
         json_scan::{DEPTH_MAX, ScanLimits, scan},
         operation::Operation,
@@ -75,7 +76,7 @@ pub(crate) struct Passage {
 /// What one edit changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its line in the provider's file.
+    /// Its line in the provider's file; 0 for a model of weir.toml.
     pub line: usize,
     /// Where: `model`, `body`, `head`, `query` or `response`.
     pub part: &'static str,
@@ -128,8 +129,11 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
         .model
         .or(named)
         .ok_or_else(|| ExplainError("the request names no model: give its public name with --model".to_owned()))?;
-    let known = compiled.model_for(operation.protocol(), model);
-    let upstream_model = known.map_or(model, |(_, known)| known.upstream_name.as_ref().unwrap_or(&known.name));
+    let (line, known) = compiled
+        .model_for(operation.protocol(), model)
+        .ok_or_else(|| not_served(compiled, model))?;
+    let here = known.upstream_names.get(&provider.name);
+    let upstream_model = here.or(known.upstream_name.as_ref()).unwrap_or(&known.name).as_str();
     let request = RequestFacts {
         operation,
         model,
@@ -140,8 +144,7 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
     let mut body = question.body.to_vec();
     if let Some(splice) = model_splice(&request, &facts) {
         let rule = format!("model `{model}` is `{upstream_model}` at the provider");
-        let line = known.map_or(0, |(line, _)| *line);
-        body = change(&mut changes, ("model", line, rule), vec![splice], &body);
+        body = change(&mut changes, ("model", *line, rule), vec![splice], &body);
     }
     let refused = edit_body(&provider.body, &request, &mut body, &mut changes)?;
     let target = template.fill(upstream_model);
@@ -171,6 +174,16 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
         response,
         refused,
     })
+}
+
+fn not_served(compiled: &Compiled, model: &str) -> ExplainError {
+    let served: Vec<&str> = compiled.models.iter().map(|(_, model)| model.name.as_str()).collect();
+    ExplainError(format!(
+        "provider `{}` does not serve model `{model}`{}; it serves {}",
+        compiled.provider.name,
+        suggestion(model, served.iter().copied()),
+        served.join(", ")
+    ))
 }
 
 /// The operation that the body is a request for.

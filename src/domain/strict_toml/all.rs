@@ -329,13 +329,13 @@ mod tests {
         assert_eq!(
             told(text),
             [
-                "a.toml:1: key `name`: expected a string, found integer",
+                "a.toml:1: key `name`: expected a string, found integer: quote it",
                 "a.toml:2: key `limit`: expected u64, found string",
                 "a.toml:3: key `lmit` is unknown, did you mean `limit`?",
                 "a.toml:4: key `model` is missing",
                 "a.toml:5: key `size`: expected u32, found integer",
                 "a.toml:8: key `sise` is unknown, did you mean `size`?",
-                "a.toml:11: key `model`: expected a string, found boolean",
+                "a.toml:11: key `model`: expected a string, found boolean: quote it",
             ]
         );
         let parsed = parse_all::<File>("a.toml", text);

@@ -99,6 +99,54 @@ fn values_are_never_quoted() {
 }
 
 #[test]
+fn what_is_given_twice_is_named() {
+    for (text, line, key) in [
+        ("name = \"x\"\nname = \"y\"\n", 2, "name"),
+        (
+            "name = \"x\"\n[part]\nmodel = \"m\"\n[part]\nmodel = \"m\"\n",
+            4,
+            "part",
+        ),
+        ("name = \"x\"\npart = { model = \"m\", model = \"n\" }\n", 2, "model"),
+        (
+            "name = \"x\"\nlist = [{ model = \"m\", \"model\" = \"n\" }]\n",
+            2,
+            "model",
+        ),
+        ("name = \"x\"\npart.model = \"m\"\npart.model = \"n\"\n", 3, "model"),
+        ("name = \"x\"\n[table.t]\nmodel = \"m\"\n[table.t]\n", 4, "t"),
+    ] {
+        let error = refused(text);
+        assert_eq!(
+            error.to_string(),
+            format!("a.toml:{line}: key `{key}`: duplicate key"),
+            "{text}"
+        );
+        assert_eq!(error.key.as_deref(), Some(key));
+    }
+}
+
+#[test]
+fn a_text_without_quotes_is_to_be_quoted() {
+    for value in ["5", "-1.5", "true", "2026-11-21", "0x1f"] {
+        let error = refused(&format!("name = {value}\n"));
+        assert!(
+            error
+                .to_string()
+                .starts_with("a.toml:1: key `name`: expected a string, found "),
+            "{error}"
+        );
+        assert!(error.to_string().ends_with(": quote it"), "{error}");
+    }
+    for value in ["[1]", "{ a = 1 }"] {
+        let error = refused(&format!("name = {value}\n"));
+        assert!(!error.to_string().contains("quote it"), "{error}");
+    }
+    let error = refused("name = \"x\"\nlimit_bytes = 1.5\n");
+    assert!(!error.to_string().contains("quote it"), "{error}");
+}
+
+#[test]
 fn unknown_value_of_a_choice_names_the_nearest() {
     let error = refused("name = \"x\"\nmode = \"abbort\"\n");
     assert_eq!(

@@ -99,6 +99,11 @@ impl ServiceDiscovery for Discovery {
 }
 
 impl Places {
+    /// Whether an address of an origin's host is known.
+    pub(super) fn is_resolved(&self, origin: &Origin) -> bool {
+        self.resolver.addresses(&origin.host, origin.port).is_some()
+    }
+
     /// Places without addresses. [`Places::update`] adds them.
     pub(crate) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
         let shared: Vec<(Arc<Origin>, u16)> = origins

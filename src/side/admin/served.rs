@@ -46,6 +46,8 @@ pub(crate) struct ProviderView {
     pub places_ejected: usize,
     /// Its addresses, in their order; none before its names are resolved.
     pub places: Vec<PlaceView>,
+    /// Its hosts of which no address is known.
+    pub unresolved: Vec<String>,
     /// Models that are requested from other providers, after failures in a row.
     pub passed_over: Vec<PassedOverView>,
 }

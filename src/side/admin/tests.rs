@@ -78,6 +78,7 @@ impl Providers for Served {
             name: name.to_owned(),
             display_name: name.to_uppercase(),
             configured: why_off.is_none(),
+            unresolved: Vec::new(),
             why_off: why_off.map(str::to_owned),
             enabled: !self.off.load(std::sync::atomic::Ordering::SeqCst),
             credentials: Vec::new(),

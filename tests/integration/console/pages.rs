@@ -297,7 +297,7 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
         tab.page("/log?model=nothing-like-it")
             .contains("there is no such model")
     );
-    assert!(tab.page("/log?since=yesterday").contains("role=\"alert\""));
+    assert!(tab.page("/log?from=yesterday").contains("role=\"alert\""));
     what_was_used_is_told(&weir, &tab, &key.id);
     let models = tab.page("/models?search=sonnet");
     assert!(
@@ -398,7 +398,7 @@ fn what_was_used_is_told(weir: &Weir, tab: &Tab, key: &str) {
     let export = tab.get("/log/export/jsonl").text();
     let row: serde_json::Value = serde_json::from_str(export.trim_end()).unwrap();
     assert_eq!((&row["key_id"], &row["input_uncached"]), (&key.into(), &1234.into()));
-    assert_eq!(tab.get("/log/export/csv?since=yesterday").status, 400);
+    assert_eq!(tab.get("/log/export/csv?from=yesterday").status, 400);
     let told = weir.cli_json(&["usage", "--account", "tests"]);
     let cost = format!("${}", told["cost_usd"].as_str().unwrap());
     let of_key = format!("/usage?key={key}&by=model");

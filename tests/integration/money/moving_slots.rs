@@ -72,7 +72,7 @@ fn rows(weir: &Weir, account: &Account) -> Vec<Json> {
         &account.id,
         "--limit",
         "1000000",
-        "--since",
+        "--from",
         since,
     ];
     match weir.cli_json_at_last(&words) {

@@ -129,7 +129,7 @@ fn a_restored_store_and_the_files_beside_it_are_the_whole_log_again() {
         .start();
     let before = charge(&weir);
     let rows = |weir: &Weir| {
-        let rows = weir.cli_json(&["log", "query", "--since", &day(-DAYS_AGO - 1)]);
+        let rows = weir.cli_json(&["log", "query", "--from", &day(-DAYS_AGO - 1)]);
         let mut rows: Vec<Json> = rows.as_array().unwrap().clone();
         rows.sort_by_key(|row| row["request_id"].as_str().unwrap().to_owned());
         rows
@@ -198,7 +198,7 @@ fn a_home_is_moved_to_another_and_read_in_both_until_then() {
     set_up(&weir, &server);
     weir.kill_and_restart();
     let rows = |weir: &Weir| {
-        let rows = weir.cli_json(&["log", "query", "--since", &day(-DAYS_AGO - 1)]);
+        let rows = weir.cli_json(&["log", "query", "--from", &day(-DAYS_AGO - 1)]);
         rows.as_array().unwrap().len()
     };
     assert_eq!(rows(&weir), ROWS, "they are read where they were");

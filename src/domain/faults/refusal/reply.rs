@@ -367,7 +367,7 @@ fn model_message(refusal: &Refusal) -> String {
             )
         }
         Refusal::ProviderDisabled { model } => format!(
-            "The provider of the {} is switched off here. Use another model; GET /v1/models lists what is available.",
+            "The provider of the {} is not in use here. Use another model; GET /v1/models lists what is available.",
             named(model)
         ),
         _ => "The model in the path cannot be read. Use /v1beta/models/{model}:generateContent.".to_owned(),

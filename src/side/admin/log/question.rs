@@ -29,8 +29,8 @@ pub(in crate::side::admin) struct LogQuestion {
     status: Option<String>,
     /// A tag that the request has.
     tag: Option<String>,
-    since: Option<String>,
-    /// In place of `since`: the last so many hours, by the store's clock.
+    from: Option<String>,
+    /// In place of `from`: the last so many hours, by the store's clock.
     hours: Option<u32>,
     until: Option<String>,
     /// Only rows that the store has: for when the log's home is away.
@@ -101,16 +101,16 @@ impl LogQuestion {
         let tag = |text| Tag::parse(text).ok_or_else(|| ApiError::invalid(format!("tag: {}", Tag::RULE)));
         let time = |field, text: &Option<String>| text.as_deref().map(|text| fields::moment(field, text)).transpose();
         let hours = self.hours.map(|hours| now_ms - i64::from(hours) * HOUR_MS);
-        if self.since.is_some() && hours.is_some() {
-            return Err(ApiError::invalid("hours: not beside since"));
+        if self.from.is_some() && hours.is_some() {
+            return Err(ApiError::invalid("hours: not beside from"));
         }
         let oldest = now_ms - i64::from(RETENTION_DAYS) * DAY_MS;
         let tomorrow = (now_ms.div_euclid(DAY_MS) + 1) * DAY_MS;
-        let (since, until) = (time("since", &self.since)?, time("until", &self.until)?);
-        if let (Some(since), Some(until)) = (since, until)
-            && since >= until
+        let (from, until) = (time("from", &self.from)?, time("until", &self.until)?);
+        if let (Some(from), Some(until)) = (from, until)
+            && from >= until
         {
-            return Err(ApiError::invalid("until: it is not after --since, so no row can match"));
+            return Err(ApiError::invalid("until: it is not after --from, so no row can match"));
         }
         Ok(LogFilter {
             account: self.account.clone(),
@@ -119,7 +119,7 @@ impl LogQuestion {
             status: self.status.as_deref().map(statuses).transpose()?,
             tag: self.tag.as_deref().map(tag).transpose()?,
             ..LogFilter::between(
-                since.or(hours).unwrap_or(oldest).max(oldest),
+                from.or(hours).unwrap_or(oldest).max(oldest),
                 until.unwrap_or(tomorrow).min(tomorrow),
             )
         })

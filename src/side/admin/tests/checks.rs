@@ -58,9 +58,9 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
     let told = admin.refused(Method::GET, "/v1/keys?account=nobody", None).await;
     assert!(told.contains("weir account create --id nobody"), "{told}");
     let told = admin
-        .refused(Method::GET, "/v1/log?since=2026-02-01&until=2026-01-01", None)
+        .refused(Method::GET, "/v1/log?from=2026-02-01&until=2026-01-01", None)
         .await;
-    assert!(told.contains("not after --since"), "{told}");
+    assert!(told.contains("not after --from"), "{told}");
     assert_eq!(admin.get("/v1/log?model=m-1").await["unknown_model"], json!(null));
     let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
     assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));

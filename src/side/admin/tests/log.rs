@@ -94,7 +94,7 @@ async fn rows_come_by_day_and_account_whatever_the_size_of_a_page() {
         assert_eq!(all, expected, "limit {limit}");
     }
     let page = admin
-        .get(&format!("/v1/log?account=b&limit=1&since={}", day_before(now)))
+        .get(&format!("/v1/log?account=b&limit=1&from={}", day_before(now)))
         .await;
     let first = &page["rows"][0];
     assert_eq!((&first["account"], &first["cost_nano_usd"]), (&json!("b"), &json!(3)));
@@ -119,7 +119,7 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
     }
     let (all, calls) = ids(&admin, "limit=1000").await;
     assert_eq!((&*all, calls), (&["a1", "b1", "c1"].map(str::to_owned)[..], 1));
-    let (all, calls) = ids(&admin, "limit=1000&since=2020-01-01").await;
+    let (all, calls) = ids(&admin, "limit=1000&from=2020-01-01").await;
     assert_eq!((all.len(), calls), (3, 1));
 }
 
@@ -192,7 +192,7 @@ async fn an_export_has_the_same_rows_in_each_form() {
     for (path, expected) in [
         ("/v1/log/export/xml", "jsonl, csv or parquet"),
         ("/v1/log/export/csv?model=m-2", "did you mean `m-1`?"),
-        ("/v1/log/export/csv?since=yesterday", "since: a time"),
+        ("/v1/log/export/csv?from=yesterday", "from: a time"),
     ] {
         let error = admin.client.download(path, &mut Vec::new()).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
@@ -212,7 +212,7 @@ async fn rows_are_chosen_by_key_model_and_time() {
     );
     assert!(ids(&admin, "status=429").await.0.is_empty());
     let moment = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap().to_string();
-    let between = format!("account=a&since={}&until={}", moment(now - DAY_MS / 2), moment(now));
+    let between = format!("account=a&from={}&until={}", moment(now - DAY_MS / 2), moment(now));
     assert_eq!(ids(&admin, &between).await.0, ["a4", "a5"], "until is not included");
     assert_eq!(
         ids(&admin, "account=a&hours=7").await.0,
@@ -220,12 +220,12 @@ async fn rows_are_chosen_by_key_model_and_time() {
         "by the store's clock"
     );
     assert!(ids(&admin, "until=2020-01-01").await.0.is_empty());
-    assert_eq!(ids(&admin, "account=c&since=2020-01-01").await.0.len(), 6);
+    assert_eq!(ids(&admin, "account=c&from=2020-01-01").await.0.len(), 6);
     for (filter, expected) in [
         ("account=nobody", "there is no account"),
         ("key=weir-abc", "a key id is"),
-        ("since=yesterday", "since: a time"),
-        ("since=2020-01-01&hours=2", "hours: not beside since"),
+        ("from=yesterday", "from: a time"),
+        ("from=2020-01-01&hours=2", "hours: not beside from"),
         ("cursor=7", "cursor:"),
         ("status=bad", "status:"),
     ] {
