@@ -22,9 +22,11 @@ pub(crate) mod own_usage;
 mod raw;
 mod raw_secret;
 mod resolve;
+mod restart;
 pub(crate) mod retry;
 pub(crate) mod secret_source;
 pub(crate) mod sign_in;
+mod source;
 pub(crate) mod stability;
 pub(crate) mod tls;
 pub(crate) mod unknown_keys;
@@ -91,6 +93,8 @@ pub(crate) struct Config {
     pub prices: PricesConfig,
     /// `[provider.NAME]` and `[[model]]`, for the catalogue.
     pub catalogue: CatalogueSettings,
+    /// What all of it was read from.
+    source: source::Source,
 }
 
 /// `[gateway]`: the listener for clients and its limits.
@@ -327,58 +331,6 @@ pub(crate) enum ConfigError {
     /// Values are wrong; one error each, in the order of the sections.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Invalid(Vec<FileError>),
-}
-
-impl Config {
-    /// The sections that differ from `before` in what is read only at the start.
-    pub(crate) fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
-        let (new, old) = (&self.gateway, &before.gateway);
-        let at_start = |bodies: &bodies::BodiesConfig| {
-            let of_one = (bodies.key_bytes_max, bodies.address_bytes_max);
-            (bodies.budget_bytes, of_one, bodies.work_key_percent)
-        };
-        let listener = |config: &GatewayConfig| {
-            (
-                (config.listen, config.threads),
-                at_start(&config.bodies),
-                (config.drain, config.key_prefix.clone()),
-                config.proxy_protocol_from.clone(),
-                (config.tls.tls.is_on(), config.tls.redirect_listen),
-            )
-        };
-        let places = |config: &Self| {
-            let connections = &config.connections;
-            let heads = (connections.heads.bytes_max, connections.heads.address_bytes_max);
-            (connections.max, connections.per_address_max, heads)
-        };
-        let pool = |config: &UpstreamConfig| {
-            (
-                (config.pool_size, config.client_gone_finish_max),
-                config.ca_file.clone(),
-                (config.resolve, config.resolve_timeout),
-            )
-        };
-        [
-            ("gateway", listener(new) != listener(old)),
-            ("connections", places(self) != places(before)),
-            ("own_usage", self.own_usage != before.own_usage),
-            ("upstream", pool(&self.upstream) != pool(&before.upstream)),
-            ("store", self.store != before.store),
-            ("key_cache", self.key_cache != before.key_cache),
-            ("leases", self.leases != before.leases),
-            ("notices", self.notices != before.notices),
-            ("journal", self.journal != before.journal),
-            ("ops", self.ops != before.ops),
-            ("stability", self.stability.at_start() != before.stability.at_start()),
-            ("admin", self.admin.at_start() != before.admin.at_start()),
-            ("console", self.console.at_start() != before.console.at_start()),
-            ("sign_in", self.sign_in != before.sign_in),
-            ("log", self.log != before.log),
-        ]
-        .into_iter()
-        .filter_map(|(section, differs)| differs.then_some(section))
-        .collect()
-    }
 }
 
 #[cfg(test)]

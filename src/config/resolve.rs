@@ -10,6 +10,7 @@ use super::raw::{
     RawAdmin, RawConfig, RawGateway, RawJournal, RawKeyCache, RawLog, RawPrices, RawProvider, RawRules, RawStore,
     RawUpstream,
 };
+use super::source::Source;
 use super::values::{KeyPath, Values, loopback};
 use super::{
     AccessTarget, AdminConfig, Config, EmbeddedConfig, GatewayConfig, JournalConfig, JournalSink, KeyCacheConfig,
@@ -118,6 +119,7 @@ pub(super) fn resolve(
         rules,
         prices,
         catalogue,
+        source: Source::new(file, text, &folder),
     };
     (config, values.errors)
 }

@@ -68,6 +68,7 @@ impl Prepared {
         }));
         let reloader = Reloader {
             conf: conf.to_owned(),
+            started: Arc::clone(&config),
             live: Arc::clone(&live),
             resolver: Arc::clone(&resolver),
             tls: Arc::clone(&tls),

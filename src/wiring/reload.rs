@@ -39,6 +39,8 @@ const RESOLVED_POLL: Duration = Duration::from_millis(10);
 pub(crate) struct Reloader {
     /// The path of the configuration file.
     pub conf: PathBuf,
+    /// What the process was started with, which stays in force in what is read only then.
+    pub started: Arc<Config>,
     /// Holds the current version.
     pub live: Arc<LiveCell>,
     /// Resolves the providers' names in the background.
@@ -141,9 +143,9 @@ impl Reloader {
 
     async fn put_in_force(&mut self, mut config: Config, catalogue: Catalogue, stop: &watch::Receiver<bool>) {
         let before = self.live.get();
-        for section in config.needs_restart(&before.config) {
+        for setting in config.needs_restart(&self.started) {
             tracing::warn!(
-                section,
+                setting,
                 "changed in the configuration; that takes effect with the next start"
             );
         }

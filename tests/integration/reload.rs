@@ -178,17 +178,49 @@ fn a_new_secret_under_the_same_name_moves_no_session() {
     }
 }
 
+/// A reload is compared with what runs: what waits for a restart is told with each, by its name, until it is taken back.
 #[test]
-fn what_needs_a_restart_says_so() {
+fn what_needs_a_restart_is_told_with_each_reload_until_it_is_taken_back() {
     let provider = RecordingProvider::answering(OK);
     let weir = Weir::start(&provider.base_url());
     let conf = weir.folder().join("weir.toml");
     let text = std::fs::read_to_string(&conf).unwrap();
-    std::fs::write(&conf, text.replace("drain_seconds = 20", "drain_seconds = 21")).unwrap();
-    wait_until("the file is read anew", || reloads(&weir, "ok") == 1);
-    wait_until("the log says so", || {
-        weir.logs().contains("takes effect with the next start")
-    });
+    let listen = "listen = \"127.0.0.1:0\"";
+    let gateway = format!("[gateway]\n{}", text.split_once("[gateway]\n").unwrap().1);
+    let before = text.strip_suffix(&gateway).unwrap().to_owned();
+    assert!(gateway.contains(listen) && gateway.contains("drain_seconds = 20"));
+    let elsewhere = gateway.replacen(listen, "listen = \"127.0.0.1:1\"", 1);
+    let told = || {
+        let logs = weir.logs();
+        let lines = logs
+            .lines()
+            .filter(|line| line.contains("takes effect with the next start"));
+        lines
+            .map(|line| {
+                line.rsplit_once("setting=\"")
+                    .unwrap()
+                    .1
+                    .trim_end_matches('"')
+                    .to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut count = 0;
+    let mut reload = |gateway: &str| {
+        std::fs::write(&conf, format!("{before}{gateway}")).unwrap();
+        count += 1;
+        wait_until("the file is read anew", || reloads(&weir, "ok") == count);
+        wait_until("that to be told", || {
+            weir.logs().matches("configuration loaded anew").count() == count
+        });
+        told()
+    };
+    assert_eq!(reload(&elsewhere), ["gateway.listen"]);
+    let further = elsewhere.replace("drain_seconds = 20", "keepalive_seconds = 21\ndrain_seconds = 20");
+    assert_eq!(reload(&further), ["gateway.listen"; 2], "still pending");
+    let taken_back = gateway.replace("drain_seconds = 20", "drain_seconds = 22");
+    assert_eq!(reload(&taken_back)[2..], ["gateway.drain_seconds"]);
+    assert_eq!(reload(&gateway).len(), 3, "nothing is pending any more");
     let key = weir.key().text;
     assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);
 }
