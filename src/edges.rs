@@ -1,8 +1,9 @@
-//! The small edges: the clock, the resolver, memory for bodies, switches of the operator, rate limits of clients, threads for long
+//! The small edges: the clock, the resolver, memory for bodies, slots for connections, switches of the operator, rate limits of clients, threads for long
 //! work, requests of weir's own.
 
 pub(crate) mod body_budget;
 pub(crate) mod clock;
+pub(crate) mod connection_slots;
 mod connector;
 pub(crate) mod kept_client;
 pub(crate) mod limiter;

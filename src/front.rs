@@ -17,7 +17,7 @@ pub(crate) mod tls;
 pub(crate) mod transport;
 mod unread;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use pingora::{
@@ -80,9 +80,8 @@ impl<H: Handler> Front<H> {
         }
     }
 
-    /// Gives the connection a place and makes it a stream of HTTP.
-    async fn open(&self, stream: Stream, config: &Config) -> Result<Guarded, CloseReason> {
-        let mut place = self.places.take().ok_or(CloseReason::TooMany)?;
+    /// Makes the connection a stream of HTTP, whose place is claimed for its client.
+    async fn open(&self, stream: Stream, mut place: Place, config: &Config) -> Result<Guarded, CloseReason> {
         let peer = address(&stream);
         let announced = peer.is_some_and(|peer| self.transport.announces_client(peer));
         if !announced {
@@ -140,7 +139,12 @@ impl<H: Handler> Front<H> {
             }
             let arrived = Arrived { bytes, is_last };
             match self.handler.request(arrived, connection, closing).await {
-                Some(back) => connection = back,
+                Some(back) => {
+                    if let Some(slot) = back.slot() {
+                        slot.has_answered();
+                    }
+                    connection = back;
+                }
                 None => break,
             }
             spoken = Spoken::Http1;
@@ -161,10 +165,9 @@ fn address(stream: &Stream) -> Option<IpAddr> {
     Some(address.ip())
 }
 
-#[async_trait]
-impl<H: Handler> ServerApp for Front<H> {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let _visit = self.handler.enter();
+impl<H: Handler> Front<H> {
+    /// A connection from its first byte to its end.
+    async fn attend(&self, stream: Stream, place: Place, shutdown: &ShutdownWatch) {
         let config = Arc::clone(&self.live.get().config);
         let closing = Closing {
             told: shutdown.clone(),
@@ -172,12 +175,34 @@ impl<H: Handler> ServerApp for Front<H> {
         };
         let opened = tokio::select! {
             biased;
-            opened = self.open(stream, &config) => opened,
-            () = closing.over() => return None,
+            opened = self.open(stream, place, &config) => opened,
+            () = closing.over() => return,
         };
         match opened {
             Ok(connection) => self.serve(connection, &config, shutdown).await,
             Err(reason) => self.figures.closed(reason),
+        }
+    }
+}
+
+#[async_trait]
+impl<H: Handler> ServerApp for Front<H> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _visit = self.handler.enter();
+        let Some(place) = self.places.take() else {
+            self.figures.closed(CloseReason::TooMany);
+            return None;
+        };
+        let given_way = place.slot().map(|slot| slot.given_way());
+        // In one place of this future, whichever way it is waited for.
+        let mut attended = pin!(self.attend(stream, place, shutdown));
+        match given_way {
+            None => attended.await,
+            Some(given_way) => tokio::select! {
+                biased;
+                () = &mut attended => {}
+                () = given_way => self.figures.closed(CloseReason::GaveWay),
+            },
         }
         None
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod audit;
+mod connection;
 pub(crate) mod ops;
 pub(crate) mod public;
 pub(crate) mod redirect;

@@ -35,7 +35,7 @@ use crate::{
             http2::Frames,
         },
     },
-    edges::clock,
+    edges::{clock, connection_slots::ConnectionSlot},
     front::{
         client_times::ClientTimes,
         head_budget::{GaveWay, HeadLease},
@@ -65,7 +65,7 @@ pub(crate) struct Guarded {
     head: HeadLease,
     figures: ListenerFigures,
     _open: GaugeGuard,
-    _place: Option<Place>,
+    place: Option<Place>,
 }
 
 impl Guarded {
@@ -86,12 +86,17 @@ impl Guarded {
             head,
             _open: figures.opened(),
             figures,
-            _place: place,
+            place,
         }
     }
 
     pub(crate) fn figures(&self) -> &ListenerFigures {
         &self.figures
+    }
+
+    /// Where the connection may have to give way.
+    pub(crate) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
+        self.place.as_ref()?.slot()
     }
 
     /// What has arrived and was not passed on.
@@ -151,7 +156,15 @@ impl Guarded {
         let mut request = self.ahead.split_to(length + body);
         request.extend_from_slice(self.unread.end(usize::MAX));
         self.follow_trailers()?;
+        self.note_whole();
         Ok(request)
+    }
+
+    /// Notes that the request that is being read has come to its end, if so.
+    fn note_whole(&self) {
+        if let Some(slot) = self.slot().filter(|_| self.unread.is_whole()) {
+            slot.has_request();
+        }
     }
 
     /// Passes everything from now on.
@@ -213,12 +226,23 @@ impl Guarded {
         Poll::Pending
     }
 
+    fn note_untaken(&self, untaken: bool) {
+        if let Some(slot) = self.slot() {
+            slot.is_untaken(untaken);
+        }
+    }
+
     /// The result of a write, or that the client has left it for too long.
     fn taken<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, bytes: usize) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.taking.moved(bytes, clock::instant);
-            self.late = None;
+            if self.late.take().is_some() {
+                self.note_untaken(false);
+            }
             return result;
+        }
+        if self.late.is_none() {
+            self.note_untaken(true);
         }
         let late = match &mut self.late {
             Some(late) => late,
@@ -253,6 +277,7 @@ impl AsyncRead for Guarded {
         let before = buffer.filled().len();
         put_end(&mut this.unread, buffer);
         if buffer.filled().len() > before {
+            this.note_whole();
             return Poll::Ready(Ok(()));
         }
         if this.head.poll_gave_way(cx).is_ready() {
@@ -280,6 +305,7 @@ impl AsyncRead for Guarded {
             }
         }
         put_end(&mut this.unread, buffer);
+        this.note_whole();
         this.follow_trailers()?;
         Poll::Ready(this.count_http2_head())
     }

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::{
     config::Config,
     domain::{faults::refusal::Refusal, wire::http1::head::HeadFault},
+    edges::connection_slots::ConnectionSlot,
     front::{farewell, guarded::Guarded},
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
@@ -60,6 +61,8 @@ struct Http2<A> {
     app: Arc<A>,
     settings: Http2Settings,
     figures: ListenerFigures,
+    /// Where the connection may have to give way, while no request runs on it.
+    slot: Option<Arc<ConnectionSlot>>,
     requests: AtomicU32,
     /// Turns true when the connection is to take no more requests; Pingora says GOAWAY then.
     end: watch::Sender<bool>,
@@ -76,6 +79,7 @@ where
         app: Arc::clone(app),
         settings,
         figures: connection.figures().clone(),
+        slot: connection.slot().cloned(),
         requests: AtomicU32::new(0),
         end,
     });
@@ -105,6 +109,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2<A> {
             farewell::refuse(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
             return None;
         }
+        let _request = self.slot.as_ref().map(ConnectionSlot::request);
         self.app.process_new_http(session, shutdown).await
     }
 

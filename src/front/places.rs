@@ -6,7 +6,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use ipnet::IpNet;
 
-use crate::edges::limiter::client::Client;
+use crate::edges::{
+    connection_slots::{ConnectionSlot, ConnectionSlots},
+    limiter::client::Client,
+};
 
 /// The places that a listener has for connections.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(crate) struct Places {
     max: usize,
     per_client_max: usize,
     trusted: Vec<IpNet>,
+    /// Where connections that wait for their client give way to new ones.
+    slots: Option<Arc<ConnectionSlots>>,
     taken: Mutex<Taken>,
 }
 
@@ -29,29 +34,51 @@ struct Taken {
 pub(crate) struct Place {
     places: Arc<Places>,
     client: Option<Client>,
+    slot: Option<Arc<ConnectionSlot>>,
 }
 
 impl Places {
-    /// `max` places, `per_client_max` of them for one client; peers in `trusted` speak for many and are not counted.
-    pub(crate) fn new(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
+    /// `max` places, `per_client_max` of them for one client; peers in `trusted` speak for many and are not counted. Those
+    /// that have one keep it.
+    pub(crate) fn kept(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
+        Self::new((max, None), per_client_max, trusted)
+    }
+
+    /// The same, but whoever has a place gives way to others as long as it has asked for nothing.
+    pub(crate) fn given_up(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
+        Self::new((max, Some(ConnectionSlots::new(max))), per_client_max, trusted)
+    }
+
+    fn new(
+        (max, slots): (usize, Option<Arc<ConnectionSlots>>),
+        per_client_max: usize,
+        trusted: Vec<IpNet>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             max,
             per_client_max,
             trusted,
+            slots,
             taken: Mutex::default(),
         })
     }
 
     /// Takes a place; `None` if there is none left.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+        let slot = match &self.slots {
+            Some(slots) => Some(Arc::new(slots.take()?)),
+            None => None,
+        };
         let mut taken = self.lock();
-        if taken.all >= self.max {
+        // What has given way is closed in a moment, and is counted until then.
+        if slot.is_none() && taken.all >= self.max {
             return None;
         }
         taken.all += 1;
         Some(Place {
             places: Arc::clone(self),
             client: None,
+            slot,
         })
     }
 
@@ -75,13 +102,22 @@ impl Place {
         let client = Client::from(address);
         let mut taken = self.places.lock();
         let count = taken.by_client.entry(client).or_default();
-        if *count >= self.places.per_client_max {
+        let slots = self.places.slots.as_ref();
+        if *count >= self.places.per_client_max && !slots.is_some_and(|slots| slots.make_way(client)) {
             return false;
         }
         *count += 1;
         drop(taken);
         self.client = Some(client);
+        if let Some(slot) = &self.slot {
+            slot.belongs_to(client);
+        }
         true
+    }
+
+    /// Where it may have to give way.
+    pub(crate) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
+        self.slot.as_ref()
     }
 }
 
@@ -109,7 +145,7 @@ mod tests {
 
     #[test]
     fn places_come_back_when_connections_end() {
-        let places = Places::new(2, 2, Vec::new());
+        let places = Places::kept(2, 2, Vec::new());
         let (first, second) = (places.take(), places.take());
         assert!(first.is_some() && second.is_some() && places.take().is_none());
         drop(first);
@@ -118,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_client_has_its_share_and_an_ipv6_network_is_one_client() {
-        let places = Places::new(9, 2, Vec::new());
+        let places = Places::kept(9, 2, Vec::new());
         let claim = |address: &str| {
             let mut place = places.take()?;
             place.claim(ip(address)).then_some(place)
@@ -135,8 +171,32 @@ mod tests {
     }
 
     #[test]
+    fn who_has_asked_for_nothing_gives_way_to_others_and_to_its_own_next() {
+        let places = Places::given_up(4, 2, Vec::new());
+        let claim = |address: &str| {
+            let mut place = places.take()?;
+            place.claim(ip(address)).then_some(place)
+        };
+        let busy = claim("192.0.2.1").expect("a place");
+        busy.slot().expect("one that may give way").has_request();
+        let mut own: Vec<Place> = (0..10).map(|_| claim("192.0.2.1").expect("its own one's")).collect();
+        // As when those are closed that have given way.
+        own.drain(..9);
+        let others = [claim("192.0.2.2"), claim("192.0.2.2"), claim("192.0.2.3")];
+        assert!(others.iter().all(Option::is_some));
+        own.iter().chain(others.iter().flatten()).for_each(|place| {
+            place.slot().expect("one that may give way").has_request();
+        });
+        // The last one of 192.0.2.1 has given way to the third of the others.
+        assert!(places.take().is_none(), "all that are left are at work");
+        drop((own, others, busy));
+        let taken = places.lock();
+        assert!(taken.all == 0 && taken.by_client.is_empty(), "nothing is remembered");
+    }
+
+    #[test]
     fn a_trusted_proxy_has_all_places() {
-        let places = Places::new(3, 1, vec!["10.0.0.0/8".parse().unwrap()]);
+        let places = Places::kept(3, 1, vec!["10.0.0.0/8".parse().unwrap()]);
         let mut held: Vec<Place> = (0..3).map(|_| places.take().expect("a place")).collect();
         assert!(held.iter_mut().all(|place| place.claim(ip("::ffff:10.1.2.3"))));
         assert!(places.take().is_none());

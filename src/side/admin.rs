@@ -31,11 +31,7 @@ mod upgrades;
 mod usage;
 mod verify;
 
-use std::{
-    pin::pin,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{future::pending, pin::pin, sync::atomic::Ordering, time::Duration};
 
 use axum::{
     Extension, Json, Router,
@@ -43,18 +39,17 @@ use axum::{
     middleware,
     routing::{get, post},
 };
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
 use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixListener,
-    sync::{Semaphore, watch},
+    sync::watch,
 };
 
+use crate::{
+    edges::connection_slots::{ConnectionSlot, ConnectionSlots},
+    side::connection::{self, ClientWaits},
+};
 use connection_extension::ConnectionExtension;
 pub(crate) use home::{LogHome, LogHomes};
 pub(crate) use peer::Peer;
@@ -64,16 +59,19 @@ pub(crate) use upgrades::{Upgraded, Upgrades};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// Connections served at once; more are closed.
+/// Connections served at once. Beyond it those that have not asked for anything give way to new ones.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may take to send a request's head.
-const HEADER_READ: Duration = Duration::from_secs(10);
 /// The pause after a failed accept: most often descriptors have run out, and asking again at once would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a whole connection may last: the client makes one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 /// How long one may last that takes a backup, or an export of the log.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
+/// How long a client may take to send a request's head; its answer has all the time that its connection has.
+const CLIENT_WAITS: ClientWaits = ClientWaits {
+    head: Duration::from_secs(10),
+    answer: BACKUP_WAIT,
+};
 
 fn router(state: AdminState) -> Router {
     let changes = state.changes_seen.clone();
@@ -133,7 +131,7 @@ async fn models(State(state): State<AdminState>) -> Json<serde_json::Value> {
 /// Serves until the watch turns true; running requests may end.
 pub(crate) async fn serve(listener: UnixListener, state: AdminState, mut shutdown: watch::Receiver<bool>) {
     let router = router(state);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -148,7 +146,7 @@ pub(crate) async fn serve(listener: UnixListener, state: AdminState, mut shutdow
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+        let Some(slot) = slots.take() else {
             continue;
         };
         let router = router.clone();
@@ -158,25 +156,19 @@ pub(crate) async fn serve(listener: UnixListener, state: AdminState, mut shutdow
                 uid: credentials.map(|credentials| credentials.uid()),
                 pid: credentials.and_then(|credentials| credentials.pid()),
             };
-            served(stream, peer, router).await;
-            drop(permit);
+            served(stream, slot, peer, router).await;
         });
     }
 }
 
 /// Serves a connection for as long as one may last. Its errors are its client's to see.
-async fn served<S>(stream: S, peer: Peer, router: Router)
+async fn served<S>(stream: S, slot: ConnectionSlot, peer: Peer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let extension = ConnectionExtension::default();
-    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(Extension(extension.clone())));
-    let mut serving = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_READ)
-            .serve_connection(TokioIo::new(stream), service)
-    );
+    let router = router.layer(Extension(peer)).layer(Extension(extension.clone()));
+    let mut serving = pin!(connection::serve(stream, slot, router, CLIENT_WAITS, pending()));
     let ended = tokio::time::timeout(CONNECTION_WAIT, &mut serving).await;
     if ended.is_err() && extension.0.load(Ordering::Relaxed) {
         let _ = tokio::time::timeout(BACKUP_WAIT, serving).await;

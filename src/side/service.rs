@@ -9,40 +9,33 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
 use pingora::server::{Fds, ListenFds, ShutdownWatch};
 use pingora::services::listening::Service as Listening;
 use pingora::services::{Service, ServiceReadyNotifier, ServiceWithDependents};
 use tokio::net::{TcpSocket, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use crate::side::service::write_limit::WriteLimit;
+use crate::edges::connection_slots::ConnectionSlots;
+use crate::side::connection::{self, ClientWaits};
 use crate::side::unix_socket;
-
-mod write_limit;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// Connections served at once per listener; more are closed unanswered.
-pub(crate) const CONNECTIONS_MAX: usize = 256;
-/// The longest a client may take to send a request's head, and so also the longest an idle connection is kept.
-pub(crate) const HEADER_READ: Duration = Duration::from_secs(30);
-/// The longest a client may take to have an answer that is ready for it.
-pub(crate) const ANSWER_WRITE: Duration = Duration::from_secs(30);
-/// The most header lines of a request.
-const HEADERS_MAX: usize = 64;
-/// The largest head of a request, and the read buffer.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Connections served at once per listener. Beyond it those that have not asked for anything give way to new ones.
+const CONNECTIONS_MAX: usize = 256;
+/// How long their clients may take.
+const CLIENT_WAITS: ClientWaits = ClientWaits {
+    head: Duration::from_secs(30),
+    answer: Duration::from_secs(30),
+};
 
 /// Where a service listens, once it does. A failure is for whoever starts the process to act on: a Pingora service
 /// has no way to return one.
@@ -246,9 +239,8 @@ impl ServiceWithDependents for SideService {
             Kind::Http { address, router } => {
                 let app = HttpApp {
                     router: router.clone(),
-                    connections: Semaphore::new(CONNECTIONS_MAX),
-                    header_read: HEADER_READ,
-                    answer_write: ANSWER_WRITE,
+                    slots: ConnectionSlots::new(CONNECTIONS_MAX),
+                    waits: CLIENT_WAITS,
                 };
                 self.serve_tcp(*address, app, shared).await;
             }
@@ -296,31 +288,17 @@ impl ServerApp for TcpApp {
 /// Gives Pingora's connections to hyper.
 struct HttpApp {
     router: Router,
-    connections: Semaphore,
-    header_read: Duration,
-    answer_write: Duration,
+    slots: Arc<ConnectionSlots>,
+    waits: ClientWaits,
 }
 
 #[async_trait]
 impl ServerApp for HttpApp {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        // Closed unanswered when full: whoever holds all the places must not make weir hold more.
-        let _place = self.connections.try_acquire().ok()?;
-        let stream = WriteLimit::new(session, self.answer_write);
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.header_read)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
-        let mut connection = pin!(connection);
+        // Closed unanswered where all are at work: whoever keeps it so must not make weir hold more.
+        let slot = self.slots.take()?;
         let mut shutdown = shutdown.clone();
-        // A connection that fails is its client's affair and says nothing about weir: its result is not looked at.
-        tokio::select! {
-            _ = connection.as_mut() => return None,
-            () = stopped(&mut shutdown) => connection.as_mut().graceful_shutdown(),
-        }
-        let _ended = connection.await;
+        connection::serve(session, slot, self.router.clone(), self.waits, stopped(&mut shutdown)).await;
         None
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use ipnet::IpNet;
 use pingora::{
     listeners::{L4BufferSettings, ListenerConfig},
     server::{Fds, ListenFds, ShutdownWatch, configuration::ServerConf},
@@ -75,7 +76,7 @@ pub(super) fn gateway(
     };
     let gateway = parts.gateway(portal, last_rows);
     let handler = || GatewayHandler::new(conf, gateway.clone());
-    let fronts = Fronts::new("gateway", connections_max, layers, parts);
+    let fronts = Fronts::new("gateway", (Places::kept, connections_max), layers, parts);
     let listen = listeners.address(GATEWAY, settings.listen);
     let worker = |socket| {
         let (mut service, bound) = FrontService::new(GATEWAY, listen, fronts.front(handler()));
@@ -103,7 +104,7 @@ pub(super) fn stability(
         tls: parts.tls.stability.clone(),
     };
     let connections_max = Descriptors::share(&parts.config).stability;
-    let front = Fronts::new("stability", connections_max, layers, parts).front(handler);
+    let front = Fronts::new("stability", (Places::given_up, connections_max), layers, parts).front(handler);
     let listen = listeners.address(STABILITY, parts.config.stability.listen);
     let (mut service, bound) = FrontService::new(STABILITY, listen, front);
     service.closing = Some(closing);
@@ -125,7 +126,7 @@ pub(super) fn redirect(
         tls: None,
     };
     let connections_max = Descriptors::share(&parts.config).redirect;
-    let front = Fronts::new("redirect", connections_max, layers, parts).front(handler);
+    let front = Fronts::new("redirect", (Places::given_up, connections_max), layers, parts).front(handler);
     let (mut service, bound) = FrontService::new(REDIRECT, listen, front);
     service.closing = Some(closing);
     Some((service, bound))
@@ -140,13 +141,16 @@ pub(super) fn console(
     closing: ShutdownWatch,
 ) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
     let connections_max = Descriptors::share(&parts.config).console;
-    let front = Fronts::new("console", connections_max, layers, parts).front(handler);
+    let front = Fronts::new("console", (Places::given_up, connections_max), layers, parts).front(handler);
     let (mut service, bound) = FrontService::new(CONSOLE, listen, front);
     // Nobody's request waits for somebody's look at a page.
     service.gives_way = true;
     service.closing = Some(closing);
     (service, bound)
 }
+
+/// Places by how many there are, how many of them are for one client, and who is not counted.
+type PlacesOf = fn(usize, usize, Vec<IpNet>) -> Arc<Places>;
 
 /// What the fronts of one listener share.
 struct Fronts {
@@ -158,14 +162,15 @@ struct Fronts {
 }
 
 impl Fronts {
-    fn new(name: &'static str, connections_max: usize, layers: Layers, parts: &Parts) -> Self {
+    /// `places` makes the places of the listener, of which there are `connections_max`.
+    fn new(name: &'static str, (places, connections_max): (PlacesOf, usize), layers: Layers, parts: &Parts) -> Self {
         let config = &parts.config;
         // One address never has all of them.
         let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
         let trusted = config.stability.trusted_proxies.clone();
         Self {
             live: Arc::clone(&parts.live),
-            places: Places::new(connections_max, per_address_max, trusted),
+            places: places(connections_max, per_address_max, trusted),
             heads: parts.heads.clone(),
             layers: Arc::new(layers),
             figures: parts.sinks.metrics.listener(name),

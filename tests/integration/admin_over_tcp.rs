@@ -100,3 +100,22 @@ fn an_exchanged_authority_takes_effect_at_once_also_for_clients_that_come_back()
     wait_until("the new authority to count", || status(&after) == Some(200));
     assert_eq!(status(&before), None, "no ticket lets it in");
 }
+
+#[test]
+fn connections_that_never_come_to_a_request_give_way_to_operators() {
+    let [servers, operators] = [Authority::new(), Authority::new()];
+    let (_weir, address) = started(&servers, &operators);
+    // More than are served at a time.
+    let silent: Vec<Client> = (0..70).map(|_| Client::connect(address)).collect();
+    for _ in 0..3 {
+        let alice = Offer {
+            certificate: Some(operators.files("alice", &["alice"], Kind::Ecdsa)),
+            ..Offer::default()
+        };
+        assert_eq!(
+            asked(&servers, alice, address, &Request::get("/v1/accounts")),
+            Some(200)
+        );
+    }
+    drop(silent);
+}

@@ -71,6 +71,7 @@ mod sdk_headers;
 mod secrets;
 mod service_manager;
 mod shutdown;
+mod side_listeners;
 mod siege;
 mod sign_in;
 mod soak;

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use pingora::protocols::{Ssl, Stream, l4::stream::Stream as Socket};
-use tokio::sync::Semaphore;
 
 use super::{AdminState, CONNECTIONS_MAX, Peer, router, served};
 use crate::{
+    edges::connection_slots::ConnectionSlots,
     front::tls::{certificate, listener::Listener},
     side::service::ServeFuture,
 };
@@ -17,23 +17,25 @@ const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 /// Serves connections of a listener, each in a call.
 pub(crate) fn serve(state: AdminState, tls: Arc<Listener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
     let router = router(state);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     move |stream| {
-        let (router, tls, connections) = (router.clone(), Arc::clone(&tls), Arc::clone(&connections));
+        let (router, tls, slots) = (router.clone(), Arc::clone(&tls), Arc::clone(&slots));
         Box::pin(async move {
-            let Ok(_place) = connections.try_acquire() else { return };
+            let Some(slot) = slots.take() else { return };
             let Ok(socket) = stream.into_any().downcast::<Socket>() else {
                 return;
             };
-            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_WAIT, tls.accept(*socket)).await else {
-                return;
+            let handshake = tokio::select! {
+                handshake = tokio::time::timeout(HANDSHAKE_WAIT, tls.accept(*socket)) => handshake,
+                () = slot.given_way() => return,
             };
+            let Ok(Ok(stream)) = handshake else { return };
             // The listener lets nobody in without one; whose name cannot be written down stays out, too.
             let shown = stream
                 .get_ssl()
                 .and_then(|tls| certificate::holder(tls.peer_certificate_der()?));
             if let Some(holder) = shown {
-                served(stream, Peer::Certified(holder.into()), router).await;
+                served(stream, slot, Peer::Certified(holder.into()), router).await;
             }
         })
     }

@@ -1,6 +1,6 @@
 //! Side services as Pingora would run them, on free ports.
 
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -153,80 +153,159 @@ async fn over_app(app: HttpApp) -> (Arc<HttpApp>, SocketAddr, watch::Sender<bool
     (app, address, stop)
 }
 
-#[tokio::test]
-async fn a_client_that_never_finishes_its_head_is_dropped() {
-    let (_app, address, _stop) = over_app(HttpApp {
-        router: hello(),
-        connections: Semaphore::new(1),
-        header_read: Duration::from_millis(20),
-        answer_write: WAIT_MAX,
+fn app(router: Router, connections_max: usize, waits: ClientWaits) -> HttpApp {
+    HttpApp {
+        router,
+        slots: ConnectionSlots::new(connections_max),
+        waits,
+    }
+}
+
+const PATIENT: ClientWaits = ClientWaits {
+    head: WAIT_MAX,
+    answer: WAIT_MAX,
+};
+
+async fn connected(address: SocketAddr, sent: &[u8]) -> TcpStream {
+    let mut client = within(TcpStream::connect(address)).await.expect("connects");
+    within(client.write_all(sent)).await.expect("sent");
+    client
+}
+
+/// What is read until the end.
+async fn rest(client: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    // A connection that ends with bytes of its client unread may be reset.
+    let _ended = within(client.read_to_end(&mut rest)).await;
+    rest
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    within(async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
     })
     .await;
-    let mut client = within(TcpStream::connect(address)).await.expect("connects");
-    within(client.write_all(b"GET /hello HT")).await.expect("sent");
-    let mut answer = Vec::new();
-    within(client.read_to_end(&mut answer)).await.expect("closed");
-    assert!(!answer.starts_with(b"HTTP/1.1 200"));
 }
 
 #[tokio::test]
-async fn connections_beyond_the_cap_are_closed_and_the_places_come_back() {
-    let (app, address, _stop) = over_app(HttpApp {
-        router: hello(),
-        connections: Semaphore::new(1),
-        header_read: WAIT_MAX,
-        answer_write: WAIT_MAX,
-    })
-    .await;
-    let first = within(TcpStream::connect(address)).await.expect("connects");
-    within(async {
-        while app.connections.available_permits() > 0 {
-            tokio::task::yield_now().await;
+async fn a_client_that_never_finishes_its_head_is_dropped() {
+    let head = Duration::from_millis(20);
+    let (_app, address, _stop) = over_app(app(hello(), 1, ClientWaits { head, ..PATIENT })).await;
+    let mut client = connected(address, b"GET /hello HT").await;
+    assert!(!rest(&mut client).await.starts_with(b"HTTP/1.1 200"));
+}
+
+/// Nothing, half a head, half a body, a request answered long ago: none of them keeps others out.
+#[tokio::test]
+async fn who_has_asked_for_nothing_gives_way_to_who_asks() {
+    const MAX: usize = 3;
+    let echo = Router::new()
+        .route("/hello", get(async || "world"))
+        .route("/echo", post(async |body: String| body));
+    let (app, address, _stop) = over_app(app(echo, MAX, PATIENT)).await;
+    for held in [
+        &b""[..],
+        b"GET /hello HTTP/1.1\r\nhost: w",
+        b"POST /echo HTTP/1.1\r\nhost: weir\r\ncontent-length: 10\r\n\r\nhalf",
+        b"POST /echo HTTP/1.1\r\nhost: weir\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ] {
+        let mut holding = Vec::new();
+        for _ in 0..MAX + 2 {
+            holding.push(connected(address, held).await);
         }
-    })
-    .await;
-    let mut second = within(TcpStream::connect(address)).await.expect("connects");
-    let mut answer = Vec::new();
-    assert_eq!(
-        within(second.read_to_end(&mut answer)).await.unwrap_or(0),
-        0,
-        "closed unanswered"
+        for _ in 0..MAX + 2 {
+            let answer = ask(address).await;
+            assert!(answer.ends_with("world"), "{answer}");
+        }
+        for mut held in holding.drain(..MAX + 2 - MAX) {
+            assert_eq!(rest(&mut held).await, b"", "the first have given way");
+        }
+    }
+    let mut answered = connected(address, b"GET /hello HTTP/1.1\r\nhost: weir\r\n\r\n").await;
+    let mut first = [0; 12];
+    within(answered.read_exact(&mut first)).await.expect("answered");
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let mut later = Vec::new();
+    for _ in 0..MAX {
+        later.push(connected(address, b"").await);
+    }
+    assert!(rest(&mut answered).await.ends_with(b"world"), "answered, then closed");
+    drop(later);
+    until(|| app.slots.taken() == 0).await;
+}
+
+#[tokio::test]
+async fn who_is_being_answered_stays_and_the_slots_come_back() {
+    let (let_go, held) = watch::channel(false);
+    let router = hello().route(
+        "/slow",
+        get(move || {
+            let mut held = held.clone();
+            async move {
+                stopped(&mut held).await;
+                "slow"
+            }
+        }),
     );
-    drop(first);
-    within(async {
-        while app.connections.available_permits() == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let (app, address, _stop) = over_app(app(router, 2, PATIENT)).await;
+    let mut working = Vec::new();
+    for count in 1..=2 {
+        working.push(
+            connected(
+                address,
+                b"GET /slow HTTP/1.1\r\nhost: weir\r\nconnection: close\r\n\r\n",
+            )
+            .await,
+        );
+        until(|| app.slots.at_work() == count).await;
+    }
+    let mut third = within(TcpStream::connect(address)).await.expect("connects");
+    assert_eq!(rest(&mut third).await, b"", "closed unanswered");
+    let_go.send_replace(true);
+    for mut client in working {
+        assert!(rest(&mut client).await.ends_with(b"slow"));
+    }
+    until(|| app.slots.taken() == 0).await;
     assert!(ask(address).await.ends_with("world"));
 }
 
+const MORE_THAN_BUFFERS_HOLD: usize = 64 << 20;
+
+fn much() -> Router {
+    hello().route("/much", get(async || vec![b'x'; MORE_THAN_BUFFERS_HOLD]))
+}
+
 #[tokio::test]
-async fn a_client_that_does_not_take_its_answer_loses_its_place() {
-    const MORE_THAN_BUFFERS_HOLD: usize = 64 << 20;
-    let router = Router::new().route("/hello", get(async || vec![b'x'; MORE_THAN_BUFFERS_HOLD]));
-    let (app, address, _stop) = over_app(HttpApp {
-        router,
-        connections: Semaphore::new(1),
-        header_read: WAIT_MAX,
-        answer_write: Duration::from_millis(50),
-    })
-    .await;
-    let mut client = within(TcpStream::connect(address)).await.expect("connects");
-    within(client.write_all(b"GET /hello HTTP/1.1\r\nhost: weir\r\n\r\n"))
-        .await
-        .expect("sent");
+async fn a_client_that_does_not_take_its_answer_loses_its_slot_in_time() {
+    let answer = Duration::from_millis(50);
+    let (app, address, _stop) = over_app(app(much(), 1, ClientWaits { answer, ..PATIENT })).await;
+    let mut client = connected(address, b"GET /much HTTP/1.1\r\nhost: weir\r\n\r\n").await;
     let mut piece = [0; 1024];
     within(client.read_exact(&mut piece)).await.expect("the answer begins");
     // A little now and then does not help.
     within(async {
-        while app.connections.available_permits() == 0 {
+        while app.slots.taken() > 0 {
             let _ = client.read(&mut piece).await;
             tokio::task::yield_now().await;
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_gives_way_at_once_to_who_asks() {
+    let (_app, address, _stop) = over_app(app(much(), 2, PATIENT)).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut client = connected(address, b"GET /much HTTP/1.1\r\nhost: weir\r\n\r\n").await;
+        within(client.read_exact(&mut [0; 12]))
+            .await
+            .expect("the answer begins");
+        held.push(client);
+    }
+    assert!(ask(address).await.ends_with("world"));
 }
 
 fn claims() -> watch::Receiver<unix_socket::Claim> {

@@ -39,6 +39,8 @@ impl Connections {
 pub(crate) enum CloseReason {
     /// There are as many as there may be.
     TooMany,
+    /// It had asked for nothing when there was no other place for a new one.
+    GaveWay,
     /// Its address has as many as it may have.
     TooManyOfAddress,
     /// HTTP could not be spoken over it in time, or at all: TLS, the PROXY header.
@@ -64,6 +66,7 @@ pub(crate) enum CloseReason {
 impl CloseReason {
     const LIMITS: [Self; 10] = [
         Self::TooMany,
+        Self::GaveWay,
         Self::TooManyOfAddress,
         Self::Handshake,
         Self::Silent,
@@ -78,6 +81,7 @@ impl CloseReason {
     const fn as_str(self) -> &'static str {
         match self {
             Self::TooMany => "too_many",
+            Self::GaveWay => "gave_way",
             Self::TooManyOfAddress => "too_many_of_address",
             Self::Handshake => "handshake",
             Self::Silent => "silent",

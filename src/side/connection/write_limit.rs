@@ -3,11 +3,14 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
+
+use crate::edges::connection_slots::ConnectionSlot;
 
 /// Passes everything through. The limit runs from the first write that has to wait until a flush has left nothing, so a
 /// reader that takes a byte now and then gains nothing.
@@ -16,19 +19,25 @@ pub(super) struct WriteLimit<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Told when its reader is waited for, and when that has all.
+    slot: Arc<ConnectionSlot>,
 }
 
 impl<S> WriteLimit<S> {
-    pub(super) fn new(stream: S, limit: Duration) -> Self {
+    pub(super) fn new(stream: S, limit: Duration, slot: Arc<ConnectionSlot>) -> Self {
         Self {
             stream,
             limit,
             waiting: None,
+            slot,
         }
     }
 
     /// The reader is waited for: until when?
     fn late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if self.waiting.is_none() {
+            self.slot.is_untaken(true);
+        }
         let limit = self.limit;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(waiting.as_mut().poll(cx));
@@ -54,7 +63,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Pending => self.late(cx),
             flushed @ Poll::Ready(_) => {
-                self.waiting = None;
+                if self.waiting.take().is_some() {
+                    self.slot.is_untaken(false);
+                }
                 flushed
             }
         }

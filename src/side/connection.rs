@@ -1,0 +1,121 @@
+//! One HTTP/1.1 connection to a listener beside the gateway: limits for its client, and way for others while that has not
+//! asked for anything.
+
+mod write_limit;
+
+use std::{
+    convert::Infallible,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::Request;
+use hyper::{
+    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service;
+
+use crate::{edges::connection_slots::ConnectionSlot, side::connection::write_limit::WriteLimit};
+
+/// The most header lines of a request.
+const HEADERS_MAX: usize = 64;
+/// The largest head of a request, and the read buffer.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientWaits {
+    /// To send a request's head; the longest that an idle connection is kept.
+    pub head: Duration,
+    /// To have an answer that is ready for it.
+    pub answer: Duration,
+}
+
+/// Serves a connection until it ends or has to give way. From when `closing` returns it carries no further request. Its errors
+/// are its client's to see.
+pub(super) async fn serve<S>(
+    stream: S,
+    slot: ConnectionSlot,
+    router: Router,
+    waits: ClientWaits,
+    closing: impl Future<Output = ()>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let slot = Arc::new(slot);
+    let answering = Arc::clone(&slot);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (mut router, slot) = (router.clone(), Arc::clone(&answering));
+        async move {
+            let request = request.map(|body| told(body, &slot, ConnectionSlot::has_request));
+            // An axum router is always ready.
+            let response = Service::call(&mut router, request).await?;
+            Ok::<_, Infallible>(response.map(|body| told(body, &slot, ConnectionSlot::has_answered)))
+        }
+    });
+    let stream = WriteLimit::new(stream, waits.answer, Arc::clone(&slot));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(waits.head)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let serving = async {
+        let mut connection = pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = closing => connection.as_mut().graceful_shutdown(),
+        }
+        let _ended = connection.await;
+    };
+    tokio::select! {
+        () = serving => {}
+        () = slot.given_way() => {}
+    }
+}
+
+/// A body whose end its connection's slot is told: it was read or sent, or nobody wants it any more.
+struct ToldBody<B> {
+    body: B,
+    slot: Arc<ConnectionSlot>,
+    end: fn(&ConnectionSlot),
+}
+
+fn told<B>(body: B, slot: &Arc<ConnectionSlot>, end: fn(&ConnectionSlot)) -> Body
+where
+    B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
+{
+    let slot = Arc::clone(slot);
+    Body::new(ToldBody { body, slot, end })
+}
+
+impl<B: HttpBody + Unpin> HttpBody for ToldBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for ToldBody<B> {
+    fn drop(&mut self) {
+        (self.end)(&self.slot);
+    }
+}
