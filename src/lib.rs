@@ -31,7 +31,7 @@ mod telemetry;
 mod wiring;
 
 pub use cli::parse;
-pub use wiring::{StartError, run};
+pub use wiring::{StartError, run, tell};
 
 /// What the benches, the fuzz targets and the browser's test drive by itself. Nothing else may rely on it.
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! The binary: parses the arguments, makes one call, decides the exit code.
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use weir::StartError;
 
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match weir::run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "weir: {error}");
+            weir::tell(&error);
             match error {
                 StartError::Configuration(_) => ExitCode::from(CONFIGURATION),
                 StartError::Listen(_) | StartError::Failed { .. } | StartError::Client(_) => ExitCode::FAILURE,

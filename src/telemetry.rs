@@ -1,5 +1,7 @@
-//! What weir tells about itself: metrics and the access log.
+//! What weir tells about itself: metrics, the access log, and messages on standard error.
 
 pub(crate) mod access_log;
 pub(crate) mod attention;
+pub(crate) mod diagnostics;
+mod line_queue;
 pub(crate) mod metrics;

@@ -68,7 +68,7 @@ use crate::{
         rules::{RulesCommand, RulesCommandError},
     },
     domain::rules::shipped,
-    telemetry::access_log,
+    telemetry::diagnostics::{self, Diagnostics},
     wiring::{
         configuration::{load, socket},
         output::printed,
@@ -91,7 +91,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Serve(args) => serve(&args),
         Command::Upgrade(args) => client(client_runtime()?.block_on(cli::run_upgrade(&args, socket, &mut out))),
         Command::Demo(args) => {
-            diagnostics("warn")?;
+            let _diagnostics = diagnostics("warn")?;
             run_demo(&args)
         }
         Command::Check(args) => check::run(&args, &mut out),
@@ -114,6 +114,11 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::SampleProvider(args) => run_sample_provider(&args),
         Command::Manual(args) => cli::write_manual(&args).map_err(|error| StartError::failed("the manual", error)),
     }
+}
+
+/// Says on standard error why a command has failed; whoever does not read it is not waited for.
+pub fn tell(error: &StartError) {
+    diagnostics::say_last(&format!("weir: {error}"));
 }
 
 /// What came of `weir login`, `weir token` or `weir logout`.
@@ -148,11 +153,14 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
 fn serve(args: &ServeArgs) -> Result<(), StartError> {
     let mut predecessor = args.successor.then(Predecessor::meet).transpose()?;
     let line = predecessor.as_ref().map(Predecessor::line).transpose()?;
-    let running = started(args, predecessor.as_mut()).and_then(|running| match predecessor {
-        Some(predecessor) => running.after(predecessor),
-        None => Ok(running),
+    let started = started(args, predecessor.as_mut()).and_then(|(running, diagnostics)| {
+        let running = match predecessor {
+            Some(predecessor) => running.after(predecessor),
+            None => Ok(running),
+        };
+        Ok((running?, diagnostics))
     });
-    let running = running.inspect_err(|error| {
+    let (running, _diagnostics) = started.inspect_err(|error| {
         if let Some(line) = line {
             line.failed(&error.to_string());
         }
@@ -166,15 +174,16 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
 }
 
 /// Starts to serve; the ready file is written once everything listens.
-fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<Running, StartError> {
+fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(Running, Diagnostics), StartError> {
     let config = load(&args.conf)?;
-    diagnostics(&config.log.level.to_string())?;
+    let diagnostics = diagnostics(&config.log.level.to_string())?;
     let launch = Launch {
         program: std::env::args_os().next().unwrap_or_else(|| "weir".into()),
         conf: args.conf.clone(),
         ready_file: args.ready_file.clone(),
     };
     let running = server::start(config, &args.conf, Some(launch), predecessor)?;
+    diagnostics.observe(&running.parts.sinks.metrics);
     let addresses = &running.addresses;
     if let Some(path) = &args.ready_file {
         let ready = json!({
@@ -194,15 +203,15 @@ fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<Ru
     }
     let tls = running.parts.tls.gateway.is_some();
     tracing::info!("{}", greeting::ready(addresses, tls, &args.conf));
-    Ok(running)
+    Ok((running, diagnostics))
 }
 
 /// Log lines, and panics told by their place only: their text may quote what they choked on.
-fn diagnostics(level: &str) -> Result<(), StartError> {
-    access_log::init_tracing(level).map_err(|error| StartError::failed("diagnostics", error))?;
+fn diagnostics(level: &str) -> Result<Diagnostics, StartError> {
+    let diagnostics = Diagnostics::start(level).map_err(|error| StartError::failed("diagnostics", error))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(%place, "a part of weir failed; the request that it worked on has ended");
     }));
-    Ok(())
+    Ok(diagnostics)
 }

@@ -4,20 +4,28 @@ mod page;
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 pub(crate) use page::AuditPage;
-use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::{
+    sync::{Mutex, oneshot},
+    task::spawn_blocking,
+    time::timeout,
+};
 
 /// Owner writes, group reads.
 const FILE_MODE: u32 = 0o640;
 /// A folder that is made for the record.
 const FOLDER_MODE: u32 = 0o750;
+
+/// How long a change waits for its line to be on disk, those before it included. Then it is not made.
+const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// Why the record cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +79,9 @@ pub(crate) struct AuditPeer {
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
     path: PathBuf,
+    /// Held while a line is written, by one thread at most: a disk that hangs takes no others.
     file: Arc<Mutex<File>>,
+    wait: Duration,
 }
 
 impl Audit {
@@ -88,6 +98,10 @@ impl Audit {
                 .create(folder)
                 .map_err(failed)?;
         }
+        // It keeps nothing, and opening it may wait for ever.
+        if path.metadata().is_ok_and(|there| there.file_type().is_fifo()) {
+            return Err(failed(io::Error::other("it is a FIFO, give a file")));
+        }
         let file = OpenOptions::new()
             .append(true)
             .create(true)
@@ -97,13 +111,14 @@ impl Audit {
         Ok(Self {
             path: path.to_owned(),
             file: Arc::new(Mutex::new(file)),
+            wait: WRITE_WAIT,
         })
     }
 
     /// Some of the changes, the latest first: those in front of a place that the page before has told, or the last ones.
     pub(crate) async fn page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
         let path = self.path.clone();
-        let reading = tokio::task::spawn_blocking(move || page::read(&path, before)).await;
+        let reading = spawn_blocking(move || page::read(&path, before)).await;
         let read = reading.unwrap_or_else(|_| Err(io::Error::other("the reader failed")));
         read.map_err(|source| AuditError {
             path: self.path.clone(),
@@ -111,29 +126,62 @@ impl Audit {
         })
     }
 
-    /// Writes one line and waits until it is on disk. A change whose record cannot be written must not be made.
+    /// Writes one line and waits until it is on disk, for [`WRITE_WAIT`] at most. A change whose record cannot be written
+    /// must not be made.
     pub(crate) async fn record(&self, record: AuditRecord) -> Result<(), AuditError> {
-        let failed = |path: &Path, source| AuditError {
-            path: path.to_owned(),
+        let failed = |source| AuditError {
+            path: self.path.clone(),
             source,
         };
-        let audit = self.clone();
-        let writing = tokio::task::spawn_blocking(move || {
-            let mut line = serde_json::to_vec(&record)?;
-            line.push(b'\n');
-            // A poisoned lock only means that an earlier writer failed between two lines.
-            let mut file = audit.file.lock();
-            let length = file.metadata()?.len();
-            let written = file.write_all(&line).and_then(|()| file.sync_data());
-            if written.is_err() {
-                // The change is not going to be made, and half a line would spoil the next one.
-                let _ = file.set_len(length);
+        let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        let writing = async {
+            let file = Arc::clone(&self.file).lock_owned().await;
+            let (tell, told) = oneshot::channel();
+            drop(spawn_blocking(move || write(&file, &line, tell)));
+            told.await
+                .unwrap_or_else(|_| Err(io::Error::other("the writer failed")))
+        };
+        let late = || Err(io::Error::new(ErrorKind::TimedOut, "the disk takes too long"));
+        timeout(self.wait, writing)
+            .await
+            .unwrap_or_else(|_| late())
+            .map_err(failed)
+    }
+}
+
+/// Appends a line, and takes it back when the change is not going to be made: half a line would spoil the next one, and a
+/// whole one that nobody waits for any more would tell of what has not happened.
+fn write(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
+    let length = file.metadata().map(|metadata| metadata.len());
+    let written = length.and_then(|length| {
+        let mut writer = file;
+        let written = writer.write_all(line).and_then(|()| file.sync_data());
+        written.inspect_err(|_| {
+            let _ = file.set_len(length);
+        })?;
+        Ok(length)
+    });
+    match written {
+        Ok(length) => {
+            if tell.send(Ok(())).is_err() {
+                take_back(file, line, length);
             }
-            written
-        });
-        match writing.await {
-            Ok(written) => written.map_err(|source| failed(&self.path, source)),
-            Err(_) => Err(failed(&self.path, io::Error::other("the writer failed"))),
+        }
+        Err(error) => {
+            let _heard = tell.send(Err(error));
         }
     }
 }
+
+/// Removes a line that was written at `length`, unless another process has written behind it: that in whose place this one
+/// is, or that in its place.
+fn take_back(file: &File, line: &[u8], length: u64) {
+    let is_last = file.metadata().is_ok_and(|now| now.len() == length + line.len() as u64);
+    if is_last {
+        let _ = file.set_len(length).and_then(|()| file.sync_data());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,7 @@ pub(crate) struct Metrics {
     money: MoneyMetrics,
     log_sinks: LogSinkMetrics,
     access_log_dropped: IntCounter,
+    diagnostics_dropped: IntCounter,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
     store: StoreMetrics,
@@ -130,6 +131,10 @@ impl Metrics {
             money: MoneyMetrics::new(&make)?,
             log_sinks: LogSinkMetrics::new(&make)?,
             access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
+            diagnostics_dropped: make.counter(
+                "weir_diagnostics_dropped_total",
+                "Messages for standard error that were lost.",
+            )?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
                 "Names of state at providers that only this node knows, because too many waited to be written.",
@@ -232,6 +237,11 @@ impl Metrics {
     /// The access log lines lost since the start; for use in a sampler.
     pub(crate) fn access_log_dropped_are(&self, total: u64) {
         raise(&self.access_log_dropped, total);
+    }
+
+    /// The messages for standard error lost since the start; for use in a sampler.
+    pub(crate) fn diagnostics_dropped_are(&self, total: u64) {
+        raise(&self.diagnostics_dropped, total);
     }
 
     /// The sessions that were not handed to the store since the start; for use in a sampler.

@@ -8,7 +8,7 @@ use listenfd::ListenFd;
 use crate::wiring::StartError;
 
 /// Takes the sockets that this process was started with, for listeners at these addresses. To be called before there are
-/// threads: the variables are unset.
+/// threads that read the environment: the variables are unset.
 ///
 /// # Errors
 /// A socket is of another kind, or at an address where nothing is configured to listen.

@@ -93,7 +93,7 @@ impl Running {
     }
 }
 
-/// Starts everything; returns when it serves. To be called before there are threads. `launch` says how the next process is
+/// Starts everything; returns when it serves. To be called before there are threads that read the environment. `launch` says how the next process is
 /// started, if there may be one; `predecessor` is the one whose place this one takes.
 pub(super) fn start(
     config: Config,

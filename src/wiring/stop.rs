@@ -77,7 +77,9 @@ impl Running {
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
         });
-        parts.sinks.access_log.close(FLUSH_WAIT);
+        if !parts.sinks.access_log.close(FLUSH_WAIT) {
+            tracing::warn!("the last lines of the access log were not taken in time, they are lost");
+        }
         background.shutdown_timeout(FLUSH_WAIT);
         tracing::info!("stopped");
     }

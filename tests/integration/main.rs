@@ -81,6 +81,7 @@ mod state;
 mod storm;
 mod stream_ends;
 mod streams;
+mod stuck_outputs;
 mod testssl;
 mod tls;
 mod trailers;

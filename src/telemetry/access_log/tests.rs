@@ -126,6 +126,17 @@ fn a_renamed_file_is_left_for_a_new_one_without_a_word_from_anybody() {
 }
 
 #[test]
+fn a_full_disk_costs_lines_and_no_request_waits_for_it() {
+    const LINES: u64 = 2_000;
+    let log = AccessLog::open(&AccessLogTarget::File("/dev/full".into()), 4_000).expect("opens");
+    for count in 0..LINES {
+        log.write(record(&count.to_string()));
+    }
+    assert!(log.close(WAIT_MAX));
+    assert_eq!(log.dropped(), LINES);
+}
+
+#[test]
 fn a_file_that_cannot_be_made_anew_is_written_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let inner = folder.path().join("logs");
@@ -142,57 +153,40 @@ fn a_file_that_cannot_be_made_anew_is_written_on() {
     );
 }
 
-/// Says when it was first written to, then blocks until it is released.
-struct Stuck(SyncSender<()>, Receiver<()>);
-
-impl Write for Stuck {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _first = self.0.try_send(());
-        let _released = self.1.recv();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// A FIFO at that path.
+fn fifo(path: &Path) {
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).expect("a FIFO");
 }
 
 #[test]
-fn a_stuck_target_costs_lines_but_never_makes_a_request_wait() {
-    let (entered, stuck) = sync_channel(1);
-    let (release, released) = sync_channel(0);
-    let log = AccessLog::start(Sink::Stream(Box::new(Stuck(entered, released))), 4).expect("starts");
-    log.write(record("held by the writer"));
-    stuck.recv_timeout(WAIT_MAX).expect("the writer writes");
-    for _ in 0..10 {
-        log.write(record("queued or dropped"));
+fn a_fifo_without_a_reader_holds_up_neither_the_start_nor_a_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access.fifo");
+    fifo(&path);
+    let (opened, open) = std::sync::mpsc::channel();
+    let target = AccessLogTarget::File(path.clone());
+    // Were it waited for, this thread would never come back.
+    std::thread::spawn(move || opened.send(AccessLog::open(&target, 4_000)));
+    let log = open.recv_timeout(WAIT_MAX).expect("not waited for").expect("opens");
+    // More than the queue, the writer and a FIFO hold.
+    const LINES: u64 = 8_000;
+    for count in 0..LINES {
+        log.write(record(&count.to_string()));
     }
-    assert_eq!(log.dropped(), 6);
     assert!(!log.close(Duration::ZERO), "what hangs is not waited for");
-    drop(release);
-    assert!(log.close(WAIT_MAX));
-    assert_eq!(log.dropped(), 6);
-}
-
-struct Full;
-
-impl Write for Full {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::Error::from(ErrorKind::StorageFull))
+    let dropped = log.dropped();
+    assert!((1..=4_000).contains(&dropped), "{dropped}");
+    // A reader that comes late gets what was kept, in whole lines.
+    let reader = std::fs::File::open(&path).expect("a reader");
+    let (taken, take) = std::sync::mpsc::channel();
+    std::thread::spawn(move || io::BufRead::lines(io::BufReader::new(reader)).try_for_each(|line| taken.send(line)));
+    for _ in dropped..LINES {
+        let line = take.recv_timeout(WAIT_MAX).expect("a line").expect("read");
+        assert!(line.starts_with('{') && line.ends_with('}'), "{line}");
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_full_disk_does_not_end_the_writer() {
-    let log = AccessLog::start(Sink::Stream(Box::new(Full)), 4).expect("starts");
-    log.write(record("lost"));
-    log.write(record("lost"));
     assert!(log.close(WAIT_MAX));
-    assert_eq!(log.dropped(), 2);
+    assert_eq!(log.dropped(), dropped);
 }
 
 #[test]

@@ -116,7 +116,7 @@ const fn refused(reason: &'static [super::series::Fits; 1]) -> Series {
 }
 
 /// The graver of two on the same sums first.
-pub(super) const TRENDS: [Trend; 17] = [
+pub(super) const TRENDS: [Trend; 18] = [
     Trend {
         alert: "WeirPanics",
         of: Of::Growth(each(&[all("weir_panics_total")]), 0),
@@ -282,6 +282,12 @@ pub(super) const TRENDS: [Trend; 17] = [
         of: Of::Growth(each(&[all("weir_access_log_dropped_total")]), 0),
         minutes: 5,
         said: "{} lines of the access log were lost in 5 minutes",
+    },
+    Trend {
+        alert: "WeirDiagnosticsDropped",
+        of: Of::Growth(each(&[all("weir_diagnostics_dropped_total")]), 0),
+        minutes: 5,
+        said: "{} messages for standard error were lost in 5 minutes",
     },
 ];
 

@@ -1,6 +1,7 @@
 //! A child process that is ended by its own id, whatever happens to the test.
 
 use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -73,12 +74,12 @@ impl Process {
 
     /// What it wrote to stdout so far.
     pub(crate) fn out(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
+        text_so_far(&self.stdout)
     }
 
     /// What it wrote to stderr so far.
     pub(crate) fn err(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.stderr).unwrap_or_default()).into_owned()
+        text_so_far(&self.stderr)
     }
 
     /// The exit status, when it has ended.
@@ -112,8 +113,22 @@ fn output(folder: &Path, name: &str, stream: &str) -> PathBuf {
     folder.join(format!("{name}.{stream}"))
 }
 
+/// A FIFO is opened to be read too: otherwise its reader would be waited for.
 fn appended(file: &Path) -> File {
-    File::options().create(true).append(true).open(file).unwrap()
+    let is_fifo = file.metadata().is_ok_and(|there| there.file_type().is_fifo());
+    File::options()
+        .create(true)
+        .append(true)
+        .read(is_fifo)
+        .open(file)
+        .unwrap()
+}
+
+/// What a file holds. What is no file has no end, and is its test's to read.
+fn text_so_far(file: &Path) -> String {
+    let is_file = file.metadata().is_ok_and(|there| there.is_file());
+    let bytes = is_file.then(|| std::fs::read(file).unwrap_or_default());
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 /// The same command, killed by the kernel when the thread that starts it ends: also when the test runner itself is

@@ -42,6 +42,13 @@ pub(crate) struct WeirBuilder {
     open_files_max: Option<u32>,
     program: PathBuf,
     shipped_home: bool,
+    outputs: Option<Outputs>,
+}
+
+/// Where messages and the access log go instead of files beside the others.
+struct Outputs {
+    messages: PathBuf,
+    access: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,6 +104,7 @@ impl WeirBuilder {
             open_files_max: None,
             program: env!("CARGO_BIN_EXE_weir").into(),
             shipped_home: false,
+            outputs: None,
         };
         let builder = builder
             .set("gateway.listen", "127.0.0.1:0")
@@ -170,6 +178,15 @@ impl WeirBuilder {
         self
     }
 
+    /// Has standard error and the access log written there.
+    pub(crate) fn outputs_at(mut self, messages: &Path, access: &Path) -> WeirBuilder {
+        self.outputs = Some(Outputs {
+            messages: messages.to_owned(),
+            access: access.to_owned(),
+        });
+        self
+    }
+
     /// Runs this program instead of the one that was built.
     pub(crate) fn program(mut self, program: &Path) -> WeirBuilder {
         self.program = program.to_owned();
@@ -201,9 +218,14 @@ impl WeirBuilder {
                 .set("journal.path", path("journal"))
                 .set("journal.segment_bytes", 1 << 22);
         }
-        self = self
-            .set("admin.audit", path("audit.jsonl"))
-            .set("log.access", path("access.jsonl"));
+        let access = match &self.outputs {
+            Some(outputs) => {
+                std::os::unix::fs::symlink(&outputs.messages, path("weir.stderr")).unwrap();
+                outputs.access.to_str().unwrap().to_owned()
+            }
+            None => path("access.jsonl"),
+        };
+        self = self.set("admin.audit", path("audit.jsonl")).set("log.access", access);
         let names_home = |log: &toml::Value| log.get("home").is_some();
         if !self.shipped_home && !self.settings.get("log").is_some_and(names_home) {
             self = self.set("log.home", "store");

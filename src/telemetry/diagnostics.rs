@@ -1,0 +1,322 @@
+//! weir's messages on standard error.
+//!
+//! At debug level Pingora and other libraries print whole requests with their credentials, and at higher levels bytes
+//! from providers and clients. The configured level therefore applies to weir's own events only. Other crates are shown
+//! from warnings on, and not at all where weir reports the same in its own words.
+//!
+//! A thread of its own writes them ([`LineQueue`]): whatever standard error leads to, no thread that has something to say
+//! waits for it.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use super::{
+    line_queue::{Line, LineQueue, LineQueueSettings, Sink},
+    metrics::Metrics,
+};
+
+/// The most messages that wait to be written. Beyond it they are dropped and counted.
+const QUEUE_LINES: usize = 1024;
+/// How long the last messages may take at the end of the process.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
+
+/// Libraries of which less is heard than of others, or nothing. Pingora's proxy calls every client that leaves an error and
+/// quotes providers' heads; its connections say what weir says of the request; a TLS peer's certificates and alerts are
+/// the peer's words.
+const QUIET: [(&str, LevelFilter); 6] = [
+    ("pingora_proxy", LevelFilter::OFF),
+    ("pingora_load_balancing", LevelFilter::OFF),
+    ("pingora_core", LevelFilter::ERROR),
+    ("pingora_core::apps", LevelFilter::OFF),
+    // A provider that sends more than its answer: weir tells of the answer.
+    ("pingora_pool", LevelFilter::ERROR),
+    ("rustls", LevelFilter::OFF),
+];
+
+/// Why diagnostics cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiagnosticsError {
+    /// The level is none of the known ones.
+    #[error("log level `{0}` is unknown, use off, error, warn, info, debug or trace")]
+    Level(String),
+    /// Somebody set up diagnostics before.
+    #[error("diagnostics are already set up: {0}")]
+    Taken(String),
+    /// The thread that writes them cannot be started.
+    #[error("the thread that writes messages cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+/// Messages on their way to standard error. The last ones are written when it is dropped, at the end of the process.
+#[derive(Debug)]
+#[must_use = "what is said after it was dropped is lost"]
+pub(crate) struct Diagnostics {
+    lines: Arc<LineQueue<Message>>,
+}
+
+/// A message as it was formatted.
+#[derive(Debug)]
+struct Message(Box<[u8]>);
+
+impl Line for Message {
+    fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()> {
+        line.extend_from_slice(self.0.strip_suffix(b"\n").unwrap_or(&self.0));
+        Ok(())
+    }
+}
+
+impl Diagnostics {
+    /// Sends events of `tracing` and records of `log` (Pingora's) to standard error, one plain line each. Once per process.
+    pub(crate) fn start(level: &str) -> Result<Self, DiagnosticsError> {
+        let filter = filter(level)?;
+        let diagnostics = Self::to(standard_error(), QUEUE_LINES).map_err(DiagnosticsError::Thread)?;
+        tracing_subscriber::fmt()
+            .compact()
+            .with_ansi(false)
+            // What cannot be formatted would be told on standard error by the thread that says it.
+            .log_internal_errors(false)
+            .with_writer(diagnostics.writer())
+            .with_env_filter(filter)
+            .try_init()
+            .map_err(|error| DiagnosticsError::Taken(error.to_string()))?;
+        Ok(diagnostics)
+    }
+
+    fn to(sink: Sink, lines_max: usize) -> io::Result<Self> {
+        let settings = LineQueueSettings {
+            name: "standard error",
+            thread: "diagnostics",
+            lines_max,
+            gather: Duration::ZERO,
+        };
+        let lines = Arc::new(LineQueue::start(sink, settings)?);
+        Ok(Self { lines })
+    }
+
+    fn writer(&self) -> impl Fn() -> Messages + use<> {
+        let lines = Arc::clone(&self.lines);
+        move || Messages(Arc::clone(&lines))
+    }
+
+    /// Has the metrics tell how many messages were lost.
+    pub(crate) fn observe(&self, metrics: &Metrics) {
+        let lines = Arc::clone(&self.lines);
+        metrics.sample(move |metrics| metrics.diagnostics_dropped_are(lines.dropped()));
+    }
+}
+
+impl Drop for Diagnostics {
+    fn drop(&mut self) {
+        // Whoever does not take them in time has not wanted them.
+        let _written = self.lines.close(FLUSH_WAIT);
+    }
+}
+
+/// Says on standard error why the process ends, and waits a moment for that to be taken.
+pub(crate) fn say_last(text: &str) {
+    let text = format!("{text}\n");
+    match Diagnostics::to(standard_error(), 1) {
+        // Dropped, so written, at once.
+        Ok(last) => last.lines.write(Message(text.as_bytes().into())),
+        Err(_) => {
+            let _written = io::stderr().write_all(text.as_bytes());
+        }
+    }
+}
+
+fn standard_error() -> Sink {
+    Sink::Stream(Box::new(io::stderr()))
+}
+
+/// What `tracing` writes its messages to, each in one call.
+struct Messages(Arc<LineQueue<Message>>);
+
+impl Write for Messages {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(Message(bytes.into()));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
+    // Spelled out, because tracing would also take numbers and odd spellings.
+    let own = match level {
+        "off" => LevelFilter::OFF,
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "info" => LevelFilter::INFO,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
+        _ => return Err(DiagnosticsError::Level(level.to_owned())),
+    };
+    let others = own.min(LevelFilter::WARN);
+    let mut filter = format!("{others},weir={own}");
+    for (library, level) in QUIET {
+        let level = level.min(others);
+        filter.push_str(&format!(",{library}={level}"));
+    }
+    Ok(EnvFilter::new(filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use parking_lot::Mutex;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn subscriber(
+        level: &str,
+        writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    ) -> impl tracing::Subscriber + Send + Sync {
+        tracing_subscriber::fmt()
+            .compact()
+            .with_ansi(false)
+            .with_writer(writer)
+            .with_env_filter(filter(level).expect("a level"))
+            .finish()
+    }
+
+    fn said_at(level: &str) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        tracing::subscriber::with_default(subscriber(level, move || writer.clone()), || {
+            tracing::trace!(target: "weir::gateway", "own-trace");
+            tracing::info!(target: "weir::gateway", "own-info");
+            tracing::error!(target: "weir::gateway", "own-error");
+            tracing::debug!(target: "pingora_proxy", "theirs-debug");
+            tracing::trace!(target: "pingora_core::protocols::http", "theirs-trace");
+            tracing::debug!(target: "hyper::proto", "theirs-debug");
+            tracing::info!(target: "pingora_core::server", "theirs-info");
+            tracing::warn!(target: "pingora_core::protocols::http::v1::common", "quoting-warn");
+            tracing::warn!(target: "pingora_pool::connection", "quoting-warn");
+            tracing::error!(target: "pingora_core::services::listening", "theirs-error");
+            tracing::error!(target: "pingora_core::apps", "quoting-error");
+            tracing::error!(target: "pingora_proxy", "quoting-error");
+            tracing::warn!(target: "pingora_load_balancing::health_check", "quoting-warn");
+            tracing::error!(target: "rustls::common_state", "quoting-error");
+            tracing::warn!(target: "redb", "theirs-warn");
+        });
+        let bytes = lines.0.lock().clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn libraries_are_never_heard_below_warnings() {
+        let said = said_at("trace");
+        assert!(said.contains("own-trace") && said.contains("theirs-warn") && said.contains("theirs-error"));
+        assert!(
+            !said.contains("theirs-debug") && !said.contains("theirs-trace") && !said.contains("theirs-info"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_weir_says_itself_and_what_quotes_a_peer_is_not_heard_from_libraries() {
+        for level in ["info", "trace"] {
+            let said = said_at(level);
+            assert!(!said.contains("quoting"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_quieter_level_quietens_the_libraries_too() {
+        let said = said_at("error");
+        assert!(said.contains("own-error") && said.contains("theirs-error"));
+        assert!(!said.contains("info") && !said.contains("warn"), "{said}");
+        assert_eq!(said_at("off"), "");
+    }
+
+    #[test]
+    fn what_was_said_last_is_written_before_the_end() {
+        let lines = Lines::default();
+        let diagnostics = Diagnostics::to(Sink::Stream(Box::new(lines.clone())), QUEUE_LINES).expect("starts");
+        tracing::subscriber::with_default(subscriber("info", diagnostics.writer()), || {
+            for count in 0..500 {
+                tracing::info!(target: "weir::wiring", count, "said");
+            }
+        });
+        drop(diagnostics);
+        let said = String::from_utf8(lines.0.lock().clone()).expect("text");
+        assert_eq!(said.lines().count(), 500, "{said}");
+        let last = said.lines().last().expect("a line");
+        assert!(last.contains("weir::wiring: said count=499"), "{last}");
+    }
+
+    /// Tells that it was reached, and takes nothing until it is released.
+    struct Unread(SyncSender<()>, Receiver<()>, Lines);
+
+    impl Write for Unread {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _first = self.0.try_send(());
+            let _released = self.1.recv();
+            self.2.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_standard_error_that_nobody_reads_and_what_was_lost_is_told_once() {
+        const LONG: Duration = Duration::from_secs(10);
+        let (reached, stuck) = sync_channel(1);
+        let (release, released) = sync_channel(0);
+        let lines = Lines::default();
+        let sink = Sink::Stream(Box::new(Unread(reached, released, lines.clone())));
+        let diagnostics = Diagnostics::to(sink, 4).expect("starts");
+        let metrics = Metrics::new(&[], &[]).expect("the definitions are right");
+        diagnostics.observe(&metrics);
+        let queue = Arc::clone(&diagnostics.lines);
+        let subscriber = subscriber("info", diagnostics.writer());
+        let say = |count: usize| tracing::info!(target: "weir::wiring", count, "said");
+        tracing::subscriber::with_default(subscriber, || {
+            say(0);
+            stuck.recv_timeout(LONG).expect("the writer writes");
+            (1..=10).for_each(say);
+        });
+        assert_eq!(queue.dropped(), 6, "one is being written and four wait");
+        assert!(metrics.render().contains("\nweir_diagnostics_dropped_total 6\n"));
+        drop(release);
+        drop(diagnostics);
+        let said = String::from_utf8(lines.0.lock().clone()).expect("text");
+        let counts: Vec<&str> = said
+            .lines()
+            .filter_map(|line| Some(line.split_once("count=")?.1))
+            .collect();
+        assert_eq!(counts, ["0", "1", "2", "3", "4"], "{said}");
+    }
+
+    #[test]
+    fn an_unknown_level_is_an_error() {
+        for level in ["loud", "3", "", "weir=debug"] {
+            assert!(filter(level).is_err(), "{level}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Queues in front of sinks that do not move, fail, and work again.
+
+use std::sync::mpsc::channel;
+
+use super::*;
+
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+impl Line for String {
+    fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()> {
+        line.extend_from_slice(self.as_bytes());
+        Ok(())
+    }
+}
+
+fn queue(sink: impl Write + Send + 'static, lines_max: usize) -> LineQueue<String> {
+    let settings = LineQueueSettings {
+        name: "test log",
+        thread: "test-log",
+        lines_max,
+        gather: Duration::ZERO,
+    };
+    LineQueue::start(Sink::Stream(Box::new(sink)), settings).expect("starts")
+}
+
+/// Tells when it was first written to, then blocks until it is released.
+struct Stuck(SyncSender<()>, Receiver<()>);
+
+impl Write for Stuck {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _first = self.0.try_send(());
+        let _released = self.1.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stuck_sink_costs_lines_but_never_makes_anybody_wait() {
+    let (entered, stuck) = sync_channel(1);
+    let (release, released) = sync_channel(0);
+    let lines = queue(Stuck(entered, released), 4);
+    lines.write("held by the writer".to_owned());
+    stuck.recv_timeout(WAIT_MAX).expect("the writer writes");
+    for _ in 0..10 {
+        lines.write("queued or dropped".to_owned());
+    }
+    assert_eq!(lines.dropped(), 6);
+    assert!(!lines.close(Duration::ZERO), "what hangs is not waited for");
+    drop(release);
+    assert!(lines.close(WAIT_MAX));
+    assert_eq!(lines.dropped(), 6);
+}
+
+/// Fails until it is mended; tells what it has taken after that, and how often it has failed.
+struct Full(Arc<AtomicBool>, std::sync::mpsc::Sender<Option<Vec<u8>>>);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mended = self.0.load(Ordering::SeqCst);
+        let _told = self.1.send(mended.then(|| bytes.to_vec()));
+        match mended {
+            true => Ok(bytes.len()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_does_not_end_the_writer() {
+    let (told, _taken) = channel();
+    let lines = queue(Full(Arc::default(), told), 4);
+    lines.write("lost".to_owned());
+    lines.write("lost".to_owned());
+    assert!(lines.close(WAIT_MAX));
+    assert_eq!(lines.dropped(), 2);
+}
+
+#[test]
+fn what_the_buffer_holds_is_written_when_there_is_room_again() {
+    let (mended, (told, taken)) = (Arc::<AtomicBool>::default(), channel());
+    let lines = queue(Full(Arc::clone(&mended), told), 4);
+    for line in ["first", "second"] {
+        lines.write(line.to_owned());
+        assert_eq!(taken.recv_timeout(WAIT_MAX), Ok(None), "it was tried");
+    }
+    mended.store(true, Ordering::SeqCst);
+    lines.write("third".to_owned());
+    assert!(lines.close(WAIT_MAX));
+    let written: Vec<u8> = taken.try_iter().flatten().flatten().collect();
+    assert_eq!((written, lines.dropped()), (b"first\nsecond\nthird\n".to_vec(), 0));
+}
+
+/// Messages of the thread that says them.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a writer in this thread over `jobs`, to its end: what it says.
+fn said_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> String {
+    let said = Said::default();
+    let shared = Arc::<WriterSignals>::default();
+    shared.dropped.store(dropped, Ordering::SeqCst);
+    shared.closing.store(true, Ordering::SeqCst);
+    let writer = Writer {
+        sink: BufWriter::new(Sink::Stream(Box::new(sink))),
+        line: Vec::new(),
+        name: "test log",
+        gather: Duration::ZERO,
+        shared,
+        failing: false,
+        told: 0,
+        looked: clock::instant(),
+    };
+    let (queue, waiting) = sync_channel(jobs.len());
+    for line in jobs {
+        queue.send(Job::Line((*line).to_owned())).expect("room");
+    }
+    let into = said.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || writer.run(&waiting));
+    let bytes = said.0.lock().clone();
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn lost_lines_are_told_once_when_it_is_written_again() {
+    let said = said_of(io::sink(), 316, &["a", "b"]);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("test log: lines were lost") && said.contains("lost=316"),
+        "{said}"
+    );
+    assert_eq!(said_of(io::sink(), 0, &["a", "b"]), "");
+}
+
+#[test]
+fn a_sink_that_fails_is_told_once_and_says_nothing_of_what_is_lost_meanwhile() {
+    let (told, _taken) = channel();
+    let said = said_of(Full(Arc::default(), told), 5, &["a", "b", "c"]);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("test log cannot be written, lines are lost"), "{said}");
+}
