@@ -40,7 +40,8 @@ fn heads_have_a_budget_with_room_for_one_in_all_and_per_address() {
         assert!(error.starts_with(line) && error.contains(message), "{error}");
     }
     let config = parse(least).unwrap();
-    assert_eq!(config.needs_restart(&parse("").unwrap()), ["connections"]);
+    let waiting = config.needs_restart(&parse("").unwrap());
+    assert_eq!(waiting, ["connections.head_budget_bytes".to_owned()].into());
     let smaller = parse("[gateway]\nheader_bytes_max = 2048").unwrap();
     assert!(smaller.needs_restart(&parse("").unwrap()).is_empty());
 }

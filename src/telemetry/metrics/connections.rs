@@ -64,7 +64,7 @@ pub(crate) enum CloseReason {
 }
 
 impl CloseReason {
-    const LIMITS: [Self; 10] = [
+    const LIMITS: [Self; 11] = [
         Self::TooMany,
         Self::GaveWay,
         Self::TooManyOfAddress,
