@@ -90,9 +90,10 @@ pub(in crate::domain) fn scan_onto(
         turns: TurnsRead::default(),
         input: InputTally::default(),
     };
-    while let Some(token) = lexer.next(body)? {
+    while let Some(kind) = lexer.advance(body)? {
+        let token = lexer.token(kind);
         tape.push(token, &lexer);
-        match token.kind {
+        match kind {
             Kind::Key => readers.key(body, token, &lexer)?,
             Kind::End => {}
             _ => readers.value(body, token, &lexer)?,

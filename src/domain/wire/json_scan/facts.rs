@@ -77,8 +77,15 @@ impl Facts {
     }
 
     /// A value; of an object or array its first byte.
+    #[inline(always)]
     pub(super) fn value(&mut self, text: &[u8], value: Token) -> Result<(), ScanError> {
-        let Some(field) = self.next.take() else { return Ok(()) };
+        match self.next.take() {
+            Some(field) => self.value_of(field, text, value),
+            None => Ok(()),
+        }
+    }
+
+    fn value_of(&mut self, field: (usize, Key), text: &[u8], value: Token) -> Result<(), ScanError> {
         let token = value.of(text);
         let truth = match value.kind {
             Kind::True => Some(true),

@@ -69,6 +69,9 @@ impl InputTally {
 
     /// A string, as it is written between its quotes.
     pub(in crate::domain) fn string(&mut self, raw: &[u8]) {
+        if raw.is_empty() {
+            return;
+        }
         match payload_tokens(raw) {
             Some(tokens) => self.payload_tokens = self.payload_tokens.saturating_add(tokens),
             None => self.text(raw),

@@ -29,6 +29,9 @@ pub(super) struct Item {
     came_twice: u8,
 }
 
+/// The longest type that is looked for, in bytes.
+const TYPE_BYTES_MAX: usize = 21;
+
 const CONTENT: u8 = 1;
 const ENCRYPTED_CONTENT: u8 = 2;
 const RESULT: u8 = 4;
@@ -61,12 +64,14 @@ impl Item {
                 Some(_) => self.further_ids.push(value),
             },
             BodyPosition::ItemType => {
-                let is = |name| string::is(token, name);
                 self.has_type = true;
-                self.is_reference |= is("item_reference");
-                self.is_reasoning |= is("reasoning") || is("compaction");
-                self.is_image |= is("image_generation_call");
-                self.is_trigger |= is("compaction_trigger");
+                match string::ascii(token, &mut [0; TYPE_BYTES_MAX]) {
+                    Some(b"item_reference") => self.is_reference = true,
+                    Some(b"reasoning" | b"compaction") => self.is_reasoning = true,
+                    Some(b"image_generation_call") => self.is_image = true,
+                    Some(b"compaction_trigger") => self.is_trigger = true,
+                    _ => {}
+                }
             }
             BodyPosition::ItemRole => self.has_role = true,
             BodyPosition::ItemContent | BodyPosition::OwnText => self.own |= CONTENT,

@@ -41,6 +41,10 @@ impl Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lexer {
     at: usize,
+    /// Where the token begins and ends that was given last. It is kept here and not handed from function to function, which
+    /// takes longer than all else that a short token needs.
+    start: usize,
+    end: usize,
     expect: Expect,
     levels: Levels,
     /// Whether what stands in strings is checked.
@@ -67,6 +71,8 @@ impl Lexer {
     pub(super) fn checking(depth_max: usize) -> Self {
         Self {
             at: 0,
+            start: 0,
+            end: 0,
             expect: Expect::Top,
             levels: Levels::new(depth_max.clamp(1, DEPTH_MAX)),
             is_checking: true,
@@ -99,6 +105,36 @@ impl Lexer {
     /// The text breaks the grammar, nests too deep, or is not one object.
     #[inline]
     pub(super) fn next(&mut self, text: &[u8]) -> Result<Option<Token>, ScanError> {
+        let kind = self.advance(text)?;
+        Ok(kind.map(|kind| self.token(kind)))
+    }
+
+    /// Goes behind the first token for which `goes_on` is false, and gives where it ends.
+    ///
+    /// # Errors
+    /// The text breaks the grammar, or is over.
+    pub(super) fn skip(&mut self, text: &[u8], mut goes_on: impl FnMut(Kind) -> bool) -> Result<usize, ScanError> {
+        while let Some(kind) = self.advance(text)? {
+            if !goes_on(kind) {
+                return Ok(self.end);
+            }
+        }
+        Err(self.fault(text, Fault::EndsEarly))
+    }
+
+    /// The token that was given last, of this kind.
+    #[inline]
+    pub(super) fn token(&self, kind: Kind) -> Token {
+        Token {
+            kind,
+            start: self.start,
+            end: self.end,
+        }
+    }
+
+    /// As [`Self::next`]; [`Self::token`] has the bytes.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, text: &[u8]) -> Result<Option<Kind>, ScanError> {
         self.skip_space(text);
         let next = text.get(self.at).copied();
         match (self.expect, next) {
@@ -132,7 +168,8 @@ impl Lexer {
         .map(Some)
     }
 
-    fn value(&mut self, text: &[u8]) -> Result<Token, ScanError> {
+    #[inline(always)]
+    fn value(&mut self, text: &[u8]) -> Result<Kind, ScanError> {
         let rest = text.get(self.at..).unwrap_or_default();
         let (kind, length) = match rest.first() {
             Some(b'"') => (Kind::String, self.string(text)?),
@@ -151,15 +188,15 @@ impl Lexer {
             _ => return Err(self.fault(text, Fault::ValueExpected)),
         };
         self.expect = Expect::CommaOrEnd;
-        Ok(self.token(kind, length))
+        Ok(self.take(kind, length))
     }
 
-    fn key(&mut self, text: &[u8]) -> Result<Token, ScanError> {
+    fn key(&mut self, text: &[u8]) -> Result<Kind, ScanError> {
         if text.get(self.at) != Some(&b'"') {
             return Err(self.fault(text, Fault::KeyExpected));
         }
         let length = self.string(text)?;
-        let key = self.token(Kind::Key, length);
+        let key = self.take(Kind::Key, length);
         self.skip_space(text);
         if text.get(self.at) != Some(&b':') {
             return Err(self.fault(text, Fault::ColonExpected));
@@ -194,7 +231,8 @@ impl Lexer {
         Ok(same)
     }
 
-    fn open(&mut self, container: Container) -> Result<Token, ScanError> {
+    #[inline(always)]
+    fn open(&mut self, container: Container) -> Result<Kind, ScanError> {
         if !self.levels.enter(container) {
             return Err(ScanError::TooDeep {
                 at: self.at,
@@ -206,40 +244,43 @@ impl Lexer {
             Container::Array => (Kind::Array, Expect::ValueOrEnd),
         };
         self.expect = expect;
-        Ok(self.token(kind, 1))
+        Ok(self.take(kind, 1))
     }
 
     /// Leaves the innermost container; the caller saw that its closing byte is next.
-    fn close(&mut self) -> Token {
+    #[inline(always)]
+    fn close(&mut self) -> Kind {
         self.levels.leave();
         self.expect = match self.levels.depth() {
             0 => Expect::Nothing,
             _ => Expect::CommaOrEnd,
         };
-        self.token(Kind::End, 1)
+        self.take(Kind::End, 1)
     }
 
-    fn token(&mut self, kind: Kind, length: usize) -> Token {
-        let start = self.at;
+    /// The token that is next, with its length.
+    #[inline(always)]
+    fn take(&mut self, kind: Kind, length: usize) -> Kind {
+        self.start = self.at;
         self.at += length;
-        Token {
-            kind,
-            start,
-            end: self.at,
-        }
+        self.end = self.at;
+        kind
     }
 
+    #[inline(always)]
     fn skip_space(&mut self, text: &[u8]) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(self.at) {
             self.at += 1;
         }
     }
 
+    #[cold]
     fn fault(&self, text: &[u8], fault: Fault) -> ScanError {
         self.fault_behind(text, (0, fault))
     }
 
     /// The error for a fault so many bytes from here; at the end of the text, the fault is that it ends.
+    #[cold]
     fn fault_behind(&self, text: &[u8], (offset, fault): (usize, Fault)) -> ScanError {
         let at = self.at + offset;
         let fault = if at >= text.len() { Fault::EndsEarly } else { fault };

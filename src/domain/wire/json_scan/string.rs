@@ -103,6 +103,36 @@ pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
 }
 
+/// The text of a checked string, if it is ASCII and there is room for it: for what is looked for in every body, without an
+/// allocation.
+pub(super) fn ascii<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8]> {
+    let (mut rest, mut length) = (inner(token), 0);
+    while let Some((first, after)) = rest.split_first() {
+        let byte;
+        (byte, rest) = match (first, after) {
+            (b'\\', [b'u', ..]) => (u8::try_from(code_unit(after, 1).ok()?).ok()?, after.get(5..)?),
+            (b'\\', [letter, after @ ..]) => (meant(*letter)?, after),
+            (plain, after) => (*plain, after),
+        };
+        *room.get_mut(length).filter(|_| byte.is_ascii())? = byte;
+        length += 1;
+    }
+    room.get(..length)
+}
+
+/// What a letter behind a backslash stands for.
+const fn meant(letter: u8) -> Option<u8> {
+    Some(match letter {
+        b'n' => b'\n',
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'b' => 0x08,
+        b'f' => 0x0C,
+        b'"' | b'\\' | b'/' => letter,
+        _ => return None,
+    })
+}
+
 /// The end of the escape at `start`, or of two if they are a surrogate pair; and whether it is half of such a pair.
 fn escape_end(text: &[u8], start: usize) -> Result<(usize, bool), StringFault> {
     match text.get(start + 1) {

@@ -155,10 +155,7 @@ impl<'t> Reader<'t> {
     /// # Errors
     /// The text is not an object, breaks the grammar, or is over.
     pub(in crate::domain) fn token(&mut self) -> Result<Token, ScanError> {
-        self.next()?.ok_or(ScanError::Malformed {
-            at: self.text.len(),
-            fault: Fault::EndsEarly,
-        })
+        self.next()?.ok_or_else(|| self.ends_early())
     }
 
     /// Checks that nothing follows the object, whose last token has been read.
@@ -181,16 +178,28 @@ impl<'t> Reader<'t> {
             return Ok(first.start..end);
         }
         let mut depth = 1_usize;
-        loop {
-            let token = self.token()?;
-            match token.kind {
+        let mut goes_on = |kind| {
+            match kind {
                 Kind::Object | Kind::Array => depth += 1,
                 Kind::End => depth -= 1,
                 _ => {}
             }
-            if depth == 0 {
+            depth > 0
+        };
+        while self.next < self.entries.len() {
+            let token = self.token()?;
+            if !goes_on(token.kind) {
                 return Ok(first.start..token.end);
             }
+        }
+        let end = self.lexer.as_mut().map(|lexer| lexer.skip(self.text, goes_on));
+        Ok(first.start..end.unwrap_or(Err(self.ends_early()))?)
+    }
+
+    fn ends_early(&self) -> ScanError {
+        ScanError::Malformed {
+            at: self.text.len(),
+            fault: Fault::EndsEarly,
         }
     }
 

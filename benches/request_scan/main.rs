@@ -1,4 +1,7 @@
-//! What reading a request costs: the scan against building a serde_json tree, on bodies as agents send them.
+//! What reading a request costs: the scan against building a serde_json tree, on bodies as agents send them; and per byte, on
+//! bodies that are made to cost much.
+
+mod shapes;
 
 use std::hint::black_box;
 
@@ -68,5 +71,10 @@ fn request_scan(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, request_scan);
+/// Measures the shapes, whose time Criterion would take minutes for.
+fn hostile_shapes(_: &mut Criterion) {
+    shapes::print_table();
+}
+
+criterion_group!(benches, request_scan, hostile_shapes);
 criterion_main!(benches);
