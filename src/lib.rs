@@ -47,7 +47,7 @@ pub mod parts {
             },
             wire::{
                 http1::{chunked, head},
-                json_scan::{JsonEnd, Progress, Scan, ScanLimits, scan},
+                json_scan::{JsonEnd, NamedModels, Progress, Scan, ScanLimits, scan},
                 operation::Operation,
                 protocol::{
                     FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol, observer::HEAP_BYTES_MAX,

@@ -83,7 +83,12 @@ impl Model {
 
     /// The provider's name for it.
     pub(crate) fn upstream_name_at(&self, provider: &Provider) -> &str {
-        self.upstream_names.get(&provider.name).unwrap_or(&self.upstream_name)
+        self.upstream_name_by(&provider.name)
+    }
+
+    /// Its name at the provider of this name.
+    fn upstream_name_by(&self, provider: &str) -> &str {
+        self.upstream_names.get(provider).unwrap_or(&self.upstream_name)
     }
 
     /// Whether it can be requested in this protocol now.

@@ -129,11 +129,13 @@ async fn consider(
     let asked = model::asked(operation, path_model, &scan)?;
     fail::fail_point!("admission");
     let route = model::route(catalogue, switches, &caller.key, operation, &asked, entry)?;
+    model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
     let stream = match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
     let basis = basis(gateway, live, &caller.key, &route, operation, &scan)?;
+    let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
     let asking = funds::Asked {
         request_id: &entry.record.request_id,
         operation,

@@ -1,5 +1,7 @@
 //! Estimates what a request will use, before it is sent, and computes what it has consumed so far.
 
+mod named;
+
 use std::sync::Arc;
 
 use smol_str::SmolStr;
@@ -15,14 +17,15 @@ use crate::{
         },
         money::price::{OtherModel, Price, PricedRun},
         wire::{
-            json_scan::{Scan, Turns, input_estimate},
+            json_scan::{NamedModels, Scan, Turns, input_estimate},
             operation::Operation,
-            tokens::bill::{End, Evidence, Limits, bill},
-            usage::{Run, RunKind},
+            protocol::Protocol,
+            tokens::bill::{Billed, End, Evidence, Limits, bill},
+            usage::{Run, RunKind, Usage},
         },
     },
-    gateway::meter::Meter,
-    money::billing::{Consumed, PricedRoute},
+    gateway::{estimate::named::Named, meter::Meter},
+    money::billing::{Consumed, PricedLeg, PricedRoute},
     providers::learnt_usage::{Kind, Learnt},
 };
 
@@ -39,6 +42,8 @@ pub(crate) struct Basis {
     input_scanned: u64,
     turns: Turns,
     output_asked: Option<u64>,
+    /// The models that the body names beside the one that was asked for.
+    named: Named,
 }
 
 /// The model that a run used.
@@ -47,6 +52,8 @@ enum Ran<'a> {
     Asked,
     /// Another model of the catalogue, with its price at the provider.
     Other(&'a Arc<Model>, &'a Arc<Price>),
+    /// One of those that the body names; the provider does not say which.
+    Unnamed,
     /// A model that the catalogue does not have. Its tokens cost what those of the provider's most expensive model
     /// cost.
     Unknown(&'a str),
@@ -73,7 +80,15 @@ impl Basis {
             input_scanned: scan.input_tokens,
             turns: scan.turns,
             output_asked: scan.output_limits.of(operation.protocol()),
+            named: Named::default(),
         }
+    }
+
+    /// With the models that the request's body names.
+    #[must_use]
+    pub(crate) fn naming(mut self, models: &NamedModels, protocol: Protocol, body: &[u8]) -> Self {
+        self.named = Named::new(models, protocol, body);
+        self
     }
 
     /// The route that the request was admitted to.
@@ -126,12 +141,28 @@ impl Basis {
             unlimited: observed.as_ref().map(|observed| observed.unlimited).unwrap_or_default(),
         });
         let modifiers = observed.map(|observed| observed.modifiers.clone()).unwrap_or_default();
+        let leg = self.route.leg(leg);
+        let runs = match self.may_be_anothers(&billed) {
+            true => {
+                let run = Run::answer(billed.usage);
+                let other = self.dearest_named(leg, &run, &modifiers);
+                vec![PricedRun { run, other }]
+            }
+            false => self.priced(leg, billed.runs, &modifiers),
+        };
         Consumed {
             usage: billed.usage,
             source: billed.source,
-            runs: self.priced(provider, billed.runs, &modifiers),
+            runs,
             modifiers,
         }
+    }
+
+    /// Whether a model that takes the place of the one asked for may have answered, and nothing was reported that says so.
+    fn may_be_anothers(&self, billed: &Billed) -> bool {
+        let is_unsaid =
+            matches!(billed.source, UsageSource::Estimated | UsageSource::Partial) && billed.runs.is_empty();
+        is_unsaid && billed.usage != Usage::default() && self.named.may_run(RunKind::Answer)
     }
 
     fn limited(&self, provider: &str, runs: &[Run]) -> Vec<(Run, Limits)> {
@@ -139,18 +170,24 @@ impl Basis {
             let limits = match self.ran(provider, run) {
                 Ran::Asked => limits(&self.model),
                 Ran::Other(model, _) => limits(model),
-                Ran::Unknown(_) => Limits::default(),
+                Ran::Unnamed | Ran::Unknown(_) => Limits::default(),
             };
             (run.clone(), limits)
         };
         runs.iter().map(limited).collect()
     }
 
+    fn dearest_named(&self, leg: &PricedLeg, run: &Run, modifiers: &Modifiers) -> Option<OtherModel> {
+        self.named
+            .dearest(&self.catalogue, leg, &self.model.name, run, modifiers)
+    }
+
     /// Adds to each run the price of its model.
-    fn priced(&self, provider: &str, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
+    fn priced(&self, leg: &PricedLeg, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
         let priced = |run: Run| {
-            let other = match self.ran(provider, &run) {
+            let other = match self.ran(&leg.provider, &run) {
                 Ran::Asked => None,
+                Ran::Unnamed => self.dearest_named(leg, &run, modifiers),
                 Ran::Other(model, price) => Some(OtherModel {
                     name: model.name.clone(),
                     priced_as: None,
@@ -159,7 +196,7 @@ impl Basis {
                 Ran::Unknown(name) => {
                     let dearest = self
                         .catalogue
-                        .dearest_at(provider, &run.usage, &modifiers.of_run(run.kind));
+                        .dearest_at(&leg.provider, &run.usage, &modifiers.of_run(run.kind));
                     dearest.map(|(model, price)| OtherModel {
                         name: name.to_owned(),
                         priced_as: Some(model.name.clone()),
@@ -174,7 +211,8 @@ impl Basis {
 
     fn ran<'a>(&'a self, provider: &str, run: &'a Run) -> Ran<'a> {
         let Some(name) = run.model.as_deref() else {
-            return Ran::Asked;
+            let is_another = matches!(run.kind, RunKind::Fallback | RunKind::Advisor) && self.named.may_run(run.kind);
+            return if is_another { Ran::Unnamed } else { Ran::Asked };
         };
         match (self.catalogue.served_as(provider, name), run.kind) {
             (Some((model, _)), _) if model.name == self.model.name => Ran::Asked,

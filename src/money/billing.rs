@@ -26,9 +26,7 @@ pub(crate) use bill::{Bill, Consumed, Progress};
 pub(crate) use engine::NotAdmitted;
 pub(crate) use last_seen::GraceLimits;
 pub(crate) use leases::LeaseLimits;
-#[cfg(test)]
-pub(crate) use priced_route::PricedLeg;
-pub(crate) use priced_route::PricedRoute;
+pub(crate) use priced_route::{PricedLeg, PricedRoute};
 pub(crate) use queue::QueuePosition;
 pub(crate) use service::Billing;
 pub(crate) use wanted::Wanted;

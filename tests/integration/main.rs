@@ -53,6 +53,7 @@ mod mislabelled_answers;
 mod model_lists;
 mod model_names;
 mod money;
+mod named_models;
 mod node_sdk;
 mod ops;
 mod panics;

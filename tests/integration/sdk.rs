@@ -1,5 +1,5 @@
-//! The official Python SDKs, through the gateway, to the sample provider. The tests themselves are in `tests/sdk/`; one of
-//! them is made from the SDKs' own types.
+//! The official Python SDKs, through the gateway, to the sample provider. The tests themselves are in `tests/sdk/`; two of
+//! them are made from the SDKs' own types.
 
 use std::process::{Command, Stdio};
 
@@ -16,6 +16,8 @@ fn run(environment: &str, file: &str) {
     let sample = SampleProvider::start();
     let weir = Weir::start(&sample.base_url());
     let key = weir.key().text;
+    let models = [MESSAGES_MODEL, RESPONSES_MODEL, GEMINI_MODEL].join(",");
+    let limited = weir.key_with(&["--models", &models]).text;
     let output = Command::new(python)
         .current_dir(repository().join("tests/sdk"))
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", file])
@@ -24,6 +26,7 @@ fn run(environment: &str, file: &str) {
         .env("WEIR_PROVIDER_URL", sample.base_url())
         .env("WEIR_LEDGER", sample.ledger_path())
         .env("WEIR_KEY", &key)
+        .env("WEIR_LIMITED_KEY", &limited)
         .env("WEIR_MESSAGES_MODEL", MESSAGES_MODEL)
         .env("WEIR_DEEPSEEK_MODEL", DEEPSEEK_MODEL)
         .env("WEIR_RESPONSES_MODEL", RESPONSES_MODEL)
@@ -64,4 +67,9 @@ fn google_genai_current() {
 #[test]
 fn what_the_types_have_of_state_and_of_the_users_own() {
     run(".venv", "test_state_places.py");
+}
+
+#[test]
+fn what_the_types_have_of_further_models() {
+    run(".venv", "test_model_places.py");
 }

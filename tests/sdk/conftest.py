@@ -1,5 +1,6 @@
 """What the SDK tests share. The integration binary (tests/integration/sdk.rs) starts the gateway and sets the environment."""
 
+import copy
 import json
 import os
 import time
@@ -15,11 +16,18 @@ class Weir:
         self.base_url = os.environ["WEIR_BASE_URL"]
         self.provider_url = os.environ["WEIR_PROVIDER_URL"]
         self.key = os.environ["WEIR_KEY"]
+        self.limited_key = os.environ["WEIR_LIMITED_KEY"]
         self.ledger_path = Path(os.environ["WEIR_LEDGER"])
         self.messages_model = os.environ["WEIR_MESSAGES_MODEL"]
         self.deepseek_model = os.environ["WEIR_DEEPSEEK_MODEL"]
         self.responses_model = os.environ["WEIR_RESPONSES_MODEL"]
         self.gemini_model = os.environ["WEIR_GEMINI_MODEL"]
+
+    def limited(self) -> "Weir":
+        """The same gateway, with a key that may use one model of each protocol."""
+        other = copy.copy(self)
+        other.key = self.limited_key
+        return other
 
     def ledger_ends(self) -> list[dict]:
         """The ledger's closing lines: what the provider would have billed, one per answer."""

@@ -1,10 +1,12 @@
-"""Where the SDKs' own types have state at a provider, and where they have maps of the user's own.
+"""Where the SDKs' own types have state at a provider, where they name models, and where they have maps of the user's own.
 
 Walks the types of a request as each vendor's package declares them, so that a new version of one tells what is new in it. A
 place is the way to it: the names of members, with what the types around it say of themselves (`"type": "mcp"`).
 """
 
 import collections.abc
+import enum
+import re
 import types
 import typing
 from dataclasses import dataclass, field
@@ -63,6 +65,14 @@ NOT_STATE = {
     "workspace_id",
     "output_uri_prefix",
 }
+
+
+# Names of members that name a model, or have the provider choose one.
+MODEL = re.compile(r"(^|_)models?(_name|_id)?s?$|^(model_routing|feature_selection)_preference$")
+# What has "model" in its name and names none that is run: what holds such members, and where texts are screened.
+NOT_MODELS = {"model_armor_config", "model_selection_config"}
+# Models that have been run, in what a client sends back of an answer, by the members that hold them.
+HAS_RUN = {"from", "to", "svg_usage"}
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,12 @@ def alternatives(kind):
     return [kind]
 
 
+def may_be_text(kind):
+    if typing.get_origin(kind) in LISTS:
+        return any(may_be_text(inner) for inner in alternatives(typing.get_args(kind)[0]))
+    return kind is str or typing.get_origin(kind) is typing.Literal or isinstance(kind, type) and issubclass(kind, enum.Enum)
+
+
 def literal(kind):
     """The one text that a field may have, if there is one."""
     kind = plain(kind)
@@ -146,7 +162,7 @@ class Walk:
 
     def __init__(self, protocol):
         self.protocol = protocol
-        self.maps, self.strings = {}, {}
+        self.maps, self.strings, self.models, self.others = {}, {}, {}, set()
 
     def place(self, path, siblings, is_free=False):
         return Place(self.protocol, path, siblings, is_free)
@@ -160,6 +176,7 @@ class Walk:
                 own = says(kind)
                 for name, hint in members(kind).items():
                     others = {other: text for other, text in own.items() if other != name}
+                    self.look_at(name, hint, (*path, name), (*siblings, others))
                     self.into(hint, (*path, name), (*siblings, others), (*within, kind))
             elif origin in LISTS:
                 for inner in arguments[:1]:
@@ -175,6 +192,14 @@ class Walk:
                 place = self.place(path, siblings)
                 self.strings.setdefault(place, place)
 
+    def look_at(self, name, hint, path, siblings):
+        """Whether a member may name a model."""
+        if MODEL.search(name) and any(may_be_text(kind) for kind in alternatives(hint)):
+            place = self.place(path, siblings)
+            self.models.setdefault(place, place)
+        elif "model" in name:
+            self.others.add(name)
+
     def add_map(self, path, siblings, is_free):
         # What stands in a free map is the user's own as well.
         if "{}" not in path or not is_free:
@@ -185,6 +210,8 @@ class Walk:
 def walked(protocol, *roots):
     walk = Walk(protocol)
     for kind, path, siblings in roots:
+        if path:
+            walk.look_at(path[-1], kind, path, siblings)
         walk.into(kind, path, siblings)
     return walk
 
@@ -222,6 +249,11 @@ def is_state(place):
     names = [name for name in place.path if name != "[]"]
     name = names[-1]
     return name in STATE or name == "id" and holder(place) in HOLDERS
+
+
+def names_a_further_model(place):
+    """Whether a model here is one beside the model that is to answer, and the provider runs it."""
+    return len(place.path) > 1 and holder(place) not in HAS_RUN
 
 
 def looks_like_an_identifier(name):

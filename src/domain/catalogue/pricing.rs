@@ -59,12 +59,23 @@ pub(super) fn price_name(raw: &RawModel) -> &str {
 }
 
 impl Catalogue {
+    /// The models that a provider runs for a name that stands in a body, which reaches it as it is: those of which it is the
+    /// name there, or would be without the mark of a context window or the date of a snapshot.
+    pub(crate) fn run_as<'a>(&'a self, provider: &'a str, name: &'a str) -> impl Iterator<Item = &'a Arc<Model>> {
+        let is_meant = move |model: &&Arc<Model>| {
+            let upstream = model.upstream_name_by(provider);
+            let is_served = model.providers.iter().any(|served| served.name == provider);
+            is_served && model_name::meanings(name).any(|name| name == upstream)
+        };
+        self.models.values().filter(is_meant)
+    }
+
     /// The model that a provider names so in its answers, with what it costs there: by what it is called at the provider, by
     /// its own name or an alias, or by one of these with a date behind it.
     pub(crate) fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
         let undated = model_name::without_date(name);
         let is_called = |model: &Model, name: &str| {
-            let upstream = model.upstream_names.get(provider).unwrap_or(&model.upstream_name);
+            let upstream = model.upstream_name_by(provider);
             upstream == name || model.name == name || model.aliases.iter().any(|alias| alias == name)
         };
         let mut found: Option<(&Arc<Model>, &Arc<Price>)> = None;

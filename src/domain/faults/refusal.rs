@@ -63,6 +63,11 @@ pub(crate) enum Refusal {
         /// The requested model name.
         model: String,
     },
+    /// The body names a model beside the one that is to answer, and the key may not use it.
+    NamedModelNotAllowed {
+        /// The name in the body.
+        model: String,
+    },
     /// No model has this name.
     ModelUnknown {
         /// The requested model name.
@@ -217,7 +222,7 @@ impl Refusal {
             | Self::KeyRevoked
             | Self::KeyReplaced
             | Self::KeyExpired => 401,
-            Self::ModelNotAllowed { .. } => 403,
+            Self::ModelNotAllowed { .. } | Self::NamedModelNotAllowed { .. } => 403,
             Self::UnknownPath
             | Self::ChatCompletionsRemoved
             | Self::ModelUnknown { .. }
@@ -268,6 +273,7 @@ impl Refusal {
             Self::KeyReplaced => "key_replaced",
             Self::KeyExpired => "key_expired",
             Self::ModelNotAllowed { .. } => "model_not_allowed",
+            Self::NamedModelNotAllowed { .. } => "named_model_not_allowed",
             Self::ModelUnknown { .. } => "model_unknown",
             Self::ModelNotServed { .. } => "model_not_served",
             Self::CountTokensUnsupported { .. } => "count_tokens_unsupported",

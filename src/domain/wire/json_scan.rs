@@ -18,6 +18,7 @@ mod json_end;
 mod key;
 mod levels;
 mod lexer;
+mod named_models;
 mod number;
 mod output_limits;
 mod references;
@@ -37,6 +38,7 @@ use key::Key;
 pub(crate) use levels::DEPTH_MAX;
 use lexer::Lexer;
 pub(in crate::domain) use lexer::{Kind, Token};
+pub use named_models::NamedModels;
 pub(crate) use references::Reference;
 use references::References;
 pub(crate) use scanned::ModelSpan;
@@ -160,8 +162,10 @@ impl Readers {
     }
 
     fn into_scan(self, body: &[u8]) -> Result<Scan, ScanError> {
+        let (references, models) = self.references.finish(body)?;
         Ok(Scan {
-            references: self.references.finish(body)?,
+            references,
+            models,
             input_tokens: self.input.tokens(),
             turns: self.turns.into_turns(|| self.input.tokens()),
             ..self.facts.into_scan()

@@ -1,5 +1,7 @@
 //! The names of models as clients write them: which texts are names, and which listed names a client's may mean.
 
+use crate::domain::wire::Protocol;
+
 /// The longest name that is looked up, in bytes.
 pub(crate) const BYTES_MAX: usize = 128;
 
@@ -16,6 +18,16 @@ pub(crate) fn is_plausible(name: &str) -> bool {
 fn is_printable(c: char) -> bool {
     // `escape_debug` puts backslashes before the first three, and spells out all that cannot be printed.
     matches!(c, '"' | '\'' | '\\') || c.is_alphanumeric() || c.escape_debug().len() == 1
+}
+
+/// The name of a model in a body without the collection that it stands in, which Gemini-style bodies write before it:
+/// `models/gemini-x`, `publishers/google/models/gemini-x`.
+pub(crate) fn without_resource(protocol: Protocol, name: &str) -> &str {
+    match (protocol, name.rsplit_once("models/")) {
+        (Protocol::Gemini, Some(("", model))) => model,
+        (Protocol::Gemini, Some((before, model))) if before.ends_with('/') => model,
+        _ => name,
+    }
 }
 
 /// The listed names that a client's name may mean, the nearest first: itself, without the mark of a context window, and
@@ -111,6 +123,20 @@ mod tests {
             "\u{e9}".repeat(65).as_str(),
         ] {
             assert!(!is_plausible(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_collection_of_a_gemini_style_name_is_left_out() {
+        for (name, model) in [
+            ("models/gemini-x", "gemini-x"),
+            ("publishers/google/models/gemini-x", "gemini-x"),
+            ("gemini-x", "gemini-x"),
+            ("tunedmodels/x", "tunedmodels/x"),
+            ("models/", ""),
+        ] {
+            assert_eq!(without_resource(Protocol::Gemini, name), model, "{name}");
+            assert_eq!(without_resource(Protocol::Responses, name), name);
         }
     }
 

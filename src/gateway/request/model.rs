@@ -10,7 +10,11 @@ use crate::{
         },
         faults::refusal::Refusal,
         keys::key::KeyRecord,
-        wire::{json_scan::Scan, model_name, operation::Operation},
+        wire::{
+            json_scan::{NamedModels, Scan},
+            model_name,
+            operation::Operation,
+        },
     },
     edges::switches::Switches,
     gateway::entry::Entry,
@@ -76,6 +80,41 @@ pub(crate) fn route(
         return Err(Refusal::ModelNotAllowed { model: name() });
     }
     Ok(route)
+}
+
+/// Refuses a body that names a further model which the key may not use, wherever a provider would run it. Such a name reaches
+/// the provider as it is. So it has to mean a model of the key's by its name in the catalogue, and to be no other model's name
+/// at a provider of the route.
+pub(crate) fn check_named(
+    catalogue: &Catalogue,
+    key: &KeyRecord,
+    operation: Operation,
+    route: &Route,
+    named: &NamedModels,
+    body: &[u8],
+) -> Result<(), Refusal> {
+    if key.models.is_none() {
+        return Ok(());
+    }
+    let is_own = |model: &Arc<Model>| key.allows_model(&model.name);
+    for (name, _) in named.names(body) {
+        let name = model_name::without_resource(operation.protocol(), &name);
+        let is_meant = model_name::is_plausible(name)
+            && catalogue.resolve(operation.protocol(), name).is_some_and(is_own)
+            && route.legs.iter().all(|leg| {
+                let mut run = catalogue.run_as(&leg.provider.name, name).peekable();
+                run.peek().is_none() || run.any(is_own)
+            });
+        if !is_meant {
+            return Err(Refusal::NamedModelNotAllowed { model: name.to_owned() });
+        }
+    }
+    match named.has_more() {
+        true => Err(Refusal::BodyInvalid {
+            reason: "it names more models than are looked up for a key that may not use all".to_owned(),
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.

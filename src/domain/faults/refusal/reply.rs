@@ -251,6 +251,7 @@ fn message(refusal: &Refusal) -> String {
         ),
         Refusal::ModelPathInvalid
         | Refusal::ModelNotAllowed { .. }
+        | Refusal::NamedModelNotAllowed { .. }
         | Refusal::ModelUnknown { .. }
         | Refusal::ModelNotServed { .. }
         | Refusal::CountTokensUnsupported { .. }
@@ -332,6 +333,13 @@ fn model_message(refusal: &Refusal) -> String {
         Refusal::ModelNotAllowed { model } => {
             format!(
                 "This API key may not use {}. GET /v1/models lists the models it may use.",
+                named(model)
+            )
+        }
+        Refusal::NamedModelNotAllowed { model } => {
+            format!(
+                "The body names the {} for the provider to run, and this API key may not use it. Leave it out, or name one \
+                 that GET /v1/models lists.",
                 named(model)
             )
         }

@@ -1,10 +1,11 @@
-//! Where a request may name state at a provider: the places of each protocol's body, and which member leads from one to
-//! another.
+//! Where a request may name state at a provider, or a model beside the one that is to answer: the places of each protocol's
+//! body, and which member leads from one to another.
 //!
 //! The places are those of the vendors' published types; `tests/sdk/state_places.py` walks these and holds the table against
-//! them. A provider refuses members that it does not know, so none of them leads anywhere, except in content: a block in a
-//! block that is not known yet is searched like the one around it. Arrays have no place of their own, because a provider may
-//! take one element without its array.
+//! them. A provider refuses members that it does not know, so none of them leads to state, except in content: a block in a
+//! block that is not known yet is searched like the one around it. A member whose name says that it is a model names one
+//! wherever it stands, but in the user's own data and in what tells of models that were run. Arrays have no place of their own,
+//! because a provider may take one element without its array.
 
 use super::key::Key;
 use crate::domain::wire::Protocol;
@@ -13,9 +14,21 @@ use crate::domain::wire::provider_state::StateKind;
 /// A place in a request's body, of one value or of each element of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyPosition {
-    /// Nothing from here on names state.
+    /// Nothing from here on names state; a model may be named.
     #[default]
     Elsewhere,
+    /// Nothing from here on names anything: the user's own data, or what has been.
+    Own,
+    /// A string here, or in what is here, names a model.
+    Model,
+    /// The models that take the place of one that declines: a string here has the provider choose them.
+    Fallbacks,
+    /// [`Self::Model`] of one of them.
+    FallbackModel,
+    /// [`Self::Model`] in content, where state is looked for all the same.
+    BlockModel,
+    PartModel,
+    GeminiPartModel,
     /// A string here is an identifier of state.
     Name(StateKind),
 
@@ -90,6 +103,19 @@ impl BodyPosition {
         }
     }
 
+    /// Whether a string here names a model.
+    pub(super) const fn names_model(self) -> bool {
+        matches!(
+            self,
+            Self::Model
+                | Self::Fallbacks
+                | Self::FallbackModel
+                | Self::BlockModel
+                | Self::PartModel
+                | Self::GeminiPartModel
+        )
+    }
+
     /// Whether weir goes by the string that stands here.
     pub(super) const fn is_read(self) -> bool {
         self.names().is_some() || matches!(self, Self::ItemId | Self::ItemType | Self::ItemRole)
@@ -97,22 +123,63 @@ impl BodyPosition {
 
     /// The place of a member of an object here.
     pub(super) const fn member(self, key: Option<Key>) -> Self {
-        let Some(key) = key else { return self.unknown_member() };
+        let here = self.without_model();
+        let Some(key) = key else { return here.unknown_member() };
+        match (here, key) {
+            (Self::Own, _) | (Self::Messages | Self::Responses, Key::Model) => Self::Own,
+            (Self::Model | Self::FallbackModel, _) => here,
+            (Self::Variables, _) => Self::FileHolder,
+            (_, Key::Model | Key::OtherModel) => here.model_member(),
+            (_, Key::Data) => Self::Own,
+            _ => here.known_member(key),
+        }
+    }
+
+    const fn known_member(self, key: Key) -> Self {
         match self {
-            Self::Elsewhere => Self::Elsewhere,
             Self::Messages | Self::Container | Self::Thread | Self::Diagnostics | Self::Blocks => {
                 self.messages_member(key)
             }
             Self::Gemini | Self::GeminiParts | Self::GeminiTools | Self::FileSearch => self.gemini_member(key),
             Self::Input | Self::ItemContent | Self::ItemSummary | Self::Parts => self.item_member(key),
+            Self::Elsewhere | Self::Fallbacks => self.other_member(key),
             _ => self.responses_member(key),
+        }
+    }
+
+    /// Where a member leads whose name says that it is a model.
+    const fn model_member(self) -> Self {
+        match self {
+            Self::Blocks => Self::BlockModel,
+            Self::Input | Self::ItemContent | Self::Parts => Self::PartModel,
+            Self::GeminiParts => Self::GeminiPartModel,
+            Self::Fallbacks => Self::FallbackModel,
+            _ => Self::Model,
+        }
+    }
+
+    /// The content that a model is named in, for what else stands there.
+    const fn without_model(self) -> Self {
+        match self {
+            Self::BlockModel => Self::Blocks,
+            Self::PartModel => Self::Parts,
+            Self::GeminiPartModel => Self::GeminiParts,
+            other => other,
+        }
+    }
+
+    /// Where a known member leads that the table does not have here.
+    const fn other_member(self, key: Key) -> Self {
+        match (self.unknown_member(), key) {
+            (Self::Elsewhere, Key::OwnMap) => Self::Own,
+            (place, _) => place,
         }
     }
 
     /// Where a member leads that the table does not have.
     const fn unknown_member(self) -> Self {
         match self {
-            Self::Blocks | Self::Parts | Self::GeminiParts => self,
+            Self::Own | Self::Model | Self::FallbackModel | Self::Blocks | Self::Parts | Self::GeminiParts => self,
             Self::Input | Self::ItemContent => Self::Parts,
             Self::Variables => Self::FileHolder,
             _ => Self::Elsewhere,
@@ -125,6 +192,7 @@ impl BodyPosition {
             (Self::Messages, Key::Container) => Self::Container,
             (Self::Messages, Key::Thread) => Self::Thread,
             (Self::Messages, Key::Diagnostics) => Self::Diagnostics,
+            (Self::Messages, Key::Fallbacks) => Self::Fallbacks,
             (Self::Container, Key::Id) => Self::Name(StateKind::Container),
             // Of the skills in it.
             (Self::Container, Key::Skills) => Self::Container,
@@ -132,8 +200,10 @@ impl BodyPosition {
             (Self::Thread, Key::PreviousMessageId) => Self::Name(StateKind::Thread),
             (Self::Diagnostics, Key::PreviousMessageId) => Self::Name(StateKind::ComparedMessage),
             (Self::Blocks, Key::FileId) => Self::Name(StateKind::File),
-            (Self::Blocks, Key::Data | Key::Input | Key::Tools) => Self::Elsewhere,
-            _ => self.unknown_member(),
+            (Self::Blocks, Key::Input | Key::Hop) => Self::Own,
+            // Definitions of tools.
+            (Self::Blocks, Key::Tools | Key::ToolDefinition) => Self::Elsewhere,
+            _ => self.other_member(key),
         }
     }
 
@@ -161,7 +231,7 @@ impl BodyPosition {
             (Self::ToolContainer | Self::Environment | Self::Tools | Self::FileHolder, Key::FileId) => {
                 Self::Name(StateKind::File)
             }
-            _ => self.unknown_member(),
+            _ => self.other_member(key),
         }
     }
 
@@ -182,8 +252,10 @@ impl BodyPosition {
             (_, Key::FileId) => Self::Name(StateKind::File),
             (_, Key::ContainerId) => Self::Name(StateKind::Container),
             (_, Key::Tools) => Self::Tools,
-            (_, Key::Data | Key::Input) => Self::Elsewhere,
-            _ => self.unknown_member(),
+            (_, Key::ToolDefinition) => Self::Elsewhere,
+            // What was used for a picture that the client sends back.
+            (_, Key::Input | Key::SvgUsage) => Self::Own,
+            _ => self.other_member(key),
         }
     }
 
@@ -195,10 +267,10 @@ impl BodyPosition {
             // The request whose tokens are counted.
             (Self::Gemini, Key::GenerateContentRequest) => Self::Gemini,
             (Self::GeminiParts, Key::FileUri) => Self::Name(StateKind::FileUri),
-            (Self::GeminiParts, Key::Data) => Self::Elsewhere,
+            (Self::GeminiParts, Key::ToolDefinition) => Self::Elsewhere,
             (Self::GeminiTools, Key::FileSearch) => Self::FileSearch,
             (Self::FileSearch, Key::FileSearchStoreNames) => Self::Name(StateKind::FileSearchStore),
-            _ => self.unknown_member(),
+            _ => self.other_member(key),
         }
     }
 }

@@ -3,9 +3,7 @@
 use super::string;
 
 /// The longest spelling, in bytes.
-const SPELLING_BYTES_MAX: usize = 24;
-/// The most bytes that an escape takes for one byte of text: `\u0061`.
-const ESCAPE_BYTES_MAX: usize = 6;
+const SPELLING_BYTES_MAX: usize = 32;
 
 /// Makes the keys, and their look-up by spelling.
 macro_rules! keys {
@@ -20,7 +18,7 @@ macro_rules! keys {
             fn spelled(name: &[u8]) -> Option<Self> {
                 match name {
                     $($($spelling)|+ => Some(Self::$key),)+
-                    _ => None,
+                    _ => is_called_model(name).then_some(Self::OtherModel),
                 }
             }
         }
@@ -38,14 +36,13 @@ keys! {
     Content: b"content",
     Contents: b"contents",
     Conversation: b"conversation",
-    /// A member of content whose value names no state, whatever it holds: the user's own map, a tool's arguments, a
+    /// A member of content whose value names nothing, whatever it holds: the user's own map, a tool's arguments, a
     /// tool's definition.
     Data:
         b"args" | b"arguments" | b"attributes" | b"client_metadata" | b"env" | b"error" | b"input_examples"
         | b"input_schema" | b"labels" | b"metadata" | b"parameters" | b"parametersJsonSchema"
         | b"parameters_json_schema" | b"partMetadata" | b"part_metadata" | b"response" | b"responseJsonSchema"
-        | b"responseSchema" | b"response_json_schema" | b"response_schema" | b"schema" | b"tool" | b"tool_changes"
-        | b"trigger",
+        | b"responseSchema" | b"response_json_schema" | b"response_schema" | b"schema" | b"trigger",
     Diagnostics: b"diagnostics",
     EncryptedContent: b"encrypted_content",
     Environment: b"environment",
@@ -56,6 +53,8 @@ keys! {
     FileUri: b"fileUri" | b"file_uri",
     GenerateContentRequest: b"generateContentRequest" | b"generate_content_request",
     GenerationConfig: b"generationConfig" | b"generation_config",
+    /// From which model to which another one was run: what has been, in an answer that the client sends back.
+    Hop: b"from" | b"to",
     Id: b"id",
     IncludeUsage: b"include_usage",
     Input: b"input",
@@ -67,6 +66,14 @@ keys! {
     MaxTokens: b"max_tokens",
     Messages: b"messages",
     Model: b"model",
+    /// A model under another name ([`is_called_model`]), or how the provider is to choose one.
+    OtherModel:
+        b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"
+        | b"model_routing_preference",
+    /// A member outside of content whose value is the user's own, or names tools only.
+    OwnMap:
+        b"annotations" | b"configs" | b"customConfigs" | b"custom_configs" | b"filters" | b"headers" | b"output_schema"
+        | b"tool_choice",
     PreviousMessageId: b"previous_message_id",
     PreviousResponseId: b"previous_response_id",
     Prompt: b"prompt",
@@ -82,10 +89,13 @@ keys! {
     Stream: b"stream",
     StreamOptions: b"stream_options",
     Summary: b"summary",
+    SvgUsage: b"svg_usage",
     System: b"system",
     SystemInstruction: b"systemInstruction" | b"system_instruction",
     Text: b"text",
     Thread: b"thread",
+    /// In content, a tool's definition, or what holds one.
+    ToolDefinition: b"tool" | b"tool_changes",
     Tools: b"tools",
     TunnelId: b"tunnel_id",
     Type: b"type",
@@ -99,10 +109,16 @@ impl Key {
         if !is_escaped {
             return Self::spelled(string::inner(token));
         }
-        let is_short = token.len() <= SPELLING_BYTES_MAX * ESCAPE_BYTES_MAX + 2;
-        let unescaped = is_short.then(|| string::unescaped(token)).flatten()?;
-        Self::spelled(unescaped.as_bytes())
+        Self::spelled(string::ascii(token, &mut [0; SPELLING_BYTES_MAX])?)
     }
+}
+
+/// Whether a member's name says that its value is a model, or several: `model_name`, `judgeModel`, `models`.
+fn is_called_model(name: &[u8]) -> bool {
+    let one = name.strip_suffix(b"s").unwrap_or(name);
+    let ends: [&[u8]; 4] = [b"_name", b"Name", b"_id", b"Id"];
+    let called = ends.iter().find_map(|end| one.strip_suffix(*end)).unwrap_or(one);
+    called.ends_with(b"odel")
 }
 
 #[cfg(test)]
@@ -125,8 +141,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_called_a_model_is_one() {
+        for name in [
+            "Model",
+            "models",
+            "model_name",
+            "modelName",
+            "model_ids",
+            "judgeModel",
+            "tuned_model",
+            "modelRoutingPreference",
+        ] {
+            let token = format!("\"{name}\"");
+            assert_eq!(Key::of(token.as_bytes(), false), Some(Key::OtherModel), "{name}");
+        }
+    }
+
+    #[test]
     fn other_keys_are_unknown() {
-        for name in ["", "Model", "model ", "modem", "m\\odel"] {
+        for name in [
+            "",
+            "model ",
+            "modem",
+            "m\\odel",
+            "model_",
+            "modelArmorConfig",
+            "names",
+            "Id",
+        ] {
             assert_eq!(
                 Key::of(format!("\"{name}\"").as_bytes(), name.contains('\\')),
                 None,

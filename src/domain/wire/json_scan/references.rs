@@ -1,5 +1,5 @@
-//! Finds where a request names state at a provider (see [`crate::domain::wire::provider_state`]), by the places of its
-//! protocol. What stands in the user's own data names nothing, whatever it is called.
+//! Finds where a request names state at a provider (see [`crate::domain::wire::provider_state`]), and models beside the one
+//! that is to answer, by the places of its protocol. What stands in the user's own data names nothing, whatever it is called.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -8,6 +8,7 @@ use super::items::Item;
 use super::key::Key;
 use super::levels::DEPTH_MAX;
 use super::lexer::{Kind, Token};
+use super::named_models::NamedModels;
 use super::{ScanError, string};
 use crate::domain::wire::Protocol;
 use crate::domain::wire::provider_state::{StateId, StateKind, is_in_own_store};
@@ -37,7 +38,8 @@ impl Reference {
 #[derive(Debug)]
 pub(super) struct References {
     found: Vec<Reference>,
-    /// How many there may be.
+    models: NamedModels,
+    /// How many references there may be.
     found_max: usize,
     /// The place of each open container, and before them that of the body.
     places: [BodyPosition; DEPTH_MAX + 1],
@@ -56,6 +58,7 @@ impl References {
         places[0] = BodyPosition::of_body(protocol);
         Self {
             found: Vec::new(),
+            models: NamedModels::default(),
             found_max,
             places,
             next: None,
@@ -64,14 +67,14 @@ impl References {
         }
     }
 
-    /// The names in the whole body.
-    pub(super) fn finish(mut self, text: &[u8]) -> Result<Vec<Reference>, ScanError> {
+    /// The names in the whole body: those of state, and those of models.
+    pub(super) fn finish(mut self, text: &[u8]) -> Result<(Vec<Reference>, NamedModels), ScanError> {
         self.end_item(text)?;
         // An item with a text of its own is content where nothing is kept.
         if self.is_stored == Some(false) {
             self.found.retain(|found| found.kind != StateKind::SummarizedItem);
         }
-        Ok(self.found)
+        Ok((self.found, self.models))
     }
 
     /// A key of an object at `depth` (1: the top level).
@@ -103,7 +106,11 @@ impl References {
         }
         match place {
             BodyPosition::Store => self.is_stored = Some(true),
-            BodyPosition::Elsewhere => {}
+            BodyPosition::Elsewhere | BodyPosition::Own => {}
+            place if place.names_model() => {
+                let is_fallback = matches!(place, BodyPosition::Fallbacks | BodyPosition::FallbackModel);
+                self.models.note(text, value, is_fallback);
+            }
             _ => {
                 if let Some(item) = &mut self.item {
                     item.string(place, text, value);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{output_limits::OutputLimits, references::Reference, tape::Tape, turns::Turns};
+use super::{named_models::NamedModels, output_limits::OutputLimits, references::Reference, tape::Tape, turns::Turns};
 
 /// What the top level of a request body says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Scan {
     pub prompt_cache_key: Option<Range<usize>>,
     /// What the request names that lies at a provider's account; at most [`super::ScanLimits::references_max`].
     pub references: Vec<Reference>,
+    /// The models that it names beside the one that is to answer.
+    pub models: NamedModels,
     /// What the body costs to read, in tokens of o200k, estimated by `input_tokens`.
     pub input_tokens: u64,
     /// What it says of the conversation that it goes on with.

@@ -4,6 +4,7 @@ mod depth;
 mod differential;
 mod end;
 mod limits;
+mod models;
 mod references;
 mod tape;
 mod unseen_usage;
@@ -21,7 +22,7 @@ fn scan(body: &[u8], limits: &ScanLimits) -> Result<Scan, ScanError> {
     super::scan(body, Protocol::Messages, limits)
 }
 
-/// Without the estimate of tokens, the turns and the tape, which have tests of their own.
+/// Without the estimate of tokens, the turns, the further models and the tape, which have tests of their own.
 fn scanned(body: &str) -> Scan {
     facts(scan(body.as_bytes(), &LIMITS)).unwrap_or_else(|error| panic!("{body}: {error}"))
 }
@@ -30,6 +31,7 @@ fn facts(scan: Result<Scan, ScanError>) -> Result<Scan, ScanError> {
     scan.map(|scan| Scan {
         input_tokens: 0,
         turns: Turns::default(),
+        models: NamedModels::default(),
         tape: Tape::default(),
         ..scan
     })

@@ -27,6 +27,7 @@ fn of_head_and_model() -> Vec<Refusal> {
         Refusal::KeyReplaced,
         Refusal::KeyExpired,
         Refusal::ModelNotAllowed { model: model() },
+        Refusal::NamedModelNotAllowed { model: model() },
         Refusal::ModelUnknown { model: model() },
         Refusal::ModelNotServed {
             model: model(),
