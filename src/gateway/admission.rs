@@ -8,12 +8,12 @@ pub(crate) mod permits;
 
 use std::sync::Arc;
 
-use http::header;
+use http::{HeaderMap, header};
 use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        catalogue::route::Route,
+        catalogue::route::{Leg, Route},
         faults::refusal::Refusal,
         keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
         wire::{
@@ -37,9 +37,11 @@ use crate::{
         request::{
             Rejection, Request,
             body::RequestBody,
+            body_work::{FREE_BYTES_MAX, KeyWork},
             gather,
             head::{self, BodyHead},
-            model, scanning,
+            model,
+            scanning::{self, AT_ONCE_BYTES_MAX},
         },
         tags,
         ticket::Ticket,
@@ -148,6 +150,7 @@ async fn consider(
         arrived: entry.started,
     };
     let (bill, hint) = hold(gateway, session, live, &caller, &asking, &route, &body).await?;
+    let work = gateway.limits.bodies.work(caller.digest);
     let Caller { key, presented, .. } = caller;
     let query = session.req_header().uri.query();
     let request = Request {
@@ -160,7 +163,7 @@ async fn consider(
         presented,
         scan,
     };
-    let dispatch = Dispatch::begin(request, route.legs, hint, body, &session.req_header().headers)?;
+    let dispatch = begin(request, route.legs, hint, body, &session.req_header().headers, &work).await?;
     let recipient = recipient(gateway, session, &dispatch, key, count_slot);
     // Large, and passed on several times: boxed where it is made.
     Ok(Box::new(Admitted {
@@ -169,6 +172,29 @@ async fn consider(
         basis,
         recipient,
     }))
+}
+
+/// Chooses the first provider and edits the body for it. The edits of a provider that has some take another walk over the body,
+/// which is done and charged as the scan is.
+async fn begin(
+    request: Request,
+    legs: Vec<Leg>,
+    hint: Option<SessionHint>,
+    body: RequestBody,
+    headers: &HeaderMap,
+    work: &KeyWork,
+) -> Result<Dispatch, Refusal> {
+    let has_edits = legs.iter().any(|leg| !leg.provider.body.is_empty());
+    let length = body.bytes.len();
+    if !has_edits || length <= FREE_BYTES_MAX {
+        return Dispatch::begin(request, legs, hint, body, headers);
+    }
+    if length <= AT_ONCE_BYTES_MAX {
+        return work.charged(|| Dispatch::begin(request, legs, hint, body, headers));
+    }
+    let headers = headers.clone();
+    // Boxed, because few bodies are so large and each request would carry the room for it.
+    Box::pin(work.in_turn(move || Dispatch::begin(request, legs, hint, body, &headers))).await?
 }
 
 /// Whoever gets the answer to a request at its first provider.

@@ -4,8 +4,6 @@
 //! decoder's window, of which no more is touched than has been decoded. A decompression bomb therefore costs no more
 //! than a plain body of the largest size.
 
-use std::time::Duration;
-
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{
@@ -13,21 +11,24 @@ use crate::{
         faults::refusal::Refusal,
         wire::json_scan::{JsonEnd, Progress},
     },
-    edges::{body_budget::BodyLease, clock},
+    edges::body_budget::BodyLease,
     gateway::{
         coding::{
             Coding,
             decoding::{Decoding, DecodingError, Following},
         },
-        request::{bodies, body_work::KeyWork},
+        request::{
+            bodies,
+            body_work::{FREE_BYTES_MAX, KeyWork, timed},
+        },
     },
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Decoded bytes of a body that cost its key nothing: about as much work as the rest of a request.
-pub(crate) const FREE_BYTES: usize = 64 * 1024;
+/// The most of a body that is decoded at once: about as much work as the rest of a request.
+pub(crate) const AT_ONCE_DECODED_BYTES_MAX: usize = 64 * 1024;
 
 /// Decoded bytes after which the key pays for them: a fraction of a millisecond.
 const STEP_BYTES: usize = 64 * 1024;
@@ -37,8 +38,6 @@ const STEP_BYTES: usize = 64 * 1024;
 pub(crate) struct CompressedBody {
     /// Lost only with a panic.
     decoder: Option<Box<Decoder>>,
-    /// The time that decoding has taken since the key last paid for it.
-    worked: Duration,
 }
 
 impl CompressedBody {
@@ -55,34 +54,34 @@ impl CompressedBody {
                 bytes_max,
                 lease,
             })),
-            worked: Duration::ZERO,
         })
     }
 
-    /// Decodes the next piece; once the body has become large, apart and in turns of its key. A turn ends with the piece, so
+    /// Decodes the next piece; once the body has become large, or if its key owes too much, apart and in turns of its key. A turn ends with the piece, so
     /// that a client that sends slowly holds none. Returns true if the body may end here: a compressed stream has ended, and
     /// the JSON value is complete.
     pub(crate) async fn push(&mut self, mut piece: Bytes, work: &KeyWork) -> Result<bool, Refusal> {
         let mut turn = None;
         loop {
             let mut decoder = self.decoder.take().ok_or(Refusal::Internal)?;
-            let stepped = if decoder.text.len() < FREE_BYTES {
-                decoder.step(&mut piece)
+            let stepped = if decoder.text.len() < AT_ONCE_DECODED_BYTES_MAX && work.may_at_once() {
+                let (stepped, worked) = timed(|| decoder.step(&mut piece));
+                if decoder.text.len() > FREE_BYTES_MAX {
+                    work.charge(worked);
+                }
+                stepped
             } else {
-                let turn = match &turn {
-                    Some(turn) => turn,
-                    None => turn.insert(work.turn().await?),
-                };
+                if turn.is_none() {
+                    turn = Some(work.turn().await?);
+                }
                 let stepping = work.apart(move || {
-                    let began = clock::instant();
-                    let stepped = decoder.step(&mut piece);
-                    let worked = clock::instant().saturating_duration_since(began);
+                    let (stepped, worked) = timed(|| decoder.step(&mut piece));
                     (decoder, piece, stepped, worked)
                 });
                 let (stepped, worked);
                 (decoder, piece, stepped, worked) = stepping.await?;
-                self.worked += worked;
-                turn.rest(&mut self.worked).await;
+                work.charge(worked);
+                work.rest().await;
                 stepped
             };
             let may_end = decoder.decoding.has_ended() && decoder.is_complete;

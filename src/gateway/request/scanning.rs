@@ -1,5 +1,5 @@
-//! Reads the facts out of a whole body: at once if it is small, otherwise in a turn of its key, apart from the threads that
-//! carry requests.
+//! Reads the facts out of a whole body: at once if it is small and its key owes little, otherwise in a turn of its key, apart
+//! from the threads that carry requests.
 
 use crate::{
     domain::{
@@ -9,14 +9,17 @@ use crate::{
             protocol::Protocol,
         },
     },
-    edges::clock,
-    gateway::request::{body::RequestBody, body_work::KeyWork, compressed_body::FREE_BYTES},
+    gateway::request::{
+        body::RequestBody,
+        body_work::{FREE_BYTES_MAX, KeyWork},
+        compressed_body::AT_ONCE_DECODED_BYTES_MAX,
+    },
 };
 
-/// The largest body that is scanned at once: about a millisecond of work, as much as a few requests are anyway.
-const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
+/// The largest body that is worked on at once: mostly about a millisecond of work, as much as a few requests are anyway.
+pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body, which is charged to its key if it is large.
+/// Scans the body, which is charged to its key unless it is small.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if its key has too
@@ -28,23 +31,18 @@ pub(crate) async fn scan(
     work: &KeyWork,
 ) -> Result<Scan, Refusal> {
     let at_once = match body.is_coded() {
-        true => FREE_BYTES,
+        true => AT_ONCE_DECODED_BYTES_MAX,
         false => AT_ONCE_BYTES_MAX,
     };
-    if body.bytes.len() <= at_once {
-        return json_scan::scan(&body.bytes, protocol, &limits).map_err(invalid);
-    }
-    let turn = work.turn().await?;
-    let bytes = body.bytes.clone();
-    let scanning = work.apart(move || {
-        let began = clock::instant();
-        let scanned = json_scan::scan(&bytes, protocol, &limits);
-        (scanned, clock::instant().saturating_duration_since(began))
-    });
-    let (scanned, mut worked) = scanning.await?;
-    if body.is_coded() {
-        turn.rest(&mut worked).await;
-    }
+    let scan = |bytes: &[u8]| json_scan::scan(bytes, protocol, &limits);
+    let scanned = match body.bytes.len() {
+        0..=FREE_BYTES_MAX => scan(&body.bytes),
+        length if length <= at_once && work.may_at_once() => work.charged(|| scan(&body.bytes)),
+        _ => {
+            let bytes = body.bytes.clone();
+            work.in_turn(move || json_scan::scan(&bytes, protocol, &limits)).await?
+        }
+    };
     scanned.map_err(invalid)
 }
 

@@ -109,6 +109,16 @@ impl Process {
     }
 }
 
+/// What the threads of the process with this id have used of the processors.
+pub(crate) fn processor_time(id: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(threads.filter_map(of_thread).sum())
+}
+
 fn output(folder: &Path, name: &str, stream: &str) -> PathBuf {
     folder.join(format!("{name}.{stream}"))
 }

@@ -12,24 +12,21 @@ fn millis(count: u64) -> Duration {
 }
 
 #[test]
-fn a_share_is_turns_and_pauses() {
-    for (threads, percent, turns, pause) in [
-        (1, 25, 1, 3000),
-        (2, 25, 1, 1000),
-        (4, 25, 1, 0),
-        (6, 25, 1, 0),
-        (8, 25, 2, 0),
-        (16, 25, 4, 0),
-        (2, 50, 1, 0),
-        (2, 100, 2, 0),
-        (3, 10, 1, 2333),
+fn a_share_is_of_all_threads_and_at_most_half_of_one() {
+    for (threads, percent, debt) in [
+        (1, 10, 10_000),
+        (1, 25, 4000),
+        (2, 10, 5000),
+        (2, 25, 2000),
+        (4, 25, 2000),
+        (64, 100, 2000),
+        (0, 0, 100_000),
     ] {
         let share = WorkShare::new(threads, percent);
-        let paused = share.pause(millis(1000));
         assert_eq!(
-            (share.turns(), paused.as_millis()),
-            (turns, pause),
-            "{percent} % of {threads}"
+            share.debt(millis(1000)),
+            millis(debt),
+            "{percent} % of {threads}, for a second of work"
         );
     }
 }
@@ -38,20 +35,17 @@ fn a_share_is_turns_and_pauses() {
 async fn large_bodies_of_a_key_take_turns_and_those_of_others_do_not_wait_for_them() {
     let work = BodyWork::new(WorkShare::new(8, 25), LONG);
     let mine = work.of(KEY);
-    let (first, second) = (mine.turn().await, mine.turn().await);
-    assert!(first.is_ok() && second.is_ok());
-    let third = mine.turn();
-    let mut third = std::pin::pin!(third);
-    assert!(
-        futures_now(&mut third).await.is_none(),
-        "two of eight threads are taken"
-    );
+    let first = mine.turn().await.unwrap();
+    let second = mine.turn();
+    let mut second = std::pin::pin!(second);
+    assert!(futures_now(&mut second).await.is_none(), "one at a time");
     assert!(work.of(OTHER).turn().await.is_ok());
     drop(first);
-    assert!(third.await.is_ok());
+    let second = second.await;
+    assert!(second.is_ok());
     drop(second);
     assert!(
-        work.shared.lines.lock().is_empty(),
+        work.shared.lines.lock().by_key.is_empty(),
         "nothing is left of a key that rests"
     );
 }
@@ -80,7 +74,7 @@ async fn a_turn_is_waited_for_within_a_limit_and_by_so_many() {
             tokio::spawn(async move { mine.turn().await.map(drop) })
         })
         .collect();
-    while patient.shared.lines.lock()[&KEY].bodies < LINE_MAX {
+    while patient.shared.lines.lock().by_key[&KEY].bodies < LINE_MAX {
         tokio::task::yield_now().await;
     }
     assert_eq!(mine.turn().await.unwrap_err(), Refusal::BodyWorkLimited);
@@ -88,7 +82,7 @@ async fn a_turn_is_waited_for_within_a_limit_and_by_so_many() {
     for one in waiting {
         assert_eq!(one.await.unwrap(), Ok(()));
     }
-    assert!(patient.shared.lines.lock().is_empty());
+    assert!(patient.shared.lines.lock().by_key.is_empty());
     drop(held);
 }
 
@@ -101,23 +95,93 @@ async fn who_gives_up_leaves_the_line() {
         let waiting = mine.turn();
         let mut waiting = std::pin::pin!(waiting);
         assert!(futures_now(&mut waiting).await.is_none());
-        assert_eq!(work.shared.lines.lock()[&KEY].bodies, 2);
+        assert_eq!(work.shared.lines.lock().by_key[&KEY].bodies, 2);
     }
-    assert_eq!(work.shared.lines.lock()[&KEY].bodies, 1);
+    assert_eq!(work.shared.lines.lock().by_key[&KEY].bodies, 1);
     drop(held);
     assert!(mine.turn().await.is_ok());
 }
 
 #[tokio::test]
-async fn work_is_paid_for_with_pauses_that_add_up() {
-    let work = BodyWork::new(WorkShare::new(2, 25), LONG);
-    let turn = work.of(KEY).turn().await.unwrap();
-    let mut worked = Duration::from_micros(900);
-    turn.rest(&mut worked).await;
-    assert_eq!(worked, Duration::from_micros(900), "too short for a pause");
-    worked += millis(20);
+async fn a_key_may_owe_a_little_and_then_waits_until_that_is_paid() {
+    // Half of a thread: work of 50 ms is a debt of 100 ms from its beginning on.
+    let work = BodyWork::new(WorkShare::new(1, 50), LONG);
+    let mine = work.of(KEY);
+    assert!(mine.may_at_once());
+    let owed = |work: &KeyWork| {
+        let lines = work.shared.lines.lock();
+        lines.by_key[&KEY].paid_at.saturating_duration_since(clock::instant())
+    };
+    mine.charge(millis(50));
+    assert!((millis(1)..=millis(50)).contains(&owed(&mine)), "{:?}", owed(&mine));
+    assert!(mine.may_at_once(), "less than the most that it may owe");
+    mine.charge(millis(100));
+    assert!((millis(150)..=millis(250)).contains(&owed(&mine)), "{:?}", owed(&mine));
+    assert!(!mine.may_at_once());
+    assert!(work.of(OTHER).may_at_once());
     let before = clock::instant();
-    turn.rest(&mut worked).await;
-    assert!(clock::instant() - before >= millis(20));
-    assert_eq!(worked, Duration::ZERO);
+    let turn = mine.turn().await.unwrap();
+    assert!(
+        clock::instant() - before >= millis(40),
+        "it waits for its turn until it owes no more than that"
+    );
+    assert!(mine.may_at_once() && owed(&mine) <= DEBT_MAX);
+    mine.charge(millis(80));
+    let before = clock::instant();
+    mine.rest().await;
+    assert!(
+        clock::instant() - before >= millis(40),
+        "and between two pieces of work"
+    );
+    drop(turn);
+}
+
+#[tokio::test]
+async fn a_wait_for_a_debt_that_would_be_too_long_is_refused_at_once() {
+    let work = BodyWork::new(WorkShare::new(1, 50), millis(200));
+    let mine = work.of(KEY);
+    mine.charge(millis(100));
+    assert!(mine.turn().await.is_ok());
+    mine.charge(millis(5000));
+    assert_eq!(mine.turn().await.unwrap_err(), Refusal::BodyWorkLimited);
+}
+
+/// At the limit: whatever a key has done, it is at most half of the time, and what it may owe.
+#[tokio::test]
+async fn all_work_of_a_key_is_no_more_than_half_of_a_thread() {
+    let work = BodyWork::new(WorkShare::new(64, 100), LONG);
+    let (began, mut worked) = (clock::instant(), Duration::ZERO);
+    let mut work_for = |mine: &KeyWork, busy: Duration| {
+        let (_, took) = timed(|| std::thread::sleep(busy));
+        mine.charge(took);
+        worked += took;
+    };
+    while clock::instant() - began < millis(600) {
+        let mine = work.of(KEY);
+        // As a small body, as a large one, and as a compressed one do it.
+        if mine.may_at_once() {
+            work_for(&mine, millis(3));
+        }
+        let turn = mine.turn().await.unwrap();
+        work_for(&mine, millis(20));
+        mine.rest().await;
+        work_for(&mine, millis(5));
+        drop(turn);
+    }
+    let elapsed = clock::instant() - began;
+    let most = (elapsed + DEBT_MAX) / 2 + millis(28);
+    assert!(worked <= most, "{worked:?} of {elapsed:?}");
+    assert!(worked >= elapsed / 4, "{worked:?} of {elapsed:?}: it gets its share");
+}
+
+#[test]
+fn keys_that_owe_nothing_any_more_are_forgotten() {
+    let work = BodyWork::new(WorkShare::new(1, 50), LONG);
+    for index in 0..10 * LINES_UNSWEPT as u64 {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&index.to_le_bytes());
+        work.of(KeyDigest::from_bytes(digest)).charge(Duration::ZERO);
+    }
+    let known = work.shared.lines.lock().by_key.len();
+    assert!(known <= 2 * LINES_UNSWEPT, "{known}");
 }

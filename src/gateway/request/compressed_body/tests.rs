@@ -151,11 +151,11 @@ async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
     let held = work.of(KEY).turn().await.unwrap();
     for coding in ALL {
         let mine = work.of(KEY);
-        let value = [b"{}", vec![b' '; FREE_BYTES - 3].as_slice()].concat();
+        let value = [b"{}", vec![b' '; AT_ONCE_DECODED_BYTES_MAX - 3].as_slice()].concat();
         let small = packed(coding, &value);
         let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
         assert_eq!(body.push(small.into(), &mine).await, Ok(true), "{coding:?}");
-        let large = packed(coding, &vec![b'a'; FREE_BYTES + STEP_BYTES]);
+        let large = packed(coding, &vec![b'a'; AT_ONCE_DECODED_BYTES_MAX + STEP_BYTES]);
         let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
         let pushing = body.push(large.into(), &mine);
         tokio::pin!(pushing);
@@ -166,7 +166,7 @@ async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
         }
         let read = usize::try_from(budget.in_use()).unwrap();
         assert!(
-            (FREE_BYTES..FREE_BYTES + STEP_BYTES).contains(&read),
+            (AT_ONCE_DECODED_BYTES_MAX..AT_ONCE_DECODED_BYTES_MAX + STEP_BYTES).contains(&read),
             "{coding:?} {read}"
         );
     }
