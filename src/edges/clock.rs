@@ -1,7 +1,9 @@
 //! The only reader of the clock. Everything else takes time as an argument.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// The wall clock as whole seconds since the Unix epoch.
 pub(crate) fn unix_seconds() -> i64 {
@@ -31,6 +33,13 @@ fn offset_ms() -> i64 {
         let seconds = seconds.and_then(|seconds| seconds.parse::<i64>().ok());
         seconds.unwrap_or(0).saturating_mul(1000)
     })
+}
+
+/// What this thread has used of a processor so far: for what work costs, however busy the machine is with other things.
+pub(crate) fn thread_time() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (u64::try_from(used.tv_sec), u32::try_from(used.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
 /// The monotonic clock, for durations.

@@ -187,6 +187,10 @@ fn scanned(data: &[u8], protocol: Protocol) {
                 "a name is a string"
             );
         }
+        assert!(
+            scan.models.names(data).count() <= 16,
+            "no more names of models are kept"
+        );
         assert_eq!(end_in_pieces(data, 1), end_in_pieces(data, data.len().max(1)));
         assert!(end_in_pieces(data, 3).is_some(), "a whole object has an end");
     }

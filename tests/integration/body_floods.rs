@@ -262,8 +262,8 @@ fn one_key_keeps_no_more_than_half_of_a_processor_busy_with_bodies() {
         });
         (processor_time(process) - before, began.elapsed())
     });
-    // What else a request takes is not accounted: to receive it, and the other key's.
-    let most = elapsed.mul_f64(0.6) + Duration::from_millis(200);
+    // What else a request takes is not accounted: to receive it, and the other key's. The last body is charged when it is read.
+    let most = elapsed.mul_f64(0.6) + Duration::from_millis(800);
     note(&format!("bodies of one key: {busy:?} of a processor in {elapsed:?}"));
     assert!(busy <= most, "{busy:?} of a processor in {elapsed:?}");
 }

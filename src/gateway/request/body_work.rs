@@ -158,7 +158,7 @@ impl KeyWork {
         self.wait(clock::instant()).is_zero()
     }
 
-    /// Charges the key with work that has just ended.
+    /// Charges the key with work that has just ended, by what it took of a processor.
     pub(crate) fn charge(&self, worked: Duration) {
         let now = clock::instant();
         let began = now.checked_sub(worked).unwrap_or(now);
@@ -263,11 +263,11 @@ impl KeyWork {
     }
 }
 
-/// Does `work`, and tells how long it took.
+/// Does `work`, and tells what it took of a processor.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let began = clock::instant();
+    let before = clock::thread_time();
     let done = work();
-    (done, clock::instant().saturating_duration_since(began))
+    (done, clock::thread_time().saturating_sub(before))
 }
 
 /// A place in the key's line, left on drop.

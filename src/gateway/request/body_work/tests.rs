@@ -152,9 +152,9 @@ async fn all_work_of_a_key_is_no_more_than_half_of_a_thread() {
     let work = BodyWork::new(WorkShare::new(64, 100), LONG);
     let (began, mut worked) = (clock::instant(), Duration::ZERO);
     let mut work_for = |mine: &KeyWork, busy: Duration| {
-        let (_, took) = timed(|| std::thread::sleep(busy));
-        mine.charge(took);
-        worked += took;
+        std::thread::sleep(busy);
+        mine.charge(busy);
+        worked += busy;
     };
     while clock::instant() - began < millis(600) {
         let mine = work.of(KEY);
@@ -172,6 +172,17 @@ async fn all_work_of_a_key_is_no_more_than_half_of_a_thread() {
     let most = (elapsed + DEBT_MAX) / 2 + millis(28);
     assert!(worked <= most, "{worked:?} of {elapsed:?}");
     assert!(worked >= elapsed / 4, "{worked:?} of {elapsed:?}: it gets its share");
+}
+
+#[test]
+fn work_is_timed_by_what_it_takes_of_a_processor() {
+    let (_, waited) = timed(|| std::thread::sleep(millis(100)));
+    assert!(waited < millis(50), "{waited:?}: a pause is no work");
+    let (_, worked) = timed(|| {
+        let until = clock::thread_time() + millis(20);
+        while clock::thread_time() < until {}
+    });
+    assert!(worked >= millis(20), "{worked:?}");
 }
 
 #[test]
