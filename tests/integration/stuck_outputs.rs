@@ -86,7 +86,7 @@ struct Came {
 fn came_of(weir: &Weir, requests: usize) -> Came {
     let key = weir.key().text;
     let ask = |number: usize| {
-        let prompt = if number % 2 == 0 { "hi" } else { "break off" };
+        let prompt = if number.is_multiple_of(2) { "hi" } else { "break off" };
         let answer = weir.exchange(&Wire::Messages.request(&key, prompt));
         let body: Json = serde_json::from_str(&answer.text()).unwrap();
         (answer.status, body["error"]["type"].as_str().map(str::to_owned))
