@@ -141,9 +141,9 @@ impl Parts {
             &stopped,
         );
         background.spawn(reloader.run(stopped));
-        let sign_ins = sign_in::build(&config, sign_ins, &store, money.billing.time());
         let parts = Self {
             public: public::build(&config, &live, &stability.snapshots),
+            sign_ins: sign_in::build(&config, sign_ins, &store, money.billing.time()),
             live,
             switches,
             store,
@@ -152,7 +152,6 @@ impl Parts {
             log_homes,
             sessions: Arc::new(sessions),
             session_task,
-            sign_ins,
             agents: sign_in::agents(&config)?,
             keys,
             resolver,
