@@ -3,6 +3,8 @@
 
 use std::sync::LazyLock;
 
+use memchr::memchr3;
+
 /// What a header names or chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccountHeader {
@@ -83,27 +85,74 @@ const NAMES: [(AccountHeader, &[&str]); 2] = [
     (Project, &["x-goog-cloud-target-resource", "x-goog-request-params"]),
 ];
 
-/// All words, by their length, with what may take their meaning: each word of each name of each message is looked for.
-static BY_LENGTH: LazyLock<Vec<Vec<Word>>> = LazyLock::new(|| {
-    let mut by_length: Vec<Vec<Word>> = Vec::new();
-    let all = WORDS
+/// Names that most heads have and that say nothing of an account: they need not be taken apart.
+const COMMON: [&str; 19] = [
+    "accept",
+    "accept-encoding",
+    "anthropic-beta",
+    "anthropic-version",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "date",
+    "host",
+    "openai-beta",
+    "request-id",
+    "retry-after",
+    "server",
+    "transfer-encoding",
+    "user-agent",
+    "vary",
+    "x-request-id",
+];
+
+/// What is looked up for each name of each message: most words and names are ruled out by their length.
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table::default();
+    let words = WORDS
         .iter()
         .flat_map(|(kind, words)| words.iter().map(|word| (*kind, *word)));
-    for (kind, text) in all {
-        by_length.resize_with(by_length.len().max(text.len() + 1), Vec::new);
+    for (kind, text) in words {
+        table.mark(text);
         let except = EXCEPT_BEFORE.iter().find(|(word, _)| *word == text);
-        let word = Word {
+        table.words.push(Word {
             text,
             kind,
             except_before: except.map_or(&[], |(_, words)| *words),
-        };
-        by_length
-            .get_mut(text.len())
-            .into_iter()
-            .for_each(|same| same.push(word));
+        });
     }
-    by_length
+    CREDENTIAL_PAIRS.iter().for_each(|[first, _]| table.mark(first));
+    for name in COMMON {
+        let same = table.common.len().max(name.len() + 1);
+        table.common.resize(same, Vec::new());
+        table
+            .common
+            .get_mut(name.len())
+            .into_iter()
+            .for_each(|same| same.push(name));
+    }
+    for name in NAMES.iter().flat_map(|(_, names)| *names) {
+        table.name_lengths |= 1 << (name.len() % LENGTHS);
+    }
+    table
 });
+
+/// Lengths that are told apart; longer ones count as shorter by this.
+const LENGTHS: usize = 64;
+const LETTERS: usize = 26;
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By length.
+    common: Vec<Vec<&'static str>>,
+    words: Vec<Word>,
+    /// For each letter the lengths of the words that begin with it, as bits; those that mean something before another, too.
+    word_lengths: [u64; LETTERS],
+    /// The lengths of the listed names, as bits.
+    name_lengths: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Word {
@@ -112,49 +161,85 @@ struct Word {
     except_before: &'static [&'static str],
 }
 
+impl Table {
+    fn mark(&mut self, word: &str) {
+        let place = word
+            .bytes()
+            .next()
+            .and_then(|first| self.word_lengths.get_mut(letter(first)));
+        place
+            .into_iter()
+            .for_each(|lengths| *lengths |= 1 << (word.len() % LENGTHS));
+    }
+
+    /// Whether a word may mean something.
+    fn may_have(&self, word: &[u8]) -> bool {
+        let Some(first) = word.first() else { return false };
+        let lengths = self.word_lengths.get(letter(*first)).copied().unwrap_or(0);
+        lengths >> (word.len() % LENGTHS) & 1 == 1
+    }
+
+    fn kind_of_word(&self, word: &[u8], next: &[u8]) -> Option<AccountHeader> {
+        let is_excepted = |known: &Word| known.except_before.iter().any(|other| is_word(next, other));
+        if let Some(known) = self.words.iter().find(|known| is_word(word, known.text)) {
+            return Some(known.kind).filter(|_| !is_excepted(known));
+        }
+        let is_pair = is_word(next, "key") && CREDENTIAL_PAIRS.iter().any(|[first, _]| is_word(word, first));
+        is_pair.then_some(Credential)
+    }
+}
+
+/// The place of a letter in the alphabet; beyond its end for anything else.
+fn letter(byte: u8) -> usize {
+    usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a'))
+}
+
 /// What of an account a header names or chooses; `None`: nothing. An underscore or a full stop counts as a hyphen, because servers
 /// read it as one.
 pub(crate) fn kind_of(name: &str) -> Option<AccountHeader> {
-    by_words(name).or_else(|| {
-        let mut named = NAMES
-            .iter()
-            .filter(|(_, names)| names.iter().any(|listed| is_same(name, listed)));
-        named.next().map(|(kind, _)| *kind)
+    let (table, mut rest) = (&*TABLE, name.as_bytes());
+    if table.common.get(name.len()).is_some_and(|same| same.contains(&name)) {
+        return None;
+    }
+    loop {
+        let (word, behind) = first_word(rest);
+        if table.may_have(word)
+            && let Some(kind) = table.kind_of_word(word, first_word(behind).0)
+        {
+            return Some(kind).filter(|_| !tells_limit(name));
+        }
+        if behind.is_empty() {
+            break;
+        }
+        rest = behind;
+    }
+    if table.name_lengths >> (name.len() % LENGTHS) & 1 == 0 {
+        return None;
+    }
+    let mut named = NAMES
+        .iter()
+        .filter(|(_, names)| names.iter().any(|listed| is_same(name, listed)));
+    named.next().map(|(kind, _)| *kind)
+}
+
+/// The first word of a name, and what follows it.
+fn first_word(name: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr3(b'-', b'_', b'.', name).and_then(|end| name.split_at_checked(end));
+    end.map_or((name, &[]), |(word, behind)| {
+        (word, behind.get(1..).unwrap_or_default())
     })
+}
+
+/// Whether a header tells of a limit.
+fn tells_limit(name: &str) -> bool {
+    let mut words = name.split(['-', '_', '.']);
+    words.any(|word| word.eq_ignore_ascii_case(LIMIT_WORD))
 }
 
 /// Whether a name is the listed one, which has hyphens and small letters only.
 pub(crate) fn is_same(name: &str, listed: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     name.len() == listed.len() && name.bytes().zip(listed.bytes()).all(|(one, other)| plain(one) == other)
-}
-
-fn by_words(name: &str) -> Option<AccountHeader> {
-    let mut words = name
-        .as_bytes()
-        .split(|byte| matches!(byte, b'-' | b'_' | b'.'))
-        .peekable();
-    let mut found = None;
-    while let Some(word) = words.next() {
-        let next = words.peek().copied().unwrap_or_default();
-        if is_word(word, LIMIT_WORD) {
-            return None;
-        }
-        if found.is_none() {
-            found = kind_of_word(word, next);
-        }
-    }
-    found
-}
-
-fn kind_of_word(word: &[u8], next: &[u8]) -> Option<AccountHeader> {
-    let mut known = BY_LENGTH.get(word.len()).into_iter().flatten();
-    let is_excepted = |known: &Word| known.except_before.iter().any(|other| is_word(next, other));
-    if let Some(known) = known.find(|known| is_word(word, known.text)) {
-        return Some(known.kind).filter(|_| !is_excepted(known));
-    }
-    let is_pair = is_word(next, "key") && CREDENTIAL_PAIRS.iter().any(|[first, _]| is_word(word, first));
-    is_pair.then_some(Credential)
 }
 
 fn is_word(word: &[u8], known: &str) -> bool {
@@ -229,6 +314,10 @@ mod tests {
             );
         }
         let names = NAMES.iter().flat_map(|(_, names)| *names);
+        for name in COMMON {
+            // With a capital it is taken apart.
+            assert_eq!(kind_of(&name.to_ascii_uppercase()), None, "{name}");
+        }
         for name in names.clone() {
             assert!(!name.contains('_') && *name == name.to_ascii_lowercase(), "{name}");
         }

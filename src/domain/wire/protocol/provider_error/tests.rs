@@ -288,8 +288,9 @@ fn other_texts_stay() {
         assert_eq!(redacted(text), None, "{text}");
     }
     let shortest = "a".repeat(CREDENTIAL_CHARS_MIN);
-    assert_eq!(redact(b"a plain text", &shortest[1..]), None);
-    assert_eq!(redact(shortest.as_bytes(), &shortest[1..]), None);
+    let (_, shorter) = shortest.split_at(1);
+    assert_eq!(redact(b"a plain text", shorter), None);
+    assert_eq!(redact(shortest.as_bytes(), shorter), None);
     assert_eq!(
         redact(shortest.as_bytes(), &shortest).as_deref(),
         Some(b"***".as_slice())
