@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::Value as Json;
 
+use crate::harness::request::Upload;
 use crate::harness::{Client, Request, Weir, WeirBuilder};
 
 /// More than `[ops]` serves at a time.
@@ -67,8 +68,20 @@ fn the_public_record_and_the_console_answer_an_address_that_holds_all_that_it_ma
         for (address, path) in [(weir.stability, "/status"), (console, "/")] {
             let held = held(address, FRONT_CONNECTIONS, sent);
             for _ in 0..3 {
-                let answer = Client::connect(address).exchange(&Request::get(path));
-                assert!(answer.status < 500, "{path} beside {sent:?}: {}", answer.status);
+                let mut client = Client::connect(address);
+                client.write(&Request::get(path).bytes(Upload::Length));
+                let status = client.try_head_to("GET").map(|head| head.status);
+                let closed = || {
+                    weir.metrics()
+                        .lines()
+                        .filter(|line| line.contains("closed_total"))
+                        .collect::<String>()
+                };
+                assert!(
+                    status.is_some_and(|status| status < 500),
+                    "{path} beside {sent:?}: {status:?}\n{}",
+                    closed()
+                );
             }
             drop(held);
         }
