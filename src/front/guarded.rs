@@ -4,6 +4,8 @@
 //! only, and what a client sends behind it waits for the answer to end. It also closes the connection of a client that
 //! does not take its answer.
 
+mod digests;
+
 use std::{
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
@@ -16,12 +18,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
-use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
-    UniqueID, UniqueIDType,
-    raw_connect::ProxyDigest,
-    tls::{SslDigest, TlsRef},
-};
+use pingora::protocols::{Peek, Shutdown, Stream};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
@@ -365,52 +362,6 @@ impl Peek for Guarded {
         let count = buffer.len().min(self.ahead.len());
         self.ahead.as_ref().copy_to_slice(buffer.split_at_mut(count).0);
         Ok(true)
-    }
-}
-
-impl UniqueID for Guarded {
-    fn id(&self) -> UniqueIDType {
-        self.stream.id()
-    }
-}
-
-impl Ssl for Guarded {
-    fn get_ssl(&self) -> Option<&TlsRef> {
-        self.stream.get_ssl()
-    }
-
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.stream.get_ssl_digest()
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.stream.selected_alpn_proto()
-    }
-}
-
-impl GetTimingDigest for Guarded {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.stream.get_timing_digest()
-    }
-
-    fn get_read_pending_time(&self) -> Duration {
-        self.stream.get_read_pending_time()
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        self.stream.get_write_pending_time()
-    }
-}
-
-impl GetProxyDigest for Guarded {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.stream.get_proxy_digest()
-    }
-}
-
-impl GetSocketDigest for Guarded {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.stream.get_socket_digest()
     }
 }
 

@@ -21,6 +21,7 @@ mod gauge_guard;
 mod gen_ai;
 mod health;
 mod log_sinks;
+mod lost_lines;
 mod maker;
 mod money;
 mod process;
@@ -40,7 +41,7 @@ pub(crate) use money::MoneyFigures;
 pub(crate) use providers::ProviderFigures;
 pub(crate) use tls::CertificateFigure;
 pub(crate) use unattended::UnattendedEnd;
-use {connections::Connections, gen_ai::GenAi, money::MoneyMetrics};
+use {connections::Connections, gen_ai::GenAi, lost_lines::LostLines, money::MoneyMetrics};
 use {providers::ProviderMetrics, reloads::Reloads, store::StoreMetrics, tls::Tls, unattended::Unattended};
 
 /// The content type of [`Metrics::render`].
@@ -72,8 +73,7 @@ pub(crate) struct Metrics {
     providers: ProviderMetrics,
     money: MoneyMetrics,
     log_sinks: LogSinkMetrics,
-    access_log_dropped: IntCounter,
-    diagnostics_dropped: IntCounter,
+    lost_lines: LostLines,
     sessions_unwritten: IntCounter,
     key_cache: IntCounterVec,
     store: StoreMetrics,
@@ -130,11 +130,7 @@ impl Metrics {
             providers: ProviderMetrics::new(&make)?,
             money: MoneyMetrics::new(&make)?,
             log_sinks: LogSinkMetrics::new(&make)?,
-            access_log_dropped: make.counter("weir_access_log_dropped_total", "Access log lines that were lost.")?,
-            diagnostics_dropped: make.counter(
-                "weir_diagnostics_dropped_total",
-                "Messages for standard error that were lost.",
-            )?,
+            lost_lines: LostLines::new(&make)?,
             sessions_unwritten: make.counter(
                 "weir_sessions_unwritten_total",
                 "Names of state at providers that only this node knows, because too many waited to be written.",
@@ -232,16 +228,6 @@ impl Metrics {
     /// The bytes of large heads that have not come to their end now.
     pub(crate) fn head_bytes_buffered_are(&self, bytes: u64) {
         self.head_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-    }
-
-    /// The access log lines lost since the start; for use in a sampler.
-    pub(crate) fn access_log_dropped_are(&self, total: u64) {
-        raise(&self.access_log_dropped, total);
-    }
-
-    /// The messages for standard error lost since the start; for use in a sampler.
-    pub(crate) fn diagnostics_dropped_are(&self, total: u64) {
-        raise(&self.diagnostics_dropped, total);
     }
 
     /// The sessions that were not handed to the store since the start; for use in a sampler.
