@@ -230,6 +230,11 @@ impl Metrics {
         self.head_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
+    /// Lines that were lost.
+    pub(crate) fn lost_lines(&self) -> &LostLines {
+        &self.lost_lines
+    }
+
     /// The sessions that were not handed to the store since the start; for use in a sampler.
     pub(crate) fn sessions_unwritten_are(&self, total: u64) {
         raise(&self.sessions_unwritten, total);

@@ -267,7 +267,7 @@ impl Parts {
                 metrics.resolver_failures_are(&host, total);
             }
             if let Some(sinks) = sinks.upgrade() {
-                metrics.access_log_dropped_are(sinks.access_log.dropped());
+                metrics.lost_lines().access_log_are(sinks.access_log.dropped());
             }
         });
     }

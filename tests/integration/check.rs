@@ -176,7 +176,7 @@ fn a_secret_is_looked_for_beside_the_file_that_names_it_and_an_empty_one_is_none
     let looked_for = |name: &str| format!("file:{}", rules.join(name).display());
     let (code, text) = told("file:own.key", &[]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains(&format!("{} is absent", looked_for("own.key"))), "{text}");
+    assert!(text.contains(&format!("own ({})", looked_for("own.key"))), "{text}");
 
     std::fs::write(rules.join("own.key"), "\n").unwrap();
     let (code, text) = told("file:own.key", &[]);

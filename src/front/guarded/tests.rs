@@ -1,5 +1,7 @@
 //! What of a connection can be read by whom, and what becomes of a client that does not take its answer.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;

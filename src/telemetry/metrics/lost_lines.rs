@@ -2,10 +2,10 @@
 
 use prometheus::IntCounter;
 
-use super::Metrics;
 use super::maker::{Maker, raise};
 
-pub(super) struct LostLines {
+/// Lines that nobody took in time.
+pub(crate) struct LostLines {
     access_log: IntCounter,
     diagnostics: IntCounter,
 }
@@ -20,16 +20,14 @@ impl LostLines {
             )?,
         })
     }
-}
 
-impl Metrics {
     /// The access log lines lost since the start; for use in a sampler.
-    pub(crate) fn access_log_dropped_are(&self, total: u64) {
-        raise(&self.lost_lines.access_log, total);
+    pub(crate) fn access_log_are(&self, total: u64) {
+        raise(&self.access_log, total);
     }
 
     /// The messages for standard error lost since the start; for use in a sampler.
-    pub(crate) fn diagnostics_dropped_are(&self, total: u64) {
-        raise(&self.lost_lines.diagnostics, total);
+    pub(crate) fn diagnostics_are(&self, total: u64) {
+        raise(&self.diagnostics, total);
     }
 }

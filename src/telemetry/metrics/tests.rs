@@ -146,7 +146,7 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
     let lost = Arc::new(AtomicU64::new(3));
     let source = Arc::clone(&lost);
     metrics.sample(move |metrics| {
-        metrics.access_log_dropped_are(source.load(Ordering::Relaxed));
+        metrics.lost_lines().access_log_are(source.load(Ordering::Relaxed));
         metrics.resolver_failures_are("api.example.com", source.load(Ordering::Relaxed));
         metrics.body_bytes_buffered_are(17);
         metrics.head_bytes_buffered_are(18);

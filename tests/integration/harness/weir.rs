@@ -133,6 +133,15 @@ impl WeirBuilder {
             )
     }
 
+    /// Gives these providers a credential that shares no byte with a recorded answer: of an event that has not come to its end
+    /// and may be an error, what may be the credential's waits for more.
+    pub(crate) fn unlike_credential(self, providers: &[&str]) -> WeirBuilder {
+        let builder = self.variable("WEIR_TEST_UNLIKE_KEY", "#$%&()+;<=>?");
+        providers.iter().fold(builder, |builder, name| {
+            builder.set(&format!("provider.{name}.secret"), "env:WEIR_TEST_UNLIKE_KEY")
+        })
+    }
+
     /// Keeps everything in this Redis.
     pub(crate) fn redis(self, server: &RedisServer) -> WeirBuilder {
         self.redis_at(vec![server.node()])

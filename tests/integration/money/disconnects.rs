@@ -120,7 +120,8 @@ fn whole(weir: &Weir, key: &str) -> HashMap<&'static str, i64> {
 fn who_leaves_at_any_place_of_a_stream_pays_once_and_never_more_than_for_the_whole() {
     let (provider, until) = provider();
     let rules = RuleFolder::aborting();
-    let weir = rules.weir_at(&provider.base_url()).start();
+    let builder = rules.weir_at(&provider.base_url());
+    let weir = builder.unlike_credential(&ALL_WIRES.map(Wire::provider)).start();
     let key = weir.key().text;
     let whole = whole(&weir, &key);
     let mut cases = Vec::new();
