@@ -55,10 +55,10 @@ pub(super) async fn serve<S>(
     let service = service_fn(move |request: Request<Incoming>| {
         let (mut router, slot) = (router.clone(), Arc::clone(&answering));
         async move {
-            let request = request.map(|body| told(body, &slot, ConnectionSlot::has_request));
+            let request = request.map(|body| report_end(body, &slot, ConnectionSlot::has_request));
             // An axum router is always ready.
             let response = Service::call(&mut router, request).await?;
-            Ok::<_, Infallible>(response.map(|body| told(body, &slot, ConnectionSlot::has_answered)))
+            Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::has_answered)))
         }
     });
     let stream = WriteLimit::new(stream, waits.answer, Arc::clone(&slot));
@@ -82,22 +82,22 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// A body whose end its connection's slot is told: it was read or sent, or nobody wants it any more.
-struct ToldBody<B> {
+/// A body that reports its end to its connection's slot: it was read or sent, or dropped before.
+struct ReportingBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,
     end: fn(&ConnectionSlot),
 }
 
-fn told<B>(body: B, slot: &Arc<ConnectionSlot>, end: fn(&ConnectionSlot)) -> Body
+fn report_end<B>(body: B, slot: &Arc<ConnectionSlot>, end: fn(&ConnectionSlot)) -> Body
 where
     B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
 {
     let slot = Arc::clone(slot);
-    Body::new(ToldBody { body, slot, end })
+    Body::new(ReportingBody { body, slot, end })
 }
 
-impl<B: HttpBody + Unpin> HttpBody for ToldBody<B> {
+impl<B: HttpBody + Unpin> HttpBody for ReportingBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -114,7 +114,7 @@ impl<B: HttpBody + Unpin> HttpBody for ToldBody<B> {
     }
 }
 
-impl<B> Drop for ToldBody<B> {
+impl<B> Drop for ReportingBody<B> {
     fn drop(&mut self) {
         (self.end)(&self.slot);
     }

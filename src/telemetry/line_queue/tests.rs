@@ -98,11 +98,11 @@ fn what_the_buffer_holds_is_written_when_there_is_room_again() {
     assert_eq!((written, lines.dropped()), (b"first\nsecond\nthird\n".to_vec(), 0));
 }
 
-/// Messages of the thread that says them.
+/// The log messages of one thread.
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
+struct CapturedMessages(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Said {
+impl Write for CapturedMessages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -114,7 +114,7 @@ impl Write for Said {
 
 /// Runs a writer in this thread over `jobs`, to its end: what it says.
 fn said_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> String {
-    let said = Said::default();
+    let said = CapturedMessages::default();
     let shared = Arc::<WriterSignals>::default();
     shared.dropped.store(dropped, Ordering::SeqCst);
     shared.closing.store(true, Ordering::SeqCst);

@@ -13,14 +13,14 @@ const NAMED_MODELS_MAX: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedModels {
     /// One for each spelling; at most [`NAMED_MODELS_MAX`].
-    places: Vec<Place>,
+    models: Vec<NamedModel>,
     has_more: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    /// With both quotes.
-    at: Range<usize>,
+struct NamedModel {
+    /// Where its name is in the body, with both quotes.
+    span: Range<usize>,
     is_fallback: bool,
 }
 
@@ -28,12 +28,12 @@ impl NamedModels {
     /// A string of the body that is a model's name. `is_fallback`: the model is to answer when the one asked for declines.
     pub(super) fn note(&mut self, text: &[u8], value: Token, is_fallback: bool) {
         let name = value.of(text);
-        let is_same = |place: &&mut Place| text.get(place.at.clone()) == Some(name);
-        if let Some(known) = self.places.iter_mut().find(is_same) {
+        let is_same = |model: &&mut NamedModel| text.get(model.span.clone()) == Some(name);
+        if let Some(known) = self.models.iter_mut().find(is_same) {
             known.is_fallback |= is_fallback;
-        } else if self.places.len() < NAMED_MODELS_MAX {
-            let at = value.start..value.end;
-            self.places.push(Place { at, is_fallback });
+        } else if self.models.len() < NAMED_MODELS_MAX {
+            let span = value.start..value.end;
+            self.models.push(NamedModel { span, is_fallback });
         } else {
             self.has_more = true;
         }
@@ -41,7 +41,7 @@ impl NamedModels {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.models.is_empty()
     }
 
     /// Whether there are more than are kept.
@@ -49,11 +49,11 @@ impl NamedModels {
         self.has_more
     }
 
-    /// The names, escapes decoded, out of the body that was scanned, empty for one that no text can hold; and whether the model may answer in the place of the one
-    /// that was asked for.
+    /// Each name with its escapes decoded, out of the body that was scanned, and whether that model is a fallback for the one asked
+    /// for. A name that no string can hold is empty.
     pub fn names<'b>(&self, body: &'b [u8]) -> impl Iterator<Item = (Cow<'b, str>, bool)> {
-        let name = |place: &Place| string::unescaped(body.get(place.at.clone()).unwrap_or_default());
-        let named = self.places.iter();
-        named.map(move |place| (name(place).unwrap_or_default(), place.is_fallback))
+        let name = |model: &NamedModel| string::unescaped(body.get(model.span.clone()).unwrap_or_default());
+        let named = self.models.iter();
+        named.map(move |model| (name(model).unwrap_or_default(), model.is_fallback))
     }
 }
