@@ -15,33 +15,17 @@ use crate::harness::h2c::{self, EndStream, Length};
 use crate::harness::http2_provider::{Http2Provider, Plan};
 use crate::harness::recordings::{events, unary, whole_stream};
 use crate::harness::request::{ALL_WIRES, Upload, Wire, wire_of};
-use crate::harness::rules::RuleFolder;
+use crate::harness::rules::{RuleFolder, provider_file};
 use crate::harness::shapes::in_band_error;
 use crate::harness::tools::{note, rounds};
 use crate::harness::{RecordingProvider, Request, Steps, Weir, WeirBuilder, wait_until};
 
-/// A provider's file for all protocols, with one attempt at it.
-fn file(name: &str, base_url: &str) -> String {
-    format!(
-        r#"
-name = "{name}"
-[auth]
-style = "bearer"
-secret = "env:SECRET"
-[retry]
-attempts = 1
-[endpoints]
-messages = "{base_url}/v1/messages"
-responses = "{base_url}/v1/responses"
-generate_content = "{base_url}/v1beta/models/{{model}}:generateContent"
-stream_generate_content = "{base_url}/v1beta/models/{{model}}:streamGenerateContent"
-"#
-    )
-}
-
 /// A gateway whose model `two` is served by `first` and then by `second`, and whose model `one` by `first` alone.
 fn two(first: &str, second: &str) -> (RuleFolder, WeirBuilder) {
-    let rules = RuleFolder::new(&[("first", &file("first", first)), ("second", &file("second", second))]);
+    let rules = RuleFolder::new(&[
+        ("first", &provider_file("first", first)),
+        ("second", &provider_file("second", second)),
+    ]);
     let model = |name: &str, providers: &[&str]| {
         let mut table = toml::Table::new();
         table.insert("name".to_owned(), name.into());

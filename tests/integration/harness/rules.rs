@@ -59,3 +59,22 @@ impl RuleFolder {
             .set("rules.folder", self.path().to_str().unwrap())
     }
 }
+
+/// A provider's file for all protocols, with one attempt at it.
+pub(crate) fn provider_file(name: &str, base_url: &str) -> String {
+    format!(
+        r#"
+name = "{name}"
+[auth]
+style = "bearer"
+secret = "env:SECRET"
+[retry]
+attempts = 1
+[endpoints]
+messages = "{base_url}/v1/messages"
+responses = "{base_url}/v1/responses"
+generate_content = "{base_url}/v1beta/models/{{model}}:generateContent"
+stream_generate_content = "{base_url}/v1beta/models/{{model}}:streamGenerateContent"
+"#
+    )
+}

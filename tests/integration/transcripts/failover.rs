@@ -7,7 +7,7 @@ use crate::harness::WeirBuilder;
 use crate::harness::answer::Answer;
 use crate::harness::provider::Recorded;
 use crate::harness::request::{ALL_WIRES, Wire};
-use crate::harness::rules::RuleFolder;
+use crate::harness::rules::{RuleFolder, provider_file};
 
 type Fail = fn(&mut Answer<'_>);
 
@@ -32,30 +32,10 @@ pub(super) fn groups() -> Vec<(&'static str, Vec<Case>)> {
     FAILURES.map(|(name, fail)| ("failover", cases(name, fail))).into()
 }
 
-fn file(name: &str, base_url: &str) -> String {
-    format!(
-        r#"
-name = "{name}"
-[auth]
-style = "bearer"
-secret = "env:SECRET"
-[retry]
-attempts = 1
-[endpoints]
-messages = "{base_url}/{name}/v1/messages"
-responses = "{base_url}/{name}/v1/responses"
-generate_content = "{base_url}/{name}/v1beta/models/{{model}}:generateContent"
-stream_generate_content = "{base_url}/{name}/v1beta/models/{{model}}:streamGenerateContent"
-"#
-    )
-}
-
 /// A gateway with a model that two providers serve, both at one address.
 fn build(base_url: &str) -> (Option<RuleFolder>, WeirBuilder) {
-    let rules = RuleFolder::new(&[
-        ("first", &file("first", base_url)),
-        ("second", &file("second", base_url)),
-    ]);
+    let files = ["first", "second"].map(|name| provider_file(name, &format!("{base_url}/{name}")));
+    let rules = RuleFolder::new(&[("first", &files[0]), ("second", &files[1])]);
     let mut model = toml::Table::new();
     model.insert("name".to_owned(), "two".into());
     model.insert("providers".to_owned(), vec!["first", "second"].into());
