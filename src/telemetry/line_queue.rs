@@ -157,6 +157,8 @@ struct Writer {
 impl Writer {
     fn run<L: Line>(mut self, jobs: &Receiver<Job<L>>) {
         loop {
+            // Asked before the queue is looked at: what was handed over before the end is written.
+            let closing = self.shared.closing.load(Ordering::SeqCst);
             let job = match jobs.try_recv() {
                 Ok(job) => job,
                 Err(TryRecvError::Disconnected) => break,
@@ -166,7 +168,7 @@ impl Writer {
                     if self.tell_loss() {
                         continue;
                     }
-                    if self.shared.closing.load(Ordering::SeqCst) {
+                    if closing {
                         break;
                     }
                     let Ok(job) = jobs.recv() else { break };
