@@ -83,12 +83,12 @@ impl<L: Line> LineQueue<L> {
         let writer = Writer {
             sink: BufWriter::with_capacity(WRITE_BUFFER_BYTES, sink),
             line: Vec::new(),
-            name: settings.name,
             gather: settings.gather,
             shared: Arc::clone(&shared),
             failing: false,
             told: 0,
             looked: clock::instant(),
+            report: move |event| log_event(settings.name, event),
         };
         let body = move || {
             writer.run(&jobs);
@@ -139,11 +139,34 @@ impl<L: Line> LineQueue<L> {
     }
 }
 
+/// A change in how the sink takes lines.
+#[derive(Debug)]
+enum SinkEvent {
+    /// It has begun to fail.
+    Failed(io::Error),
+    /// It takes lines again.
+    Recovered,
+    /// The queue was written to its end after this many lines were lost.
+    LinesLost(u64),
+}
+
+/// Writes an event of the sink of `name` to the diagnostic log.
+fn log_event(name: &str, event: SinkEvent) {
+    match event {
+        SinkEvent::Failed(error) => tracing::error!(%error, "{name} cannot be written, lines are lost"),
+        SinkEvent::Recovered => tracing::info!("{name} is written again"),
+        // As important as the most important of those that may be missing.
+        SinkEvent::LinesLost(lost) => tracing::error!(
+            lost,
+            "{name}: lines were lost because they were not taken in time; it is written again"
+        ),
+    }
+}
+
 /// The thread's side.
-struct Writer {
+struct Writer<R> {
     sink: BufWriter<Sink>,
     line: Vec<u8>,
-    name: &'static str,
     gather: Duration,
     shared: Arc<WriterSignals>,
     /// The last write has failed.
@@ -152,9 +175,10 @@ struct Writer {
     told: u64,
     /// When the path was last looked at.
     looked: Instant,
+    report: R,
 }
 
-impl Writer {
+impl<R: FnMut(SinkEvent)> Writer<R> {
     fn run<L: Line>(mut self, jobs: &Receiver<Job<L>>) {
         loop {
             // Asked before the queue is looked at: what was handed over before the end is written.
@@ -221,13 +245,9 @@ impl Writer {
         if self.failing || dropped == self.told {
             return false;
         }
-        let (name, lost) = (self.name, dropped - self.told);
+        let lost = dropped - self.told;
         self.told = dropped;
-        // As important as the most important of those that may be missing.
-        tracing::error!(
-            lost,
-            "{name}: lines were lost because they were not taken in time; it is written again"
-        );
+        (self.report)(SinkEvent::LinesLost(lost));
         true
     }
 
@@ -240,14 +260,14 @@ impl Writer {
         self.sink.get_ref().was_renamed()
     }
 
-    /// Says it once when writing breaks and once when it works again, not per line.
+    /// Reports once that writing fails and once that it works again, not per line.
     fn note(&mut self, written: io::Result<()>) {
-        let name = self.name;
-        match written {
-            Ok(()) if self.failing => tracing::info!("{name} is written again"),
-            Err(error) if !self.failing => tracing::error!(%error, "{name} cannot be written, lines are lost"),
+        let event = match written {
+            Ok(()) if self.failing => SinkEvent::Recovered,
+            Err(error) if !self.failing => SinkEvent::Failed(error),
             Ok(()) | Err(_) => return,
-        }
+        };
+        (self.report)(event);
         self.failing = !self.failing;
     }
 }

@@ -116,66 +116,40 @@ fn what_the_buffer_holds_is_written_when_there_is_room_again() {
     assert_eq!((written, lines.dropped()), (b"first\nsecond\nthird\n".to_vec(), 0));
 }
 
-/// The log messages of one thread.
-#[derive(Clone, Default)]
-struct CapturedMessages(Arc<Mutex<Vec<u8>>>);
-
-impl Write for CapturedMessages {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Runs a writer in this thread over `jobs`, to its end: what it says.
-fn said_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> String {
-    let said = CapturedMessages::default();
+/// Runs a writer in this thread over `jobs`, to its end: the events that it reports.
+fn events_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> Vec<SinkEvent> {
     let shared = Arc::<WriterSignals>::default();
     shared.dropped.store(dropped, Ordering::SeqCst);
     shared.closing.store(true, Ordering::SeqCst);
+    let mut events = Vec::new();
     let writer = Writer {
         sink: BufWriter::new(Sink::Stream(Box::new(sink))),
         line: Vec::new(),
-        name: "test log",
         gather: Duration::ZERO,
         shared,
         failing: false,
         told: 0,
         looked: clock::instant(),
+        report: |event| events.push(event),
     };
     let (queue, waiting) = sync_channel(jobs.len());
     for line in jobs {
         queue.send(Job::Line((*line).to_owned())).expect("room");
     }
-    let into = said.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone()).finish();
-    tracing::subscriber::with_default(subscriber, || {
-        // Another thread, which nobody listens to, may be the first to send these messages just now.
-        tracing::callsite::rebuild_interest_cache();
-        writer.run(&waiting);
-    });
-    let bytes = said.0.lock().clone();
-    String::from_utf8(bytes).expect("text")
+    writer.run(&waiting);
+    events
 }
 
 #[test]
-fn lost_lines_are_told_once_when_it_is_written_again() {
-    let said = said_of(io::sink(), 316, &["a", "b"]);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(
-        said.contains("test log: lines were lost") && said.contains("lost=316"),
-        "{said}"
-    );
-    assert_eq!(said_of(io::sink(), 0, &["a", "b"]), "");
+fn lost_lines_are_reported_once_when_the_queue_is_written_again() {
+    let events = events_of(io::sink(), 316, &["a", "b"]);
+    assert!(matches!(events[..], [SinkEvent::LinesLost(316)]), "{events:?}");
+    assert!(events_of(io::sink(), 0, &["a", "b"]).is_empty());
 }
 
 #[test]
-fn a_sink_that_fails_is_told_once_and_says_nothing_of_what_is_lost_meanwhile() {
+fn a_sink_that_fails_is_reported_once_and_the_loss_not_before_it_works_again() {
     let (told, _taken) = channel();
-    let said = said_of(Full(Arc::default(), told), 5, &["a", "b", "c"]);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("test log cannot be written, lines are lost"), "{said}");
+    let events = events_of(Full(Arc::default(), told), 5, &["a", "b", "c"]);
+    assert!(matches!(events[..], [SinkEvent::Failed(_)]), "{events:?}");
 }
