@@ -39,7 +39,7 @@ pub(crate) use crate::domain::keys::terms::{
 };
 pub(crate) use account::{Account, transient::Transient};
 pub use admission::{Admission, Admit};
-pub(crate) use admission::{Counted, Denied, Grant, QuotaUse, Scope};
+pub(crate) use admission::{Counted, Denial, Grant, QuotaUse, Scope};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};
 pub(crate) use journaled::{Admitted, Checkpoint, Record};
 pub(crate) use log_day::LogDay;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::domain::{
     keys::key::KeyId,
-    ledger::{Counted, Denied},
+    ledger::{Counted, Denial},
     quick_map::QuickMap,
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct RecentRefusals {
 
 #[derive(Debug)]
 struct Remembered {
-    denied: Denied,
+    denied: Denial,
     at: Instant,
     until: Instant,
 }
@@ -32,24 +32,24 @@ struct Remembered {
 impl RecentRefusals {
     /// Remembers a refusal; `at` is when the store was asked. Only reasons that hold for every request of the key are
     /// remembered, and none that ends with a running request.
-    pub(crate) fn remember(&self, key: &KeyId, denied: Denied, at: Instant) {
+    pub(crate) fn remember(&self, key: &KeyId, denied: Denial, at: Instant) {
         let lasts = match denied {
-            Denied::AccountUnknown
-            | Denied::AccountSuspended
-            | Denied::BalanceExhausted
-            | Denied::QuotaExhausted(_) => REMEMBERED,
-            Denied::RateLimited {
+            Denial::AccountUnknown
+            | Denial::AccountSuspended
+            | Denial::BalanceExhausted
+            | Denial::QuotaExhausted(_) => REMEMBERED,
+            Denial::RateLimited {
                 counted: Counted::Requests,
                 retry_after_ms,
                 lent: false,
                 ..
             } => Duration::from_millis(retry_after_ms).min(REMEMBERED),
-            Denied::BalanceHeld
-            | Denied::QuotaHeld(_)
-            | Denied::RateLimited { .. }
-            | Denied::Concurrency { .. }
-            | Denied::KeyRevoked
-            | Denied::KeyExpired => return,
+            Denial::BalanceHeld
+            | Denial::QuotaHeld(_)
+            | Denial::RateLimited { .. }
+            | Denial::Concurrency { .. }
+            | Denial::KeyRevoked
+            | Denial::KeyExpired => return,
         };
         let mut refusals = self.refusals.lock();
         if refusals.len() >= KEYS_MAX && !refusals.contains_key(key) {
@@ -63,7 +63,7 @@ impl RecentRefusals {
     }
 
     /// Why the key was refused, if that may still hold at `now`. A rate limit's wait is reduced by the time passed.
-    pub(crate) fn recall(&self, key: &KeyId, now: Instant) -> Option<Denied> {
+    pub(crate) fn recall(&self, key: &KeyId, now: Instant) -> Option<Denial> {
         let mut refusals = self.refusals.lock();
         let Remembered { denied, at, until } = refusals.get(key)?;
         if *until <= now {
@@ -72,7 +72,7 @@ impl RecentRefusals {
         }
         let passed = u64::try_from(now.saturating_duration_since(*at).as_millis()).unwrap_or(u64::MAX);
         let mut denied = *denied;
-        if let Denied::RateLimited { retry_after_ms, .. } = &mut denied {
+        if let Denial::RateLimited { retry_after_ms, .. } = &mut denied {
             *retry_after_ms = retry_after_ms.saturating_sub(passed);
         }
         Some(denied)
@@ -93,8 +93,8 @@ mod tests {
         KeyId::parse(&format!("key_{number:016}")).unwrap()
     }
 
-    fn limited(counted: Counted, retry_after_ms: u64) -> Denied {
-        Denied::RateLimited {
+    fn limited(counted: Counted, retry_after_ms: u64) -> Denial {
+        Denial::RateLimited {
             scope: Scope::Key,
             counted,
             limit: 3,
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn a_refusal_is_remembered_for_a_minute_or_until_it_is_forgotten() {
         let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
-        recent.remember(&key(1), Denied::BalanceExhausted, now);
+        recent.remember(&key(1), Denial::BalanceExhausted, now);
         let last = now + REMEMBERED - Duration::from_millis(1);
-        assert_eq!(recent.recall(&key(1), last), Some(Denied::BalanceExhausted));
+        assert_eq!(recent.recall(&key(1), last), Some(Denial::BalanceExhausted));
         assert_eq!(recent.recall(&key(2), now), None);
         assert_eq!(recent.recall(&key(1), now + REMEMBERED), None);
-        recent.remember(&key(1), Denied::AccountSuspended, now);
+        recent.remember(&key(1), Denial::AccountSuspended, now);
         recent.forget(&key(1));
         assert_eq!(recent.recall(&key(1), now), None);
     }
@@ -128,12 +128,12 @@ mod tests {
     #[test]
     fn what_depends_on_the_request_or_ends_with_another_is_not_remembered() {
         let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
-        let concurrency = Denied::Concurrency {
+        let concurrency = Denial::Concurrency {
             scope: Scope::Key,
             limit: 1,
             lent: false,
         };
-        for denied in [limited(Counted::Tokens, 1500), concurrency, Denied::KeyRevoked] {
+        for denied in [limited(Counted::Tokens, 1500), concurrency, Denial::KeyRevoked] {
             recent.remember(&key(1), denied, now);
             assert_eq!(recent.recall(&key(1), now), None, "{denied:?}");
         }
@@ -143,11 +143,11 @@ mod tests {
     fn the_table_is_bounded_and_makes_room_when_refusals_are_old() {
         let (recent, now) = (RecentRefusals::default(), crate::edges::clock::instant());
         for number in 0..=KEYS_MAX {
-            recent.remember(&key(number), Denied::BalanceExhausted, now);
+            recent.remember(&key(number), Denial::BalanceExhausted, now);
         }
         assert_eq!(recent.refusals.lock().len(), KEYS_MAX);
         assert_eq!(recent.recall(&key(KEYS_MAX), now), None);
-        recent.remember(&key(KEYS_MAX), Denied::BalanceExhausted, now + REMEMBERED);
+        recent.remember(&key(KEYS_MAX), Denial::BalanceExhausted, now + REMEMBERED);
         assert!(recent.recall(&key(KEYS_MAX), now + REMEMBERED).is_some());
         assert_eq!(recent.refusals.lock().len(), 1);
     }

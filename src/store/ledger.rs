@@ -40,7 +40,7 @@ pub(crate) const APPLY_STEPS_MAX: usize = 256;
 /// again, which has no second effect.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
-    /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denied`] and puts a hold.
+    /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denial`] and puts a hold.
     /// Renews the node's lease on the account.
     ///
     /// Admitting a request that has a hold already answers with that hold and changes nothing.

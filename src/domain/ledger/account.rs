@@ -10,7 +10,7 @@
 //! **Keys** are mirrored: revision, whether revoked, end, terms. [`Account::admit`] goes: (1) drop the nodes whose lease has
 //! passed; (2) a hold that is there answers, and nothing else is looked at or changed; (3) a revision lower than the
 //! mirrored one is [`Admission::StaleKey`]; (4) a higher one, or the first, replaces the mirror if the account is there, and
-//! stays also when the request is refused; (5) the checks, in the order of [`Denied`], all before the next write: the key's
+//! stays also when the request is refused; (5) the checks, in the order of [`Denial`], all before the next write: the key's
 //! end is compared with `now_ms / 1000` rounded down; concurrency is that of the key, then of the account; rates are the
 //! key's requests, the key's tokens, the account's requests, the account's tokens; (6) buckets, hold and lease are written.
 //!
@@ -57,7 +57,7 @@ use self::{
     recall::Recall,
 };
 use super::{
-    admission::{Admission, Admit, Denied, Grant, QuotaUse},
+    admission::{Admission, Admit, Denial, Grant, QuotaUse},
     node::NodeId,
     period::{self, Periods},
     step::{Change, Settlement, Step},
@@ -201,26 +201,26 @@ impl Account {
         answer
     }
 
-    fn check(&self, ask: &Admit, mirror: &Mirror, now_ms: i64) -> Result<Checked, Denied> {
+    fn check(&self, ask: &Admit, mirror: &Mirror, now_ms: i64) -> Result<Checked, Denial> {
         mirror.check(now_ms.div_euclid(1000))?;
-        let account = self.summary.as_ref().ok_or(Denied::AccountUnknown)?;
+        let account = self.summary.as_ref().ok_or(Denial::AccountUnknown)?;
         if account.suspended {
-            return Err(Denied::AccountSuspended);
+            return Err(Denial::AccountSuspended);
         }
         if account.balance <= NanoUsd::ZERO {
-            return Err(Denied::BalanceExhausted);
+            return Err(Denial::BalanceExhausted);
         }
         let mut left = self.left_of_balance();
         if left <= NanoUsd::ZERO {
-            return Err(Denied::BalanceHeld);
+            return Err(Denial::BalanceHeld);
         }
         if let Some(quota) = self.quota_use(&mirror.terms, &ask.key.id, now_ms) {
             if quota.spent >= quota.quota {
-                return Err(Denied::QuotaExhausted(quota));
+                return Err(Denial::QuotaExhausted(quota));
             }
             let of_quota = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms, &quota);
             if of_quota <= NanoUsd::ZERO {
-                return Err(Denied::QuotaHeld(quota));
+                return Err(Denial::QuotaHeld(quota));
             }
             left = left.min(of_quota);
         }

@@ -42,7 +42,7 @@ pub enum Admission {
     /// Admitted, with a hold.
     Granted(Grant),
     /// Not admitted; nothing has changed, no limit was used up.
-    Refused(Denied),
+    Refused(Denial),
     /// The key was changed since this node read it: read it again, then ask again.
     StaleKey,
 }
@@ -83,7 +83,7 @@ pub struct QuotaUse {
 /// Why a request is not admitted, in the order of the checks. What is spent stays spent until an operator acts or a
 /// period ends; what is only held comes back, all or in part, when running requests end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Denied {
+pub enum Denial {
     /// The key was revoked.
     KeyRevoked,
     /// The key has expired.
@@ -125,7 +125,7 @@ pub enum Denied {
     },
 }
 
-impl Denied {
+impl Denial {
     /// Whether what is missing comes back soon: running requests hold it, or leases have it.
     pub const fn is_held(self) -> bool {
         match self {

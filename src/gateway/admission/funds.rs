@@ -9,7 +9,7 @@ use crate::{
     domain::{
         faults::refusal::{Limit, Refusal},
         keys::{key::KeyRecord, secret::KeyDigest},
-        ledger::{Denied, Scope, tag::Tag},
+        ledger::{Denial, Scope, tag::Tag},
         wire::{json_scan::Scan, operation::Operation},
     },
     edges::clock,
@@ -51,7 +51,7 @@ pub(crate) struct Asked<'a> {
 #[derive(Debug)]
 pub(crate) enum NoHold {
     /// Running requests hold all that is left; the request may wait.
-    Held(Denied),
+    Held(Denial),
     /// The request is to be answered with this refusal.
     Refused(Refusal),
 }
@@ -160,7 +160,7 @@ async fn refuse_spent(gateway: &Gateway, caller: &Caller) -> Result<(), Refusal>
 }
 
 /// Refuses for `denied` if the store says that it holds.
-async fn confirm(gateway: &Gateway, caller: &Caller, denied: Denied, now: Instant) -> Result<(), Refusal> {
+async fn confirm(gateway: &Gateway, caller: &Caller, denied: Denial, now: Instant) -> Result<(), Refusal> {
     let key = match may_be_outdated(NotAdmitted::Denied(denied)) {
         true => match fresh(gateway, &caller.digest, now).await {
             // Without the store's answer nobody is refused.
@@ -179,10 +179,10 @@ async fn confirm(gateway: &Gateway, caller: &Caller, denied: Denied, now: Instan
 }
 
 /// The refusal for a denial by the ledger.
-pub(crate) fn refusal(gateway: &Gateway, denied: Denied, key: &KeyRecord) -> Refusal {
+pub(crate) fn refusal(gateway: &Gateway, denied: Denial, key: &KeyRecord) -> Refusal {
     match denied {
-        Denied::KeyRevoked => Refusal::KeyRevoked,
-        Denied::KeyExpired => Refusal::KeyExpired,
+        Denial::KeyRevoked => Refusal::KeyRevoked,
+        Denial::KeyExpired => Refusal::KeyExpired,
         denied => {
             let now = gateway.billing.time().now_seconds(clock::instant());
             Limit::of(denied, key.terms.reset, now).map_or(Refusal::KeyRevoked, Refusal::Limited)
@@ -195,13 +195,13 @@ fn may_be_outdated(refused: NotAdmitted) -> bool {
     match refused {
         NotAdmitted::StaleKey => true,
         NotAdmitted::Denied(denied) => match denied {
-            Denied::KeyExpired | Denied::QuotaExhausted(_) | Denied::QuotaHeld(_) => true,
-            Denied::Concurrency { scope, .. } | Denied::RateLimited { scope, .. } => scope == Scope::Key,
-            Denied::KeyRevoked
-            | Denied::AccountUnknown
-            | Denied::AccountSuspended
-            | Denied::BalanceExhausted
-            | Denied::BalanceHeld => false,
+            Denial::KeyExpired | Denial::QuotaExhausted(_) | Denial::QuotaHeld(_) => true,
+            Denial::Concurrency { scope, .. } | Denial::RateLimited { scope, .. } => scope == Scope::Key,
+            Denial::KeyRevoked
+            | Denial::AccountUnknown
+            | Denial::AccountSuspended
+            | Denial::BalanceExhausted
+            | Denial::BalanceHeld => false,
         },
         NotAdmitted::DeniedAlone(_) | NotAdmitted::StoreAway | NotAdmitted::JournalFull => false,
     }

@@ -7,7 +7,7 @@ use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use crate::{
-    domain::{faults::refusal::Refusal, keys::key::KeyRecord, ledger::Denied},
+    domain::{faults::refusal::Refusal, keys::key::KeyRecord, ledger::Denial},
     edges::{clock, limiter::client::Client},
     gateway::{
         admission::{
@@ -59,7 +59,7 @@ async fn in_turn(
     let mut said = None;
     loop {
         if tokio::time::timeout_at(until, place.turn()).await.is_err() {
-            let denied = said.or_else(|| place.denied()).unwrap_or(Denied::BalanceHeld);
+            let denied = said.or_else(|| place.denied()).unwrap_or(Denial::BalanceHeld);
             return Err(funds::refusal(gateway, denied, &key));
         }
         key = current(gateway, caller, asker, key).await;

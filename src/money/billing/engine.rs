@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyRecord,
-        ledger::{Admission, Admit, Denied, Grant, NodeId, ProviderState, QuotaUse, Scope},
+        ledger::{Admission, Admit, Denial, Grant, NodeId, ProviderState, QuotaUse, Scope},
         money::NanoUsd,
     },
     edges::clock,
@@ -51,9 +51,9 @@ pub(super) struct BillingEngine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAdmitted {
     /// The store denied it: a limit, the account, or the key itself.
-    Denied(Denied),
+    Denied(Denial),
     /// The store is unreachable, and this node's own counts exceed a rate or concurrency limit.
-    DeniedAlone(Denied),
+    DeniedAlone(Denial),
     /// The key's record has changed: read it again and retry.
     StaleKey,
     /// The store is unreachable or overloaded, and this node has no grace left for the key.
@@ -155,11 +155,11 @@ impl BillingEngine {
     }
 
     /// What is free of this node's own leases is there for one who waits for a limit that counts them.
-    fn recall_for(&self, asking: &KeyRecord, denied: Denied) {
+    fn recall_for(&self, asking: &KeyRecord, denied: Denial) {
         match denied {
-            Denied::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
-            Denied::QuotaHeld(_) => self.leases.recall(|key| key.id == asking.id),
-            Denied::Concurrency { scope, lent: true, .. } | Denied::RateLimited { scope, lent: true, .. } => {
+            Denial::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
+            Denial::QuotaHeld(_) => self.leases.recall(|key| key.id == asking.id),
+            Denial::Concurrency { scope, lent: true, .. } | Denial::RateLimited { scope, lent: true, .. } => {
                 match scope {
                     Scope::Key => self.leases.recall(|key| key.id == asking.id),
                     Scope::Account => self.leases.recall(|key| key.account == asking.account),

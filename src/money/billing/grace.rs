@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
-        ledger::{Admit, Denied, Grant},
+        ledger::{Admit, Denial, Grant},
         money::NanoUsd,
     },
     edges::clock,
@@ -49,7 +49,7 @@ impl Grace {
     }
 
     /// Records that the store has refused a request.
-    pub(super) fn refused(&self, key: &KeyRecord, denied: Denied) {
+    pub(super) fn refused(&self, key: &KeyRecord, denied: Denial) {
         self.seen.lock().refused(key, denied, clock::unix_millis());
     }
 
@@ -67,7 +67,7 @@ impl Grace {
     }
 
     /// The rate or concurrency limit that any request of the key exceeds now.
-    pub(super) fn foresees(&self, key: &KeyRecord) -> Option<Denied> {
+    pub(super) fn foresees(&self, key: &KeyRecord) -> Option<Denial> {
         self.seen.lock().foresees(key, clock::unix_millis())
     }
 

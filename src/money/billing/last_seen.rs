@@ -9,7 +9,7 @@ use std::hash::Hash;
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
-        ledger::{Denied, Grant, QuotaUse, Rates, Reset, Scope},
+        ledger::{Denial, Grant, QuotaUse, Rates, Reset, Scope},
         money::NanoUsd,
         quick_map::QuickMap,
     },
@@ -63,7 +63,7 @@ pub(super) enum NotAlone {
     /// The account or key is unknown here or was refused, or its grace is used up.
     Nothing,
     /// A rate or concurrency limit.
-    Denied(Denied),
+    Denied(Denial),
 }
 
 impl Default for LastSeen {
@@ -101,22 +101,22 @@ impl LastSeen {
     }
 
     /// The store has refused a request.
-    pub(super) fn refused(&mut self, key: &KeyRecord, denied: Denied, now_ms: i64) {
+    pub(super) fn refused(&mut self, key: &KeyRecord, denied: Denial, now_ms: i64) {
         match denied {
-            Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => {
+            Denial::AccountUnknown | Denial::AccountSuspended | Denial::BalanceExhausted => {
                 self.account_refused(&key.account, now_ms);
             }
-            Denied::KeyRevoked | Denied::KeyExpired => {
+            Denial::KeyRevoked | Denial::KeyExpired => {
                 if let Some(known) = self.key(&key.id, now_ms) {
                     known.denied = Some(key.revision);
                 }
             }
-            Denied::QuotaExhausted(quota_use) | Denied::QuotaHeld(quota_use) => {
+            Denial::QuotaExhausted(quota_use) | Denial::QuotaHeld(quota_use) => {
                 if let Some(known) = self.key(&key.id, now_ms) {
                     known.note_quota(key, Some(&quota_use));
                 }
             }
-            Denied::RateLimited {
+            Denial::RateLimited {
                 scope,
                 retry_after_ms,
                 lent: false,
@@ -131,7 +131,7 @@ impl LastSeen {
                 }
             }
             // Other requests may end and leases come back at any moment, so these refusals are not remembered.
-            Denied::BalanceHeld | Denied::Concurrency { .. } | Denied::RateLimited { .. } => {}
+            Denial::BalanceHeld | Denial::Concurrency { .. } | Denial::RateLimited { .. } => {}
         }
     }
 

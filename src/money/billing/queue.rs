@@ -20,7 +20,7 @@ use crate::{
     config::money::WaitingMax,
     domain::{
         keys::key::KeyId,
-        ledger::{Denied, Scope},
+        ledger::{Denial, Scope},
     },
 };
 
@@ -55,7 +55,7 @@ struct OfAccount {
 #[derive(Debug)]
 struct Queue {
     /// The last denial that the queue's requests got.
-    denied: Denied,
+    denied: Denial,
     /// How long the first one waits before it asks; `None` to ask at once, because the one before it got an answer.
     pause: Option<Duration>,
     waiting: VecDeque<(u64, Arc<Notify>)>,
@@ -77,7 +77,7 @@ pub(crate) struct QueuePosition {
 
 impl Queues {
     /// The denial for a request that must not overtake those waiting; `None` if nobody waits.
-    pub(super) fn ahead(&self, account: &str, key: &KeyId) -> Option<Denied> {
+    pub(super) fn ahead(&self, account: &str, key: &KeyId) -> Option<Denial> {
         let waiting = self.waiting.lock();
         let queues = &waiting.accounts.get(account)?.queues;
         let queue = queues.get(&None).or_else(|| queues.get(&Some(key.clone())))?;
@@ -89,7 +89,7 @@ impl Queues {
     pub(super) fn join(
         self: &Arc<Self>,
         (account, key): (&str, &KeyId),
-        denied: Denied,
+        denied: Denial,
         ended: Arc<Notify>,
         max: WaitingMax,
     ) -> Option<QueuePosition> {
@@ -120,17 +120,17 @@ impl Queues {
     }
 }
 
-fn queue_for(key: &KeyId, denied: Denied) -> Option<KeyId> {
+fn queue_for(key: &KeyId, denied: Denial) -> Option<KeyId> {
     let is_of_key = match denied {
-        Denied::QuotaHeld(_) => true,
-        Denied::Concurrency { scope, .. } | Denied::RateLimited { scope, .. } => scope == Scope::Key,
+        Denial::QuotaHeld(_) => true,
+        Denial::Concurrency { scope, .. } | Denial::RateLimited { scope, .. } => scope == Scope::Key,
         _ => false,
     };
     is_of_key.then(|| key.clone())
 }
 
 impl Waiting {
-    fn push(&mut self, account: &str, queue: &Option<KeyId>, denied: Denied, who: (u64, Arc<Notify>)) {
+    fn push(&mut self, account: &str, queue: &Option<KeyId>, denied: Denial, who: (u64, Arc<Notify>)) {
         let account = self.accounts.entry(account.into()).or_default();
         let queue = account.queues.entry(queue.clone()).or_insert_with(|| Queue {
             denied,
@@ -168,7 +168,7 @@ impl QueuePosition {
 
     /// The store has denied the request again. If it was denied for another limit, it moves to the end of that limit's
     /// queue.
-    pub(crate) fn refused(&mut self, key: &KeyId, denied: Denied) {
+    pub(crate) fn refused(&mut self, key: &KeyId, denied: Denial) {
         let queue = queue_for(key, denied);
         let mut waiting = self.queues.waiting.lock();
         if queue != self.queue {
@@ -190,7 +190,7 @@ impl QueuePosition {
     }
 
     /// The last denial that this queue's requests got.
-    pub(crate) fn denied(&self) -> Option<Denied> {
+    pub(crate) fn denied(&self) -> Option<Denial> {
         let mut waiting = self.queues.waiting.lock();
         waiting.queue(&self.account, &self.queue).map(|queue| queue.denied)
     }

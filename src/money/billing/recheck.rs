@@ -4,7 +4,7 @@
 use crate::{
     domain::{
         keys::key::KeyRecord,
-        ledger::{Counted, Denied, ProviderState, QuotaUse, Rates, Reset, Scope, period},
+        ledger::{Counted, Denial, ProviderState, QuotaUse, Rates, Reset, Scope, period},
         money::NanoUsd,
     },
     edges::clock,
@@ -15,7 +15,7 @@ impl Billing {
     /// The rate or concurrency limit of the key or its account that any request exceeds now, by what this node has
     /// admitted and refused itself. Other nodes only add to that, so the store would say no as well, unless somebody has
     /// changed the limit: see [`Billing::still_denied`]. Asks nobody.
-    pub(crate) fn foresees(&self, key: &KeyRecord) -> Option<Denied> {
+    pub(crate) fn foresees(&self, key: &KeyRecord) -> Option<Denial> {
         self.engine.grace.foresees(key)
     }
 
@@ -32,7 +32,7 @@ impl Billing {
 
     /// Asks the store whether account and quota deny every request of this key. `None` if they do not, or if the store does not
     /// answer.
-    pub(crate) async fn denies(&self, key: &KeyRecord) -> Option<Denied> {
+    pub(crate) async fn denies(&self, key: &KeyRecord) -> Option<Denial> {
         let (account, quota) = tokio::join!(self.account_denies(key), self.quota_denies(key));
         account.or(quota)
     }
@@ -41,13 +41,13 @@ impl Billing {
     /// `None` if the request may be admitted, or if that is unknown: running requests' holds count as free, since they
     /// may end at any moment, and an unreachable store says nothing. `key` is the store's current record if `denied`
     /// depends on the key.
-    pub(crate) async fn still_denied(&self, key: &KeyRecord, denied: Denied) -> Option<Denied> {
+    pub(crate) async fn still_denied(&self, key: &KeyRecord, denied: Denial) -> Option<Denial> {
         match denied {
-            Denied::AccountUnknown | Denied::AccountSuspended | Denied::BalanceExhausted => {
+            Denial::AccountUnknown | Denial::AccountSuspended | Denial::BalanceExhausted => {
                 self.account_denies(key).await
             }
-            Denied::QuotaExhausted(_) => self.quota_denies(key).await,
-            Denied::RateLimited {
+            Denial::QuotaExhausted(_) => self.quota_denies(key).await,
+            Denial::RateLimited {
                 scope, counted, limit, ..
             } => {
                 let rates = self.rates(key, scope).await?;
@@ -57,10 +57,10 @@ impl Billing {
                 };
                 (now == Some(limit)).then_some(denied)
             }
-            Denied::Concurrency { scope, limit, .. } => {
+            Denial::Concurrency { scope, limit, .. } => {
                 (self.rates(key, scope).await?.concurrency == Some(limit)).then_some(denied)
             }
-            Denied::BalanceHeld | Denied::QuotaHeld(_) | Denied::KeyRevoked | Denied::KeyExpired => None,
+            Denial::BalanceHeld | Denial::QuotaHeld(_) | Denial::KeyRevoked | Denial::KeyExpired => None,
         }
     }
 
@@ -70,18 +70,18 @@ impl Billing {
         found.map(|account| account.terms.provider_state).unwrap_or_default()
     }
 
-    async fn account_denies(&self, key: &KeyRecord) -> Option<Denied> {
+    async fn account_denies(&self, key: &KeyRecord) -> Option<Denial> {
         let Some(account) = self.engine.ledger.account(&key.account).await.ok()? else {
-            return Some(Denied::AccountUnknown);
+            return Some(Denial::AccountUnknown);
         };
         if account.suspended {
-            return Some(Denied::AccountSuspended);
+            return Some(Denial::AccountSuspended);
         }
-        (account.balance <= NanoUsd::ZERO).then_some(Denied::BalanceExhausted)
+        (account.balance <= NanoUsd::ZERO).then_some(Denial::BalanceExhausted)
     }
 
     /// Asks the store whether the key has spent its quota, if it has one. `None` if it has not, or if the store does not answer.
-    pub(crate) async fn quota_denies(&self, key: &KeyRecord) -> Option<Denied> {
+    pub(crate) async fn quota_denies(&self, key: &KeyRecord) -> Option<Denial> {
         let quota = key.terms.quota?;
         let spent = self.engine.ledger.key_spend(&key.account, &key.id).await.ok()?;
         let reset = key.terms.reset;
@@ -92,7 +92,7 @@ impl Billing {
             Reset::Monthly => spent.month,
         };
         (spent >= quota).then(|| {
-            Denied::QuotaExhausted(QuotaUse {
+            Denial::QuotaExhausted(QuotaUse {
                 quota,
                 spent,
                 resets_at: period::resets_at(reset, self.engine.time.now_ms(clock::instant())),

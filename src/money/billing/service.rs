@@ -9,7 +9,7 @@ use crate::{
     config::money::WaitingMax,
     domain::{
         keys::key::KeyRecord,
-        ledger::{Admit, Admitted, Change, Denied, Record, consumption::Request},
+        ledger::{Admit, Admitted, Change, Denial, Record, consumption::Request},
         money::NanoUsd,
     },
     journal::{Journal, REQUEST_BYTES},
@@ -176,12 +176,12 @@ impl Billing {
 
     /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if
     /// nobody waits.
-    pub(crate) fn waits_behind(&self, key: &KeyRecord) -> Option<Denied> {
+    pub(crate) fn waits_behind(&self, key: &KeyRecord) -> Option<Denial> {
         self.engine.queues.ahead(&key.account, &key.id)
     }
 
     /// A place at the end of the queue for what was denied; `None` if `max` are waiting already.
-    pub(crate) fn wait_behind(&self, key: &KeyRecord, denied: Denied, max: WaitingMax) -> Option<QueuePosition> {
+    pub(crate) fn wait_behind(&self, key: &KeyRecord, denied: Denial, max: WaitingMax) -> Option<QueuePosition> {
         let ended = self.engine.journal.acknowledgements(&key.account);
         self.engine.queues.join((&key.account, &key.id), denied, ended, max)
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::domain::{
-    ledger::{Counted, Denied, Rates, Scope, account::bucket::Buckets, lease::Rated},
+    ledger::{Counted, Denial, Rates, Scope, account::bucket::Buckets, lease::Rated},
     money::NanoUsd,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct Tally {
     charges: VecDeque<(u64, NanoUsd)>,
     buckets: Buckets,
     /// A rate limit that the store reported, and when it ends, in Unix milliseconds.
-    wait: Option<(Denied, i64)>,
+    wait: Option<(Denial, i64)>,
     grace_held: NanoUsd,
     grace_spent: NanoUsd,
     /// When the store last answered for this key or account, in Unix milliseconds.
@@ -58,7 +58,7 @@ impl Tally {
     }
 
     /// The store has reported a rate limit.
-    pub(super) fn too_fast(&mut self, denied: Denied, retry_after_ms: u64, now_ms: i64) {
+    pub(super) fn too_fast(&mut self, denied: Denial, retry_after_ms: u64, now_ms: i64) {
         let wait = i64::try_from(retry_after_ms).unwrap_or(i64::MAX);
         (self.wait, self.told_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
     }
@@ -111,9 +111,9 @@ impl Tally {
     }
 
     /// Checks the concurrency limit.
-    pub(super) fn check_running(&self, scope: Scope, rates: &Rates) -> Result<(), Denied> {
+    pub(super) fn check_running(&self, scope: Scope, rates: &Rates) -> Result<(), Denial> {
         match rates.concurrency {
-            Some(limit) if self.running >= limit => Err(Denied::Concurrency {
+            Some(limit) if self.running >= limit => Err(Denial::Concurrency {
                 scope,
                 limit,
                 lent: false,
@@ -123,9 +123,9 @@ impl Tally {
     }
 
     /// This node's rate buckets after one more request, or the rate limit that it exceeds.
-    pub(super) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Buckets, Denied> {
+    pub(super) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Buckets, Denial> {
         if let Some((mut denied, until_ms)) = self.wait
-            && let Denied::RateLimited {
+            && let Denial::RateLimited {
                 counted,
                 limit,
                 retry_after_ms,
@@ -146,14 +146,14 @@ impl Tally {
 
     /// The limit that any request exceeds now, however small it is. A wait that ends in a moment is left to the store,
     /// whose clock may be a little ahead of this one's; a wait for tokens says nothing of a request with fewer.
-    pub(super) fn foresees(&self, scope: Scope, rates: &Rates, now_ms: i64) -> Option<Denied> {
+    pub(super) fn foresees(&self, scope: Scope, rates: &Rates, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);
         }
         let waits_for_tokens = matches!(
             self.wait,
             Some((
-                Denied::RateLimited {
+                Denial::RateLimited {
                     counted: Counted::Tokens,
                     ..
                 },
@@ -165,7 +165,7 @@ impl Tally {
             false => self.take(scope, rates, 0, now_ms),
         };
         taken.err().filter(|denied| match denied {
-            Denied::RateLimited { retry_after_ms, .. } => *retry_after_ms > FORESEEN_MS_MIN,
+            Denial::RateLimited { retry_after_ms, .. } => *retry_after_ms > FORESEEN_MS_MIN,
             _ => true,
         })
     }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_limit_that_the_store_has_named_holds_until_its_time_or_another_limit() {
         let mut tally = Tally::default();
-        let denied = |retry_after_ms| Denied::RateLimited {
+        let denied = |retry_after_ms| Denial::RateLimited {
             scope: Scope::Key,
             counted: Counted::Requests,
             limit: 3,

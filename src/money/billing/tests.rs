@@ -15,7 +15,7 @@ use crate::{
         faults::outcome::Outcome,
         keys::key::KeyRecord,
         ledger::{
-            AccountView, Change, Denied, Record, Settlement, Step,
+            AccountView, Change, Denial, Record, Settlement, Step,
             calibration::{Estimate, InputEstimate},
             consumption::{Modifiers, Row, UsageSource},
         },
@@ -250,7 +250,7 @@ async fn what_is_refused_leaves_no_record() {
     let fixture = fixture(0).await;
     let key = record(1);
     let denied = fixture.billing.admit(wanted(&key, "r1")).await.unwrap_err();
-    assert_eq!(denied, NotAdmitted::Denied(Denied::BalanceExhausted));
+    assert_eq!(denied, NotAdmitted::Denied(Denial::BalanceExhausted));
     assert!(fixture.records().is_empty() && fixture.billing.running() == 0);
 }
 

@@ -41,7 +41,7 @@ use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
 use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountView, Admission, Admit, Change, Denied, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+    AccountView, Admission, Admit, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -194,7 +194,7 @@ impl LedgerStore for RedisLedger {
             "granted" => answer.grant().map(Admission::Granted),
             "refused" => answer.denied(),
             "stale" => Ok(Admission::StaleKey),
-            "missing" => Ok(Admission::Refused(Denied::AccountUnknown)),
+            "missing" => Ok(Admission::Refused(Denial::AccountUnknown)),
             _ => Err(answer::unknown()),
         }
     }

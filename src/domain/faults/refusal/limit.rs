@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{Counted, Denied, QuotaUse, Reset, Scope, spend_limit},
+    ledger::{Counted, Denial, QuotaUse, Reset, Scope, spend_limit},
     wire::protocol::Protocol,
 };
 
@@ -63,23 +63,23 @@ const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 impl Limit {
     /// The limit for a denial by the ledger; `None` for a denial that concerns the key itself. `now` is in seconds
     /// since the Unix epoch, `reset` is the key's.
-    pub(crate) fn of(denied: Denied, reset: Reset, now: i64) -> Option<Self> {
+    pub(crate) fn of(denied: Denial, reset: Reset, now: i64) -> Option<Self> {
         Some(match denied {
-            Denied::KeyRevoked | Denied::KeyExpired => return None,
-            Denied::AccountUnknown => Self::NoAccount,
-            Denied::AccountSuspended => Self::Suspended,
-            Denied::BalanceExhausted => Self::Balance,
-            Denied::BalanceHeld => Self::Held { scope: Scope::Account },
-            Denied::QuotaExhausted(standing) => Self::Quota {
+            Denial::KeyRevoked | Denial::KeyExpired => return None,
+            Denial::AccountUnknown => Self::NoAccount,
+            Denial::AccountSuspended => Self::Suspended,
+            Denial::BalanceExhausted => Self::Balance,
+            Denial::BalanceHeld => Self::Held { scope: Scope::Account },
+            Denial::QuotaExhausted(standing) => Self::Quota {
                 standing,
                 reset,
                 resets_in: standing
                     .resets_at
                     .map(|at| u64::try_from(at.saturating_sub(now)).unwrap_or(0).max(1)),
             },
-            Denied::QuotaHeld(_) => Self::Held { scope: Scope::Key },
-            Denied::Concurrency { scope, limit, .. } => Self::Concurrency { scope, limit },
-            Denied::RateLimited {
+            Denial::QuotaHeld(_) => Self::Held { scope: Scope::Key },
+            Denial::Concurrency { scope, limit, .. } => Self::Concurrency { scope, limit },
+            Denial::RateLimited {
                 scope,
                 counted,
                 limit,

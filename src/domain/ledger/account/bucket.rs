@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     keys::terms::Rates,
     ledger::{
-        admission::{Counted, Denied, Scope},
+        admission::{Counted, Denial, Scope},
         lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, Rated},
     },
 };
@@ -45,7 +45,7 @@ impl Buckets {
     /// The buckets after one request with its tokens, while so much is lent.
     ///
     /// # Errors
-    /// [`Denied::RateLimited`]: one of them has not that much.
+    /// [`Denial::RateLimited`]: one of them has not that much.
     pub(crate) fn take(
         &self,
         scope: Scope,
@@ -53,11 +53,11 @@ impl Buckets {
         tokens: u64,
         lent: Rated,
         now_ms: i64,
-    ) -> Result<Self, Denied> {
+    ) -> Result<Self, Denial> {
         let take = |bucket: Option<Bucket>, limit: Option<u64>, amount: u64, counted: Counted, lent: u64| {
             let Some(limit) = limit else { return Ok(None) };
             let taken = Bucket::at(bucket, limit, lent, now_ms).take(limit, amount);
-            taken.map(Some).map_err(|retry_after_ms| Denied::RateLimited {
+            taken.map(Some).map_err(|retry_after_ms| Denial::RateLimited {
                 scope,
                 counted,
                 limit,

@@ -15,7 +15,7 @@ use crate::domain::{
             amounts::{charge, sum},
             bucket::Buckets,
         },
-        admission::Denied,
+        admission::Denial,
         period::{ALL, COUNTERS_KEPT_MS, Periods},
         step::Settlement,
     },
@@ -60,10 +60,10 @@ impl Mirror {
     }
 
     /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
-    pub(super) fn check(&self, now_unix: i64) -> Result<(), Denied> {
+    pub(super) fn check(&self, now_unix: i64) -> Result<(), Denial> {
         match self.expires_at {
-            _ if self.revoked => Err(Denied::KeyRevoked),
-            Some(end) if end <= now_unix => Err(Denied::KeyExpired),
+            _ if self.revoked => Err(Denial::KeyRevoked),
+            Some(end) if end <= now_unix => Err(Denial::KeyExpired),
             _ => Ok(()),
         }
     }

@@ -25,7 +25,7 @@ use super::{
 use crate::domain::{
     keys::{key::KeyId, terms::Rates},
     ledger::{
-        admission::{Admit, Denied, Scope},
+        admission::{Admit, Denial, Scope},
         lease::{ALL_PART_OF_LEFT, AskLease, Given, LeaseChange, PART_OF_LEFT, PART_OF_WANTED, Rated},
     },
 };
@@ -50,7 +50,7 @@ pub(super) struct Paced {
 
 impl Account {
     /// The buckets of key and account after a request, or the limit that is reached.
-    pub(super) fn check_pace(&self, ask: &Admit, of_key: &Rates, now_ms: i64) -> Result<(Buckets, Buckets), Denied> {
+    pub(super) fn check_pace(&self, ask: &Admit, of_key: &Rates, now_ms: i64) -> Result<(Buckets, Buckets), Denial> {
         let of_account = self.summary.as_ref().map(|it| it.terms.rates).unwrap_or_default();
         let (lent_key, lent) = (self.holds.lent_key(&ask.key.id), self.holds.lent());
         let running = self.holds.running_key(&ask.node, &ask.key.id, ask.ended_key);
@@ -236,9 +236,9 @@ fn rated(requests: &Step, tokens: &Step, of: fn(&Step) -> u64) -> Rated {
     }
 }
 
-fn concurrency(scope: Scope, limit: Option<u64>, running: u64, lent: Lent) -> Result<(), Denied> {
+fn concurrency(scope: Scope, limit: Option<u64>, running: u64, lent: Lent) -> Result<(), Denial> {
     match limit {
-        Some(limit) if running.saturating_add(lent.places) >= limit => Err(Denied::Concurrency {
+        Some(limit) if running.saturating_add(lent.places) >= limit => Err(Denial::Concurrency {
             scope,
             limit,
             lent: lent.places > 0,

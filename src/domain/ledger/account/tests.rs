@@ -119,7 +119,7 @@ fn hold(admission: &Admission) -> i64 {
     }
 }
 
-fn denied(admission: Admission) -> Denied {
+fn denied(admission: Admission) -> Denial {
     match admission {
         Admission::Refused(denied) => denied,
         other => panic!("{other:?}"),
@@ -133,11 +133,11 @@ fn a_hold_is_the_estimate_or_what_is_left_of_the_balance() {
     assert_eq!(hold(&account.admit(&ask("b", 0, KeyTerms::default()), NOON)), 0);
     assert_eq!(hold(&account.admit(&ask("c", 70, KeyTerms::default()), NOON)), 30);
     let refused = account.admit(&ask("d", 0, KeyTerms::default()), NOON);
-    assert_eq!(denied(refused), Denied::BalanceHeld);
+    assert_eq!(denied(refused), Denial::BalanceHeld);
     // A charge may go below zero: what was used is owed.
     apply(&mut account, 1, [settle("a", NOON, 150, 0, 0)]);
     let refused = account.admit(&ask("d", 0, KeyTerms::default()), NOON);
-    assert_eq!(denied(refused), Denied::BalanceExhausted);
+    assert_eq!(denied(refused), Denial::BalanceExhausted);
     let view = account.view("acme", NOON).unwrap();
     assert_eq!((view.balance, view.held, view.running), (nanos(-50), nanos(30), 2));
 }
@@ -155,14 +155,14 @@ fn a_quota_counts_the_spending_and_the_holds_of_its_own_period() {
         resets_at: Some(MIDNIGHT / 1000),
     };
     let refused = denied(account.admit(&ask("c", 1, daily), before));
-    assert_eq!(refused, Denied::QuotaHeld(standing(0)));
+    assert_eq!(refused, Denial::QuotaHeld(standing(0)));
     apply(&mut account, 1, [settle("b", before, 99, 0, 0)]);
     let refused = denied(account.admit(&ask("c", 1, daily), before));
-    assert_eq!(refused, Denied::QuotaHeld(standing(99)));
+    assert_eq!(refused, Denial::QuotaHeld(standing(99)));
     let mut spent = account.clone();
     apply(&mut spent, 1, [settle("c", before, 1, 0, 0)]);
     let refused = denied(spent.admit(&ask("d", 1, daily), before));
-    assert_eq!(refused, Denied::QuotaExhausted(standing(100)));
+    assert_eq!(refused, Denial::QuotaExhausted(standing(100)));
     // A new day: neither what runs since yesterday nor its settlement counts.
     assert_eq!(hold(&account.admit(&ask("d", 60, daily), MIDNIGHT)), 60);
     apply(&mut account, 1, [settle("a", before, 1, 0, 0)]);
@@ -192,7 +192,7 @@ fn a_changed_reset_finds_its_period_counted_already() {
     let never = denied(account.admit(&changed(Reset::None, 2), NOON));
     // What the first request holds comes back; what was spent does not.
     assert!(
-        matches!(never, Denied::QuotaHeld(standing) if standing.spent == nanos(70) && standing.resets_at.is_none())
+        matches!(never, Denial::QuotaHeld(standing) if standing.spent == nanos(70) && standing.resets_at.is_none())
     );
 }
 
@@ -202,17 +202,17 @@ fn a_later_revision_is_taken_over_also_by_a_refusal_and_an_earlier_one_is_stale(
     let mut revoked = ask("a", 1, KeyTerms::default());
     Arc::make_mut(&mut revoked.key).revision = 3;
     Arc::make_mut(&mut revoked.key).state = KeyState::Revoked { at: 9 };
-    assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyRevoked);
+    assert_eq!(denied(account.admit(&revoked, NOON)), Denial::KeyRevoked);
     assert_eq!(
         account.admit(&ask("b", 1, KeyTerms::default()), NOON),
         Admission::StaleKey
     );
     // Of the same revision the account's own knowledge counts.
     Arc::make_mut(&mut revoked.key).state = KeyState::Active;
-    assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyRevoked);
+    assert_eq!(denied(account.admit(&revoked, NOON)), Denial::KeyRevoked);
     Arc::make_mut(&mut revoked.key).revision = 4;
     Arc::make_mut(&mut revoked.key).expires_at = Some(NOON / 1000);
-    assert_eq!(denied(account.admit(&revoked, NOON)), Denied::KeyExpired);
+    assert_eq!(denied(account.admit(&revoked, NOON)), Denial::KeyExpired);
     assert_eq!(hold(&account.admit(&revoked, NOON - 1)), 1);
 }
 
@@ -221,7 +221,7 @@ fn an_account_that_is_not_there_keeps_nothing() {
     let mut account = Account::default();
     assert_eq!(
         denied(account.admit(&ask("a", 1, KeyTerms::default()), NOON)),
-        Denied::AccountUnknown
+        Denial::AccountUnknown
     );
     account.renew(&node(1), NOON);
     account.release(&node(1));
@@ -238,7 +238,7 @@ fn a_suspended_account_admits_nothing_until_it_is_resumed() {
     apply(&mut account, 2, [Change::Suspend]);
     assert_eq!(
         denied(account.admit(&ask("a", 1, KeyTerms::default()), NOON)),
-        Denied::AccountSuspended
+        Denial::AccountSuspended
     );
     apply(&mut account, 1, [Change::Resume]);
     assert_eq!(hold(&account.admit(&ask("a", 1, KeyTerms::default()), NOON)), 1);
@@ -301,7 +301,7 @@ fn the_holds_of_a_node_that_is_not_heard_of_stop_counting() {
         node: node(2),
         ..ask("b", 100, KeyTerms::default())
     };
-    assert_eq!(denied(account.admit(&other, end - 1)), Denied::BalanceHeld);
+    assert_eq!(denied(account.admit(&other, end - 1)), Denial::BalanceHeld);
     assert_eq!(hold(&account.admit(&other, end)), 100);
     // It is gone for good, and its settlement is charged all the same.
     account.renew(&node(1), end);

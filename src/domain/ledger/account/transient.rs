@@ -93,7 +93,7 @@ mod tests {
         keys::key::{KeyRecord, KeyState},
         keys::terms::{KeyTerms, Rates},
         ledger::{
-            admission::{Admission, Admit, Denied},
+            admission::{Admission, Admit, Denial},
             step::{Change, Step},
             top_up::{TopUp, ToppedUp},
         },
@@ -176,7 +176,7 @@ mod tests {
         assert!(matches!(other.admit(&ask(&node, "r2"), 1_001), Admission::Granted(_)));
         let third = next.admit(&ask(&node, "r3"), 1_002);
         assert!(
-            matches!(third, Admission::Refused(Denied::BalanceHeld)),
+            matches!(third, Admission::Refused(Denial::BalanceHeld)),
             "nothing is left: {third:?}"
         );
     }

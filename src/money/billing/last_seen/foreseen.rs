@@ -4,7 +4,7 @@
 use crate::{
     domain::{
         keys::key::KeyRecord,
-        ledger::{Denied, Scope},
+        ledger::{Denial, Scope},
         money::NanoUsd,
     },
     money::billing::last_seen::{GraceLimits, Key, LastSeen, left},
@@ -21,7 +21,7 @@ const UNBOUNDED: GraceLimits = GraceLimits {
 
 impl LastSeen {
     /// The rate or concurrency limit that any request of the key exceeds now, whatever is in it.
-    pub(in crate::money::billing) fn foresees(&self, key: &KeyRecord, now_ms: i64) -> Option<Denied> {
+    pub(in crate::money::billing) fn foresees(&self, key: &KeyRecord, now_ms: i64) -> Option<Denial> {
         let of_key = || {
             let known = self.keys.get(&key.id)?;
             known.tally.foresees(Scope::Key, &key.terms.rates, now_ms)
@@ -104,7 +104,7 @@ mod tests {
         seen.count_refused(&key, NOW);
         assert_eq!(seen.foresees(&key, NOW), None);
         seen.count_refused(&key, NOW);
-        let limited = |retry_after_ms| Denied::RateLimited {
+        let limited = |retry_after_ms| Denial::RateLimited {
             scope: Scope::Key,
             counted: Counted::Requests,
             limit: 3,
@@ -137,7 +137,7 @@ mod tests {
             ..Rates::default()
         };
         let of = |scope| {
-            Some(Denied::Concurrency {
+            Some(Denial::Concurrency {
                 scope,
                 limit: 1,
                 lent: false,
@@ -178,7 +178,7 @@ mod tests {
             tpm: Some(100),
             ..Rates::default()
         });
-        let denied = Denied::RateLimited {
+        let denied = Denial::RateLimited {
             scope: Scope::Key,
             counted: Counted::Tokens,
             limit: 100,

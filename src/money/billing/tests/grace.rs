@@ -75,7 +75,7 @@ async fn whoever_was_refused_when_last_seen_has_none() {
         let denied = hold(fixture, key, "r1").await;
         assert!(matches!(denied, Err(NotAdmitted::Denied(_))), "{denied:?}");
     }
-    withdrawn.billing.engine.grace.refused(&revoked, Denied::KeyRevoked);
+    withdrawn.billing.engine.grace.refused(&revoked, Denial::KeyRevoked);
     for fixture in [&without_money, &suspended, &spent, &withdrawn, &stranger] {
         fixture.ledger.is(Way::Away);
     }
@@ -213,7 +213,7 @@ async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
         assert!(hold(&fixture, &of_key, request).await.is_ok());
     }
     let limited = |answer, of| {
-        matches!(answer, Err(NotAdmitted::DeniedAlone(Denied::RateLimited {
+        matches!(answer, Err(NotAdmitted::DeniedAlone(Denial::RateLimited {
             scope,
             counted: Counted::Requests,
             limit: 3,
@@ -247,7 +247,7 @@ async fn as_many_run_at_one_time_as_may() {
     let first = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
     fixture.ledger.is(Way::Away);
     let second = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
-    let denied = Denied::Concurrency {
+    let denied = Denial::Concurrency {
         scope: Scope::Key,
         limit: 2,
         lent: false,

@@ -116,7 +116,7 @@ async fn a_key_that_was_changed_is_not_admitted_by_what_its_lease_knows() {
     key.revision = 2;
     key.terms.quota = Some(nanos(0));
     let refused = fixture.billing.admit(wanted(&key, "later")).await;
-    assert!(matches!(refused, Err(NotAdmitted::Denied(Denied::QuotaExhausted(_)))));
+    assert!(matches!(refused, Err(NotAdmitted::Denied(Denial::QuotaExhausted(_)))));
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_suspended_account_has_no_grace_although_its_lease_is_heard_of() {
     fixture.ledger.apply(&node(9), "acme", &[suspend]).await.unwrap();
     until("the account is refused", async || {
         let refused = fixture.billing.admit(wanted(&key, "later")).await;
-        matches!(refused, Err(NotAdmitted::Denied(Denied::AccountSuspended)))
+        matches!(refused, Err(NotAdmitted::Denied(Denial::AccountSuspended)))
     })
     .await;
     let answered = || fixture.ledger.of_leases.load(Ordering::Relaxed);

@@ -6,7 +6,7 @@ use super::*;
 use crate::{config::money::WaitingMax, domain::ledger::QuotaUse, money::billing::QueuePosition};
 
 const MAX: WaitingMax = WaitingMax { all: 4, account: 3 };
-const QUOTA: Denied = Denied::QuotaHeld(QuotaUse {
+const QUOTA: Denial = Denial::QuotaHeld(QuotaUse {
     quota: NanoUsd::ZERO,
     spent: NanoUsd::ZERO,
     resets_at: None,
@@ -32,11 +32,11 @@ async fn who_came_first_is_asked_for_first_and_who_comes_anew_waits_behind() {
     let key = record(1);
     let billing = &fixture.billing;
     assert_eq!(billing.waits_behind(&key), None);
-    let join = || billing.wait_behind(&key, Denied::BalanceHeld, MAX).unwrap();
+    let join = || billing.wait_behind(&key, Denial::BalanceHeld, MAX).unwrap();
     let (mut first, mut second, mut third) = (join(), join(), join());
     assert_eq!(
         (billing.waiting(), billing.waits_behind(&key)),
-        (3, Some(Denied::BalanceHeld))
+        (3, Some(Denial::BalanceHeld))
     );
     // The first waits for news or its pause, the others for the first.
     first.turn().await;
@@ -57,13 +57,13 @@ async fn in_front_one_is_asked_for_when_holds_have_ended_and_else_less_and_less_
     let fixture = fixture(1).await;
     let key = record(1);
     let ended: Arc<Notify> = fixture.journal.acknowledgements(&key.account);
-    let mut place = fixture.billing.wait_behind(&key, Denied::BalanceHeld, MAX).unwrap();
+    let mut place = fixture.billing.wait_behind(&key, Denial::BalanceHeld, MAX).unwrap();
     let mut pauses = Vec::new();
     for _ in 0..4 {
         let began = tokio::time::Instant::now();
         place.turn().await;
         pauses.push(began.elapsed().as_millis());
-        place.refused(&key.id, Denied::BalanceHeld);
+        place.refused(&key.id, Denial::BalanceHeld);
     }
     assert_eq!(pauses, [120, 220, 420, 420]);
     // What ended while the last question was on its way counts.
@@ -85,9 +85,9 @@ async fn a_queue_for_one_keys_quota_holds_up_no_other_key() {
     );
     // Now it is the balance that is held: for all keys of the account.
     waiting.turn().await;
-    waiting.refused(&one.id, Denied::BalanceHeld);
+    waiting.refused(&one.id, Denial::BalanceHeld);
     for key in [&one, &other] {
-        assert_eq!(billing.waits_behind(key), Some(Denied::BalanceHeld));
+        assert_eq!(billing.waits_behind(key), Some(Denial::BalanceHeld));
     }
     assert_eq!(billing.waiting(), 1);
     assert_eq!(billing.waits_behind(&of("else", 3)), None);
@@ -96,7 +96,7 @@ async fn a_queue_for_one_keys_quota_holds_up_no_other_key() {
 #[tokio::test]
 async fn no_more_wait_than_may() {
     let fixture = fixture(1).await;
-    let join = |account: &str| fixture.billing.wait_behind(&of(account, 1), Denied::BalanceHeld, MAX);
+    let join = |account: &str| fixture.billing.wait_behind(&of(account, 1), Denial::BalanceHeld, MAX);
     let mut places: Vec<_> = (0..3).map(|_| join("a").unwrap()).collect();
     assert!(join("a").is_none(), "of one account");
     places.push(join("b").unwrap());

@@ -3,14 +3,14 @@
 use super::*;
 use crate::domain::ledger::{Counted, KeyTerms, QuotaUse, Rates, Scope};
 
-const QUOTA: Denied = Denied::QuotaExhausted(QuotaUse {
+const QUOTA: Denial = Denial::QuotaExhausted(QuotaUse {
     quota: NanoUsd::ZERO,
     spent: NanoUsd::ZERO,
     resets_at: None,
 });
 
-fn rate(scope: Scope, limit: u64) -> Denied {
-    Denied::RateLimited {
+fn rate(scope: Scope, limit: u64) -> Denial {
+    Denial::RateLimited {
         scope,
         counted: Counted::Requests,
         limit,
@@ -30,9 +30,9 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
     let fixture = fixture(0).await;
     let key = record(1);
     let still = async |denied| fixture.billing.still_denied(&key, denied).await;
-    assert_eq!(still(Denied::BalanceExhausted).await, Some(Denied::BalanceExhausted));
+    assert_eq!(still(Denial::BalanceExhausted).await, Some(Denial::BalanceExhausted));
     change(&fixture, Change::Suspend).await;
-    assert_eq!(still(Denied::BalanceExhausted).await, Some(Denied::AccountSuspended));
+    assert_eq!(still(Denial::BalanceExhausted).await, Some(Denial::AccountSuspended));
     change(&fixture, Change::Resume).await;
     change(
         &fixture,
@@ -43,14 +43,14 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
         },
     )
     .await;
-    assert_eq!(still(Denied::BalanceExhausted).await, None);
-    assert_eq!(still(Denied::AccountSuspended).await, None);
+    assert_eq!(still(Denial::BalanceExhausted).await, None);
+    assert_eq!(still(Denial::AccountSuspended).await, None);
     let stranger = KeyRecord {
         account: "nobody".into(),
         ..record(2)
     };
-    let denied = fixture.billing.still_denied(&stranger, Denied::BalanceExhausted).await;
-    assert_eq!(denied, Some(Denied::AccountUnknown));
+    let denied = fixture.billing.still_denied(&stranger, Denial::BalanceExhausted).await;
+    assert_eq!(denied, Some(Denial::AccountUnknown));
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
         spent: nanos(800),
         resets_at: None,
     };
-    assert_eq!(denied, Some(Denied::QuotaExhausted(spent)));
+    assert_eq!(denied, Some(Denial::QuotaExhausted(spent)));
     assert_eq!(fixture.billing.still_denied(&with(801), QUOTA).await, None);
     assert_eq!(fixture.billing.still_denied(&record(1), QUOTA).await, None);
 }
@@ -101,7 +101,7 @@ async fn a_store_that_is_away_refuses_nobody() {
     let fixture = fixture(0).await;
     fixture.ledger.is(Way::Away);
     let key = record(1);
-    for denied in [Denied::BalanceExhausted, QUOTA, rate(Scope::Account, 3)] {
+    for denied in [Denial::BalanceExhausted, QUOTA, rate(Scope::Account, 3)] {
         assert_eq!(fixture.billing.still_denied(&key, denied).await, None);
     }
 }

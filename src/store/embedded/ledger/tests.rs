@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::ledger::daily_sums::{DailySums, differences};
 use crate::domain::ledger::retention::Retention;
-use crate::domain::ledger::{Change, Denied, Settlement};
+use crate::domain::ledger::{Change, Denial, Settlement};
 use crate::domain::money::NanoUsd;
 use crate::store::contract::until;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
@@ -149,7 +149,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(Admission::StaleKey));
     let mut revoked = ask("b", 6);
     Arc::make_mut(&mut revoked.key).state = crate::domain::keys::key::KeyState::Revoked { at: 1 };
-    assert_eq!(store.admit(&revoked).await, Ok(Admission::Refused(Denied::KeyRevoked)));
+    assert_eq!(store.admit(&revoked).await, Ok(Admission::Refused(Denial::KeyRevoked)));
     store.flush().await.unwrap();
     drop(store);
     let store = opened(folder.path());

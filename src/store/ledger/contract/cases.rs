@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
-    ledger::{Admission, Admit, Change, Denied, KeySpend, OperationId, Settlement, Step},
+    ledger::{Admission, Admit, Change, Denial, KeySpend, OperationId, Settlement, Step},
     money::NanoUsd,
 };
 use crate::store::ledger::APPLY_STEPS_MAX;
@@ -67,7 +67,7 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
     assert_eq!(store.account("acme").await, Ok(None));
     assert_eq!(
         store.admit(&ask("r1", 5)).await,
-        Ok(Admission::Refused(Denied::AccountUnknown))
+        Ok(Admission::Refused(Denial::AccountUnknown))
     );
     store.release(&node(1), "acme").await.unwrap();
     store.renew(&node(1), &["acme".to_owned()]).await.unwrap();
@@ -272,7 +272,7 @@ pub(crate) async fn admissions_at_once_never_hold_more_than_is_left(fixture: &Fi
     for admission in asked.collect::<Vec<_>>() {
         match admission.await.unwrap() {
             Admission::Granted(_) => granted += 1,
-            other => assert_eq!(other, Admission::Refused(Denied::BalanceHeld)),
+            other => assert_eq!(other, Admission::Refused(Denial::BalanceHeld)),
         }
     }
     assert_eq!(granted, 10);

@@ -8,7 +8,7 @@ use super::{Fixture, key_id, node, record};
 use crate::domain::{
     keys::{key::KeyRecord, terms::KeyTerms},
     ledger::{
-        Admission, Admit, Change, Denied, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
+        Admission, Admit, Change, Denial, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
         lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, RECALL_MS, Rated},
     },
     money::NanoUsd,
@@ -190,7 +190,7 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     assert_ne!(recalled.recall, before.recall);
     assert_eq!(fixture.lease(3, 3, grow(900)).await.grant.hold, nanos(937), "no more");
     assert_eq!(fixture.admit("rest", 9_999).await, granted_hold(&grant, 1_563));
-    assert_eq!(fixture.admit("none", 1).await, Admission::Refused(Denied::BalanceHeld));
+    assert_eq!(fixture.admit("none", 1).await, Admission::Refused(Denial::BalanceHeld));
     let more = TopUp {
         node: node(2),
         request: "rest".into(),

@@ -8,7 +8,7 @@ use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
     keys::key::KeyRecord,
     ledger::{
-        Admission, Admit, Change, Denied, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step,
+        Admission, Admit, Change, Denial, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step,
         consumption::Row,
     },
     money::NanoUsd,
@@ -191,7 +191,7 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
         }
     }
     // In the last millisecond of the period its quota is used up, by what was spent and what is held.
-    let denied = Denied::QuotaHeld(QuotaUse {
+    let denied = Denial::QuotaHeld(QuotaUse {
         quota: nanos(BEFORE * COST),
         spent: nanos(BEFORE / 2 * COST),
         resets_at: Some(midnight.as_second()),
@@ -205,7 +205,7 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
             turn.settle(left).await;
         }
     }
-    let Admission::Refused(Denied::QuotaHeld(_)) = turn.admit("too much").await else {
+    let Admission::Refused(Denial::QuotaHeld(_)) = turn.admit("too much").await else {
         panic!("{midnight}: the next period has no more than its quota")
     };
     turn.settle(turn.running.len()).await;

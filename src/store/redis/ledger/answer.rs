@@ -9,7 +9,7 @@ use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{Given, Leased};
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountTerms, AccountView, Admission, Counted, Denied, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
+    AccountTerms, AccountView, Admission, Counted, Denial, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
     Spent, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
@@ -88,19 +88,19 @@ impl LedgerReply {
     /// Why `admit.lua` refuses.
     pub(super) fn denied(mut self) -> Result<Admission, StoreError> {
         let denied = match self.text()?.as_str() {
-            "revoked" => Denied::KeyRevoked,
-            "expired" => Denied::KeyExpired,
-            "suspended" => Denied::AccountSuspended,
-            "balance" => Denied::BalanceExhausted,
-            "balance_held" => Denied::BalanceHeld,
-            "quota" => Denied::QuotaExhausted(self.quota_standing()?.ok_or_else(unknown)?),
-            "quota_held" => Denied::QuotaHeld(self.quota_standing()?.ok_or_else(unknown)?),
-            "concurrency" => Denied::Concurrency {
+            "revoked" => Denial::KeyRevoked,
+            "expired" => Denial::KeyExpired,
+            "suspended" => Denial::AccountSuspended,
+            "balance" => Denial::BalanceExhausted,
+            "balance_held" => Denial::BalanceHeld,
+            "quota" => Denial::QuotaExhausted(self.quota_standing()?.ok_or_else(unknown)?),
+            "quota_held" => Denial::QuotaHeld(self.quota_standing()?.ok_or_else(unknown)?),
+            "concurrency" => Denial::Concurrency {
                 scope: self.scope()?,
                 limit: self.number()?,
                 lent: self.text()? == "1",
             },
-            "rate" => Denied::RateLimited {
+            "rate" => Denial::RateLimited {
                 scope: self.scope()?,
                 counted: self.counted()?,
                 limit: self.number()?,

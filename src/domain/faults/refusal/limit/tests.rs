@@ -23,7 +23,7 @@ fn quota(reset: Reset, resets_at: Option<i64>) -> Limit {
         spent: NanoUsd::from_nanos(5_050_000_001),
         resets_at,
     };
-    Limit::of(Denied::QuotaExhausted(standing), reset, DAY - 3600).unwrap()
+    Limit::of(Denial::QuotaExhausted(standing), reset, DAY - 3600).unwrap()
 }
 
 fn spent() -> [Limit; 5] {
@@ -138,7 +138,7 @@ fn a_reset_that_has_just_passed_is_a_second_away() {
         resets_at: Some(DAY),
     };
     for now in [DAY, DAY + 5, i64::MAX] {
-        let limit = Limit::of(Denied::QuotaExhausted(standing), Reset::Daily, now).unwrap();
+        let limit = Limit::of(Denial::QuotaExhausted(standing), Reset::Daily, now).unwrap();
         let reply = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
         assert_eq!(header(&reply, "retry-after"), Some("1"));
     }
@@ -146,7 +146,7 @@ fn a_reset_that_has_just_passed_is_a_second_away() {
 
 #[test]
 fn a_rate_limit_says_when_to_come_back() {
-    let denied = Denied::RateLimited {
+    let denied = Denial::RateLimited {
         scope: Scope::Account,
         counted: Counted::Tokens,
         limit: 1000,
@@ -176,7 +176,7 @@ fn what_is_only_held_is_worth_a_short_wait() {
         spent: NanoUsd::from_nanos(1),
         resets_at: None,
     };
-    for denied in [Denied::QuotaHeld(standing), Denied::BalanceHeld] {
+    for denied in [Denial::QuotaHeld(standing), Denial::BalanceHeld] {
         let limit = Limit::of(denied, Reset::None, 100).unwrap();
         for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
             let reply = Refusal::Limited(limit).reply(protocol, "req_1");
@@ -192,6 +192,6 @@ fn what_is_only_held_is_worth_a_short_wait() {
 
 #[test]
 fn what_is_wrong_with_the_key_itself_is_no_limit() {
-    assert_eq!(Limit::of(Denied::KeyRevoked, Reset::None, 0), None);
-    assert_eq!(Limit::of(Denied::KeyExpired, Reset::None, 0), None);
+    assert_eq!(Limit::of(Denial::KeyRevoked, Reset::None, 0), None);
+    assert_eq!(Limit::of(Denial::KeyExpired, Reset::None, 0), None);
 }

@@ -14,7 +14,7 @@ fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
     };
     account.admit(&by(1, "a", 0), NOON);
     account.admit(&by(2, "b", 0), NOON);
-    let full = Denied::Concurrency {
+    let full = Denial::Concurrency {
         scope: Scope::Key,
         limit: 2,
         lent: false,
@@ -35,7 +35,7 @@ fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
 fn requests_per_minute_fill_up_by_the_millisecond() {
     let mut account = with_balance(100);
     let two = rates(Some(2), None, None);
-    let limited = |retry_after_ms| Denied::RateLimited {
+    let limited = |retry_after_ms| Denial::RateLimited {
         scope: Scope::Key,
         counted: Counted::Requests,
         limit: 2,
@@ -66,7 +66,7 @@ fn tokens_are_taken_as_estimated_and_corrected_by_what_was_used() {
         ..ask(request, 0, hundred)
     };
     let retry = |admission| match denied(admission) {
-        Denied::RateLimited {
+        Denial::RateLimited {
             counted: Counted::Tokens,
             retry_after_ms,
             ..
@@ -106,7 +106,7 @@ fn a_refusal_uses_up_no_limit() {
         let refused = denied(account.admit(&one("b"), NOON));
         let of_account = matches!(
             refused,
-            Denied::RateLimited {
+            Denial::RateLimited {
                 scope: Scope::Account,
                 counted: Counted::Tokens,
                 ..

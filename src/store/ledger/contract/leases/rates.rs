@@ -8,7 +8,7 @@ use crate::{
             terms::{KeyTerms, Rates},
         },
         ledger::{
-            Admission, Counted, Denied, LEASE_MS, Scope,
+            Admission, Counted, Denial, LEASE_MS, Scope,
             lease::{AskLease, Given, LeaseAnswer, LeaseChange, Leased, Rated},
         },
     },
@@ -41,7 +41,7 @@ impl Fixture {
     }
 
     /// Requests until one is refused: how many there were, and why it was refused.
-    async fn until_refused(&self, key: &KeyRecord, what: &str) -> (u64, Denied) {
+    async fn until_refused(&self, key: &KeyRecord, what: &str) -> (u64, Denial) {
         for request in 0..1_000 {
             match self.admit_of(key.clone(), &format!("{what} {request}"), 0).await {
                 Admission::Granted(_) => {}
@@ -86,7 +86,7 @@ pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture:
         "twice"
     );
     // Of 177 one is admitted and four are given.
-    let denied = |lent| Denied::RateLimited {
+    let denied = |lent| Denial::RateLimited {
         scope: Scope::Key,
         counted: Counted::Requests,
         limit: 177,
@@ -152,7 +152,7 @@ pub(crate) async fn a_lease_has_places_that_others_do_not_get(fixture: &Fixture)
     assert_eq!(places(at(2, 3, 5, grow)).await, Some(5));
     assert_eq!(places(at(3, 3, 4, LeaseChange::Return(nanos(0)))).await, Some(4));
     assert_eq!(fixture.held().await.1, 4);
-    let denied = |lent| Denied::Concurrency {
+    let denied = |lent| Denial::Concurrency {
         scope: Scope::Key,
         limit: 49,
         lent,
