@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use weir::parts::{
-    Admission, Admit, Adopt, Change, KeyId, KeyRecord, KeyState, KeyStore, KeyTerms, LedgerStore, NanoUsd, NodeId,
+    Admit, AdmitReply, Adopt, Change, KeyId, KeyRecord, KeyState, KeyStore, KeyTerms, LedgerStore, NanoUsd, NodeId,
     RedisLedger, RedisMode, RedisSettings, RedisStore, Step,
 };
 
@@ -157,7 +157,7 @@ impl Bench {
         };
         let asked = Instant::now();
         match self.ledger.admit(&ask).await {
-            Ok(Admission::Granted(_)) => Ok(asked.elapsed().as_secs_f64() * 1e6),
+            Ok(AdmitReply::Granted(_)) => Ok(asked.elapsed().as_secs_f64() * 1e6),
             Ok(other) => Err(format!("not admitted: {other:?}")),
             Err(error) => Err(error.to_string()),
         }

@@ -38,7 +38,7 @@ pub(crate) use crate::domain::keys::terms::{
     AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
 };
 pub(crate) use account::{Account, transient::Transient};
-pub use admission::{Admission, Admit};
+pub use admission::{Admit, AdmitReply};
 pub(crate) use admission::{Counted, Denial, Grant, QuotaUse, Scope};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};
 pub(crate) use journaled::{Admitted, Checkpoint, Record};

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -44,7 +44,7 @@ pub trait LedgerStore: Send + Sync {
     /// Renews the node's lease on the account.
     ///
     /// Admitting a request that has a hold already answers with that hold and changes nothing.
-    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError>;
+    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError>;
 
     /// Enlarges the hold of a running request, or the lease that it was admitted out of.
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError>;

@@ -9,7 +9,7 @@
 //!
 //! **Keys** are mirrored: revision, whether revoked, end, terms. [`Account::admit`] goes: (1) drop the nodes whose lease has
 //! passed; (2) a hold that is there answers, and nothing else is looked at or changed; (3) a revision lower than the
-//! mirrored one is [`Admission::StaleKey`]; (4) a higher one, or the first, replaces the mirror if the account is there, and
+//! mirrored one is [`AdmitReply::StaleKey`]; (4) a higher one, or the first, replaces the mirror if the account is there, and
 //! stays also when the request is refused; (5) the checks, in the order of [`Denial`], all before the next write: the key's
 //! end is compared with `now_ms / 1000` rounded down; concurrency is that of the key, then of the account; rates are the
 //! key's requests, the key's tokens, the account's requests, the account's tokens; (6) buckets, hold and lease are written.
@@ -57,7 +57,7 @@ use self::{
     recall::Recall,
 };
 use super::{
-    admission::{Admission, Admit, Denial, Grant, QuotaUse},
+    admission::{Admit, AdmitReply, Denial, Grant, QuotaUse},
     node::NodeId,
     period::{self, Periods},
     step::{Change, Settlement, Step},
@@ -164,14 +164,14 @@ impl Account {
     }
 
     /// See [`crate::store::ledger::LedgerStore::admit`].
-    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
+    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> AdmitReply {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
             let (amount, at_ms) = (hold.amount, hold.at_ms);
-            return Admission::Granted(self.grant(&ask.node, &ask.key.id, amount, at_ms));
+            return AdmitReply::Granted(self.grant(&ask.node, &ask.key.id, amount, at_ms));
         }
         let Some(mirror) = AccountKey::mirror(self.keys.get(&ask.key.id), &ask.key) else {
-            return Admission::StaleKey;
+            return AdmitReply::StaleKey;
         };
         let checked = self.check(ask, &mirror, now_ms);
         let pace_comes_near = self.pace_comes_near(&ask.key.id, &mirror, now_ms);
@@ -180,7 +180,7 @@ impl Account {
             self.keys.entry(ask.key.id.clone()).or_default().take_over(mirror);
         }
         let answer = match checked {
-            Err(denied) => Admission::Refused(denied),
+            Err(denied) => AdmitReply::Refused(denied),
             Ok(checked) => {
                 self.buckets = checked.account;
                 if let Some(key) = self.keys.get_mut(&ask.key.id) {
@@ -193,7 +193,7 @@ impl Account {
                     lease: None,
                 };
                 self.holds.put(&ask.node, &ask.request, hold, now_ms);
-                Admission::Granted(self.grant(&ask.node, &ask.key.id, checked.hold, now_ms))
+                AdmitReply::Granted(self.grant(&ask.node, &ask.key.id, checked.hold, now_ms))
             }
         };
         let money_comes_near = self.money_comes_near(&ask.key.id, &mirror.terms, now_ms, now_ms);

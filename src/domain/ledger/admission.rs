@@ -22,7 +22,7 @@ pub struct Admit {
     /// weir's request id.
     pub request: SmolStr,
     /// The key as this node knows it; `record.account` is the account that pays. A store that knows a later revision
-    /// answers [`Admission::StaleKey`]; one that knows an earlier one takes this over.
+    /// answers [`AdmitReply::StaleKey`]; one that knows an earlier one takes this over.
     pub key: Arc<KeyRecord>,
     /// What the request is expected to cost.
     pub estimate: NanoUsd,
@@ -38,7 +38,7 @@ pub struct Admit {
 
 /// The answer to [`Admit`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Admission {
+pub enum AdmitReply {
     /// Admitted, with a hold.
     Granted(Grant),
     /// Not admitted; nothing has changed, no limit was used up.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyRecord,
-        ledger::{Admission, Admit, Denial, Grant, NodeId, ProviderState, QuotaUse, Scope},
+        ledger::{Admit, AdmitReply, Denial, Grant, NodeId, ProviderState, QuotaUse, Scope},
         money::NanoUsd,
     },
     edges::clock,
@@ -114,13 +114,13 @@ impl BillingEngine {
             Ok(answer) => {
                 doubt.settled();
                 let grant = match answer {
-                    Admission::Granted(grant) => grant,
-                    Admission::Refused(denied) => {
+                    AdmitReply::Granted(grant) => grant,
+                    AdmitReply::Refused(denied) => {
                         self.grace.refused(&ask.key, denied);
                         self.recall_for(&ask.key, denied);
                         return Err(NotAdmitted::Denied(denied));
                     }
-                    Admission::StaleKey => return Err(NotAdmitted::StaleKey),
+                    AdmitReply::StaleKey => return Err(NotAdmitted::StaleKey),
                 };
                 self.note_balance(&ask.key.account, &grant);
                 self.time.told(grant.at_ms, asked, at);

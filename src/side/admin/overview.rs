@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::ledger::{AccountTerms, Admission, Admit, Change, Step},
+        domain::ledger::{AccountTerms, Admit, AdmitReply, Change, Step},
         store::ledger::contract::{memory, node, record},
     };
 
@@ -187,7 +187,7 @@ mod tests {
             ended_key: 0,
             ended_account: 0,
         };
-        assert!(matches!(ledger.admit(&ask).await, Ok(Admission::Granted(_))));
+        assert!(matches!(ledger.admit(&ask).await, Ok(AdmitReply::Granted(_))));
         ledger
     }
 

@@ -17,7 +17,7 @@ use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+        Account, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
         Transient,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
@@ -169,7 +169,7 @@ impl Upkeep {
 
 #[async_trait]
 impl LedgerStore for EmbeddedLedger {
-    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
         Ok(self.books.admit(ask, (self.now_ms)()))
     }
 

@@ -41,7 +41,7 @@ use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
 use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountView, Admission, Admit, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+    AccountView, Admit, AdmitReply, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -185,16 +185,16 @@ impl RedisLedger {
 
 #[async_trait]
 impl LedgerStore for RedisLedger {
-    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
         let mut call = self.prepare(&self.scripts().admit, &ask.key.account);
         arguments::admit(&mut call, ask);
         // A request that is asked for twice has one hold.
         let (status, answer) = self.call(&call, Effort::Read(self.store.budget)).await?;
         match status.as_str() {
-            "granted" => answer.grant().map(Admission::Granted),
+            "granted" => answer.grant().map(AdmitReply::Granted),
             "refused" => answer.denied(),
-            "stale" => Ok(Admission::StaleKey),
-            "missing" => Ok(Admission::Refused(Denial::AccountUnknown)),
+            "stale" => Ok(AdmitReply::StaleKey),
+            "missing" => Ok(AdmitReply::Refused(Denial::AccountUnknown)),
             _ => Err(answer::unknown()),
         }
     }

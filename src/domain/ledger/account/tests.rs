@@ -112,16 +112,16 @@ fn settle(request: &str, at_ms: i64, cost: i64, estimated: u64, used: u64) -> Ch
     }))
 }
 
-fn hold(admission: &Admission) -> i64 {
+fn hold(admission: &AdmitReply) -> i64 {
     match admission {
-        Admission::Granted(grant) => grant.hold.nanos(),
+        AdmitReply::Granted(grant) => grant.hold.nanos(),
         other => panic!("{other:?}"),
     }
 }
 
-fn denied(admission: Admission) -> Denial {
+fn denied(admission: AdmitReply) -> Denial {
     match admission {
-        Admission::Refused(denied) => denied,
+        AdmitReply::Refused(denied) => denied,
         other => panic!("{other:?}"),
     }
 }
@@ -205,7 +205,7 @@ fn a_later_revision_is_taken_over_also_by_a_refusal_and_an_earlier_one_is_stale(
     assert_eq!(denied(account.admit(&revoked, NOON)), Denial::KeyRevoked);
     assert_eq!(
         account.admit(&ask("b", 1, KeyTerms::default()), NOON),
-        Admission::StaleKey
+        AdmitReply::StaleKey
     );
     // Of the same revision the account's own knowledge counts.
     Arc::make_mut(&mut revoked.key).state = KeyState::Active;
@@ -251,7 +251,7 @@ fn a_request_that_is_held_already_gets_its_hold_again_and_nothing_changes() {
     let before = account.clone();
     let mut again = ask("a", 99, KeyTerms::default());
     Arc::make_mut(&mut again.key).revision = 7;
-    let Admission::Granted(grant) = account.admit(&again, NOON + 5) else {
+    let AdmitReply::Granted(grant) = account.admit(&again, NOON + 5) else {
         panic!("it is held")
     };
     assert_eq!((grant.hold, grant.at_ms), (nanos(30), NOON));

@@ -93,7 +93,7 @@ mod tests {
         keys::key::{KeyRecord, KeyState},
         keys::terms::{KeyTerms, Rates},
         ledger::{
-            admission::{Admission, Admit, Denial},
+            admission::{Admit, AdmitReply, Denial},
             step::{Change, Step},
             top_up::{TopUp, ToppedUp},
         },
@@ -140,7 +140,7 @@ mod tests {
             operation: None,
         };
         account.apply(&node, &[Step { seq: 1, change: open }]);
-        let Admission::Granted(first) = account.admit(&ask(&node, "r1"), 1_000) else {
+        let AdmitReply::Granted(first) = account.admit(&ask(&node, "r1"), 1_000) else {
             panic!("not admitted")
         };
         assert_eq!(first.hold, NanoUsd::from_nanos(60));
@@ -158,7 +158,7 @@ mod tests {
         next.take_over(serde_json::from_str(&text).unwrap(), 1_000);
         assert_eq!(next.transient(), account.transient());
 
-        let Admission::Granted(second) = next.admit(&ask(&node, "r2"), 1_001) else {
+        let AdmitReply::Granted(second) = next.admit(&ask(&node, "r2"), 1_001) else {
             panic!("not admitted")
         };
         assert_eq!(second.hold, NanoUsd::from_nanos(40), "what the first left");
@@ -173,10 +173,10 @@ mod tests {
         assert_eq!(next.top_up(&more, 1_001), ToppedUp::Refused, "the hold is there");
         account.apply(&node, &[]);
         let mut other = account.clone();
-        assert!(matches!(other.admit(&ask(&node, "r2"), 1_001), Admission::Granted(_)));
+        assert!(matches!(other.admit(&ask(&node, "r2"), 1_001), AdmitReply::Granted(_)));
         let third = next.admit(&ask(&node, "r3"), 1_002);
         assert!(
-            matches!(third, Admission::Refused(Denial::BalanceHeld)),
+            matches!(third, AdmitReply::Refused(Denial::BalanceHeld)),
             "nothing is left: {third:?}"
         );
     }

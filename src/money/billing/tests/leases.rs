@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Admission, Admit},
+        ledger::{Admit, AdmitReply},
     },
     money::billing::leases::{KEYS_MAX, LeaseLimits, Leases},
 };
@@ -231,7 +231,7 @@ async fn one_who_is_refused_for_what_is_held_gets_what_another_node_has_leased()
             ..all.clone()
         };
         fixture.send().await;
-        matches!(fixture.ledger.admit(&more).await, Ok(Admission::Granted(_)))
+        matches!(fixture.ledger.admit(&more).await, Ok(AdmitReply::Granted(_)))
     })
     .await;
 }

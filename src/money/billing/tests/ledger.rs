@@ -14,7 +14,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -77,7 +77,7 @@ fn away() -> StoreError {
 
 #[async_trait]
 impl LedgerStore for Ledger {
-    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
         match self.way() {
             Way::There => self.inner.admit(ask).await,
             Way::AnswerLost => self.inner.admit(ask).await.and(Err(away())),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     domain::ledger::{
-        Admission, Admit, Settlement, Step,
+        Admit, AdmitReply, Settlement, Step,
         lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Rated},
     },
     journal::tests::scratch,
@@ -43,7 +43,7 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
         ended_key: 0,
         ended_account: 0,
     };
-    assert!(matches!(ledger.admit(&first).await, Ok(Admission::Granted(_))));
+    assert!(matches!(ledger.admit(&first).await, Ok(AdmitReply::Granted(_))));
     let lease = LeaseId {
         holder: node(7),
         number: 1,

@@ -18,7 +18,8 @@ use crate::{
             secret::KeyDigest,
         },
         ledger::{
-            AccountView, Admission, Admit, Change, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountView, Admit, AdmitReply, Change, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -128,7 +129,7 @@ fn unasked<T>() -> Result<T, StoreError> {
 
 #[async_trait]
 impl LedgerStore for Store {
-    async fn admit(&self, _: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, _: &Admit) -> Result<AdmitReply, StoreError> {
         unasked()
     }
     async fn top_up(&self, _: &TopUp) -> Result<ToppedUp, StoreError> {

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountTerms, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            AccountTerms, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
             ToppedUp,
             daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -112,7 +112,7 @@ impl LedgerStore for StoreShelf {
         Ok(of_account.filter(|sum| days.contains(&sum.day)).collect())
     }
 
-    async fn admit(&self, _: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, _: &Admit) -> Result<AdmitReply, StoreError> {
         unreachable!("the log is only read")
     }
 

@@ -11,7 +11,7 @@ use crate::domain::{
     faults::stability::{Bucket, Hour, Share},
     keys::key::KeyId,
     ledger::{
-        AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+        AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
@@ -28,7 +28,7 @@ use crate::store::{
 
 #[async_trait]
 impl LedgerStore for HandoverStore {
-    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
         match &*self.owner.read().await {
             Owner::This(files) => files.ledger.admit(ask).await,
             Owner::Successor(successor) => successor.ask(&Call::Admit(Box::new(ask.clone()))).await,

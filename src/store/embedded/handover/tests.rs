@@ -6,7 +6,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::domain::{
-    ledger::{Admission, Admit, Change, NodeId, Step},
+    ledger::{Admit, AdmitReply, Change, NodeId, Step},
     money::NanoUsd,
 };
 use crate::store::{
@@ -57,7 +57,7 @@ async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_ther
     let old = with_account(folder.path()).await;
     assert!(matches!(
         old.admit(&ask(&node(1), "r1")).await,
-        Ok(Admission::Granted(_))
+        Ok(AdmitReply::Granted(_))
     ));
     let (closed, carried) = old.close().await.unwrap();
     let text = serde_json::to_string(&carried).unwrap();
@@ -67,7 +67,7 @@ async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_ther
     let (here, there) = UnixStream::pair().unwrap();
     let serving = tokio::spawn(Arc::clone(&new).serve_predecessor(there));
     closed.give_to(Successor::on(here));
-    let Ok(Admission::Granted(second)) = old.admit(&ask(&node(1), "r2")).await else {
+    let Ok(AdmitReply::Granted(second)) = old.admit(&ask(&node(1), "r2")).await else {
         panic!("not admitted")
     };
     assert_eq!(second.hold, NanoUsd::from_nanos(400));
@@ -93,7 +93,7 @@ async fn a_store_whose_successor_fails_is_taken_back_with_what_it_held_and_looke
     let epochs = LedgerStore::epochs(&store);
     assert!(matches!(
         store.admit(&ask(&node(1), "r1")).await,
-        Ok(Admission::Granted(_))
+        Ok(AdmitReply::Granted(_))
     ));
     let (closed, carried) = store.close().await.unwrap();
     let failed = open(folder.path(), carried).unwrap();

@@ -15,7 +15,7 @@ use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admission, Admit, Change, NodeId, Step, Transient,
+        Account, AccountView, Admit, AdmitReply, Change, NodeId, Step, Transient,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySum, SumsOf, day_of},
         notice::{NoticeOf, TakenNotices},
@@ -112,7 +112,7 @@ impl Books {
         self.unwritten_rows.load(Ordering::Relaxed)
     }
 
-    pub(super) fn admit(&self, ask: &Admit, now_ms: i64) -> Admission {
+    pub(super) fn admit(&self, ask: &Admit, now_ms: i64) -> AdmitReply {
         let id = ask.key.account.as_str();
         let Some(slot) = self.slot(id) else {
             return Account::default().admit(ask, now_ms);

@@ -138,7 +138,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     let credit = Step { seq: 32, change };
     store.apply(&node(1), "acme", &[credit]).await.unwrap();
     let before = lasting(&store).await;
-    assert!(matches!(store.admit(&ask("a", 5)).await, Ok(Admission::Granted(_))));
+    assert!(matches!(store.admit(&ask("a", 5)).await, Ok(AdmitReply::Granted(_))));
     store.flush().await.unwrap();
     drop(store);
     let store = opened(folder.path());
@@ -146,14 +146,14 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     assert_eq!(before.3.len(), 31);
     assert_eq!(store.operation("acme", &order).await, Ok(Some(nanos(5))));
     // The key's revision has lasted as well.
-    assert_eq!(store.admit(&ask("b", 4)).await, Ok(Admission::StaleKey));
+    assert_eq!(store.admit(&ask("b", 4)).await, Ok(AdmitReply::StaleKey));
     let mut revoked = ask("b", 6);
     Arc::make_mut(&mut revoked.key).state = crate::domain::keys::key::KeyState::Revoked { at: 1 };
-    assert_eq!(store.admit(&revoked).await, Ok(Admission::Refused(Denial::KeyRevoked)));
+    assert_eq!(store.admit(&revoked).await, Ok(AdmitReply::Refused(Denial::KeyRevoked)));
     store.flush().await.unwrap();
     drop(store);
     let store = opened(folder.path());
-    assert_eq!(store.admit(&ask("c", 5)).await, Ok(Admission::StaleKey));
+    assert_eq!(store.admit(&ask("c", 5)).await, Ok(AdmitReply::StaleKey));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
-    ledger::{Admission, Admit, Change, Denial, KeySpend, OperationId, Settlement, Step},
+    ledger::{Admit, AdmitReply, Change, Denial, KeySpend, OperationId, Settlement, Step},
     money::NanoUsd,
 };
 use crate::store::ledger::APPLY_STEPS_MAX;
@@ -67,7 +67,7 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
     assert_eq!(store.account("acme").await, Ok(None));
     assert_eq!(
         store.admit(&ask("r1", 5)).await,
-        Ok(Admission::Refused(Denial::AccountUnknown))
+        Ok(AdmitReply::Refused(Denial::AccountUnknown))
     );
     store.release(&node(1), "acme").await.unwrap();
     store.renew(&node(1), &["acme".to_owned()]).await.unwrap();
@@ -151,7 +151,7 @@ pub(crate) async fn a_step_is_applied_once_and_in_order(fixture: &Fixture) {
 pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     store.apply(&node(1), "acme", &steps(1, [open(100, 50)])).await.unwrap();
-    let Ok(Admission::Granted(grant)) = store.admit(&ask("r1", 30)).await else {
+    let Ok(AdmitReply::Granted(grant)) = store.admit(&ask("r1", 30)).await else {
         panic!("there is money")
     };
     assert_eq!((grant.hold, grant.at_ms), (nanos(30), now));
@@ -186,7 +186,7 @@ pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture:
     for (request, watermark) in [("r1", 2), ("r2", 3)] {
         assert!(matches!(
             store.admit(&ask(request, 30)).await,
-            Ok(Admission::Granted(_))
+            Ok(AdmitReply::Granted(_))
         ));
         let end = steps(watermark, [settled(request, now, now, 10)]);
         let by = node(1);
@@ -271,8 +271,8 @@ pub(crate) async fn admissions_at_once_never_hold_more_than_is_left(fixture: &Fi
     let mut granted = 0;
     for admission in asked.collect::<Vec<_>>() {
         match admission.await.unwrap() {
-            Admission::Granted(_) => granted += 1,
-            other => assert_eq!(other, Admission::Refused(Denial::BalanceHeld)),
+            AdmitReply::Granted(_) => granted += 1,
+            other => assert_eq!(other, AdmitReply::Refused(Denial::BalanceHeld)),
         }
     }
     assert_eq!(granted, 10);

@@ -8,7 +8,7 @@ use super::{Fixture, key_id, node, record};
 use crate::domain::{
     keys::{key::KeyRecord, terms::KeyTerms},
     ledger::{
-        Admission, Admit, Change, Denial, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
+        Admit, AdmitReply, Change, Denial, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
         lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, RECALL_MS, Rated},
     },
     money::NanoUsd,
@@ -63,11 +63,11 @@ impl Fixture {
         self.change(open).await;
     }
 
-    async fn admit(&self, request: &str, estimate: i64) -> Admission {
+    async fn admit(&self, request: &str, estimate: i64) -> AdmitReply {
         self.admit_of(record(1), request, estimate).await
     }
 
-    async fn admit_of(&self, key: KeyRecord, request: &str, estimate: i64) -> Admission {
+    async fn admit_of(&self, key: KeyRecord, request: &str, estimate: i64) -> AdmitReply {
         let ask = Admit {
             node: node(2),
             request: request.into(),
@@ -182,7 +182,7 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     let before = fixture.lease(3, 1, grow(3_000)).await;
     assert_eq!(before.grant.hold, nanos(937));
     // All of it but less than the leases is held.
-    let Admission::Granted(grant) = fixture.admit("large", 12_500).await else {
+    let AdmitReply::Granted(grant) = fixture.admit("large", 12_500).await else {
         panic!("it is there");
     };
     assert_eq!(grant.hold, nanos(12_500));
@@ -190,7 +190,7 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     assert_ne!(recalled.recall, before.recall);
     assert_eq!(fixture.lease(3, 3, grow(900)).await.grant.hold, nanos(937), "no more");
     assert_eq!(fixture.admit("rest", 9_999).await, granted_hold(&grant, 1_563));
-    assert_eq!(fixture.admit("none", 1).await, Admission::Refused(Denial::BalanceHeld));
+    assert_eq!(fixture.admit("none", 1).await, AdmitReply::Refused(Denial::BalanceHeld));
     let more = TopUp {
         node: node(2),
         request: "rest".into(),
@@ -222,7 +222,7 @@ pub(crate) async fn a_used_up_quota_is_not_put_off_by_leases_of_other_keys(fixtu
         ..KeyTerms::default()
     };
     let limited = KeyRecord { terms, ..record(1) };
-    let Admission::Granted(grant) = fixture.admit_of(limited, "long", 600).await else {
+    let AdmitReply::Granted(grant) = fixture.admit_of(limited, "long", 600).await else {
         panic!("it is there");
     };
     fixture.admit_of(record(2), "other", 0).await;
@@ -255,8 +255,8 @@ pub(crate) async fn a_used_up_quota_is_not_put_off_by_leases_of_other_keys(fixtu
     assert_eq!(marks[0], marks[1], "the others' leases were taken back once");
 }
 
-fn granted_hold(like: &crate::domain::ledger::Grant, hold: i64) -> Admission {
-    Admission::Granted(crate::domain::ledger::Grant {
+fn granted_hold(like: &crate::domain::ledger::Grant, hold: i64) -> AdmitReply {
+    AdmitReply::Granted(crate::domain::ledger::Grant {
         hold: nanos(hold),
         ..*like
     })

@@ -13,7 +13,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -36,7 +36,7 @@ struct MemoryLedger {
 
 #[async_trait]
 impl LedgerStore for MemoryLedger {
-    async fn admit(&self, ask: &Admit) -> Result<Admission, StoreError> {
+    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
         Ok(self.state.lock().admit(ask, self.clock.now_ms()))
     }
 

@@ -8,7 +8,7 @@ use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
     keys::key::KeyRecord,
     ledger::{
-        Admission, Admit, Change, Denial, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step,
+        Admit, AdmitReply, Change, Denial, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step,
         consumption::Row,
     },
     money::NanoUsd,
@@ -75,7 +75,7 @@ impl Midnight<'_> {
         clock.advance(ms - clock.now_ms());
     }
 
-    async fn admit(&self, request: &str) -> Admission {
+    async fn admit(&self, request: &str) -> AdmitReply {
         let ask = Admit {
             node: node(1),
             request: request.into(),
@@ -93,7 +93,7 @@ impl Midnight<'_> {
         self.at(at_ms);
         let request = format!("r{}.{offset}", self.number);
         match self.admit(&request).await {
-            Admission::Granted(Grant { hold, at_ms: at, .. }) => assert_eq!((hold, at), (nanos(COST), at_ms)),
+            AdmitReply::Granted(Grant { hold, at_ms: at, .. }) => assert_eq!((hold, at), (nanos(COST), at_ms)),
             other => panic!("{request}: {other:?}"),
         }
         self.running.push((request, at_ms));
@@ -196,7 +196,7 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
         spent: nanos(BEFORE / 2 * COST),
         resets_at: Some(midnight.as_second()),
     });
-    assert_eq!(turn.admit("too late").await, Admission::Refused(denied), "{midnight}");
+    assert_eq!(turn.admit("too late").await, AdmitReply::Refused(denied), "{midnight}");
     // The first millisecond of the next one has a quota of its own, although half of the others still run.
     for offset in 0..BEFORE {
         turn.run(offset).await;
@@ -205,7 +205,7 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
             turn.settle(left).await;
         }
     }
-    let Admission::Refused(Denial::QuotaHeld(_)) = turn.admit("too much").await else {
+    let AdmitReply::Refused(Denial::QuotaHeld(_)) = turn.admit("too much").await else {
         panic!("{midnight}: the next period has no more than its quota")
     };
     turn.settle(turn.running.len()).await;

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            Account, AccountView, Admission, Admit, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            Account, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
             ToppedUp,
             consumption::Row,
             daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
@@ -34,7 +34,7 @@ impl Model {
         self.accounts.entry(id.to_owned()).or_default()
     }
 
-    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> Admission {
+    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> AdmitReply {
         self.account_mut(&ask.key.account).admit(ask, now_ms)
     }
 

@@ -14,8 +14,8 @@ use crate::domain::{
         thresholds::Thresholds,
     },
     ledger::{
-        AccountTerms, Admission, Admit, Change, KeyTerms, NodeId, OperationId, ProviderState, Rates, Reset, Settlement,
-        Step, TopUp,
+        AccountTerms, Admit, AdmitReply, Change, KeyTerms, NodeId, OperationId, ProviderState, Rates, Reset,
+        Settlement, Step, TopUp,
         consumption::Row,
         lease::{AskLease, LeaseId},
         tag::Tag,
@@ -168,7 +168,7 @@ impl<'a> Program<'a> {
         let expected = self.model.admit(&ask, self.now());
         let given = self.fixture.store.admit(&ask).await;
         assert_eq!(given.as_ref(), Ok(&expected), "{what}: {ask:?}");
-        if let Admission::Granted(grant) = expected {
+        if let AdmitReply::Granted(grant) = expected {
             self.granted += 1;
             self.running.push(Running {
                 node: number,

@@ -9,7 +9,7 @@ use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{Given, Leased};
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountTerms, AccountView, Admission, Counted, Denial, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
+    AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
     Spent, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
@@ -86,7 +86,7 @@ impl LedgerReply {
     }
 
     /// Why `admit.lua` refuses.
-    pub(super) fn denied(mut self) -> Result<Admission, StoreError> {
+    pub(super) fn denied(mut self) -> Result<AdmitReply, StoreError> {
         let denied = match self.text()?.as_str() {
             "revoked" => Denial::KeyRevoked,
             "expired" => Denial::KeyExpired,
@@ -109,7 +109,7 @@ impl LedgerReply {
             },
             _ => return Err(unknown()),
         };
-        Ok(Admission::Refused(denied))
+        Ok(AdmitReply::Refused(denied))
     }
 
     /// Quota, what was spent of it and the end of its period; nothing without a quota.

@@ -9,7 +9,7 @@ use crate::domain::ledger::account::operations::OPERATIONS_MAX;
 use crate::domain::ledger::consumption::RETENTION_DAYS;
 use crate::domain::ledger::lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, PART_OF_WANTED, RECALL_MS};
 use crate::domain::ledger::{
-    Admission, Admit, Change, Denial, Grant, KeyTerms, LEASE_MS, NodeId, Rates, Settlement, Step,
+    Admit, AdmitReply, Change, Denial, Grant, KeyTerms, LEASE_MS, NodeId, Rates, Settlement, Step,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -87,9 +87,9 @@ fn ask(by: &NodeId, request: &str, estimate: i64) -> Admit {
     }
 }
 
-fn granted(admission: Result<Admission, StoreError>) -> Grant {
+fn granted(admission: Result<AdmitReply, StoreError>) -> Grant {
     match admission {
-        Ok(Admission::Granted(grant)) => grant,
+        Ok(AdmitReply::Granted(grant)) => grant,
         other => panic!("not granted: {other:?}"),
     }
 }
@@ -168,9 +168,9 @@ async fn a_quota_is_used_up_to_the_last_nano_by_many_at_once() {
     let mut holds = Vec::new();
     for admission in asked.collect::<Vec<_>>() {
         match admission.await.unwrap() {
-            Admission::Granted(grant) => holds.push(grant.hold.nanos()),
+            AdmitReply::Granted(grant) => holds.push(grant.hold.nanos()),
             other => assert!(
-                matches!(other, Admission::Refused(Denial::QuotaHeld(standing)) if standing.quota == nanos(64)),
+                matches!(other, AdmitReply::Refused(Denial::QuotaHeld(standing)) if standing.quota == nanos(64)),
                 "{other:?}"
             ),
         }
@@ -191,7 +191,7 @@ async fn a_dead_nodes_holds_stop_counting_and_its_steps_still_settle() {
         .unwrap();
     let at_ms = granted(dead.ledger.admit(&ask(&node(1), "r1", 10)).await).at_ms;
     clock.advance(LEASE_MS - 1);
-    let refused = Ok(Admission::Refused(Denial::BalanceHeld));
+    let refused = Ok(AdmitReply::Refused(Denial::BalanceHeld));
     assert_eq!(living.ledger.admit(&ask(&node(2), "r2", 4)).await, refused);
     clock.advance(1);
     assert_eq!(

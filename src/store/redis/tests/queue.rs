@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
-use crate::domain::ledger::{Admission, Admit, Change, Step};
+use crate::domain::ledger::{Admit, AdmitReply, Change, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{node, record as key_record};
@@ -138,7 +138,7 @@ async fn five_hundred_admissions_at_once_at_a_slow_redis_wait_their_turn() {
     let answers = futures_util::future::join_all(asked).await;
     let granted = answers
         .iter()
-        .filter(|answer| matches!(answer, Ok(Admission::Granted(_))));
+        .filter(|answer| matches!(answer, Ok(AdmitReply::Granted(_))));
     assert_eq!(
         granted.count(),
         CALLS,

@@ -16,7 +16,7 @@ fn what_was_kept_comes_back_without_its_holds() {
     assert_eq!(restored.watermark(&node(1)), 2);
     let mut stale = ask("b", 1, KeyTerms::default());
     Arc::make_mut(&mut stale.key).revision = 0;
-    assert_eq!(restored.admit(&stale, NOON), Admission::StaleKey);
+    assert_eq!(restored.admit(&stale, NOON), AdmitReply::StaleKey);
     account.release(&node(1));
     assert_eq!(restored.view("acme", NOON), account.view("acme", NOON));
     assert_eq!(

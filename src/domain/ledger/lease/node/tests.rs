@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    domain::ledger::{Admission, Change, Rates, Step, lease::Given},
+    domain::ledger::{AdmitReply, Change, Rates, Step, lease::Given},
     edges::clock,
 };
 use world::{BALANCE, NODES, TARGET, World, named, nanos};
@@ -132,7 +132,7 @@ proptest! {
         let all = rpm.unwrap_or(u64::MAX).min(concurrency.unwrap_or(u64::MAX)).min(400);
         for request in 0..all {
             let answer = world.ask(0, &format!("last {request}"), 0);
-            prop_assert!(matches!(answer, Admission::Granted(_)), "{} of {}: {:?}", request, all, answer);
+            prop_assert!(matches!(answer, AdmitReply::Granted(_)), "{} of {}: {:?}", request, all, answer);
         }
     }
 }

@@ -107,7 +107,7 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     for _ in 0..3 {
         assert!(matches!(store.flush().await, Err(StoreError::Unavailable(_))));
         // Nobody waits for the disk.
-        assert!(matches!(store.admit(&ask("a", 1)).await, Ok(Admission::Granted(_))));
+        assert!(matches!(store.admit(&ask("a", 1)).await, Ok(AdmitReply::Granted(_))));
         assert_eq!(store.watermark(&node(1), "acme").await, Ok(30));
     }
     store.release(&node(1), "acme").await.unwrap();

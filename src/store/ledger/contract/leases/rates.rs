@@ -8,7 +8,7 @@ use crate::{
             terms::{KeyTerms, Rates},
         },
         ledger::{
-            Admission, Counted, Denial, LEASE_MS, Scope,
+            AdmitReply, Counted, Denial, LEASE_MS, Scope,
             lease::{AskLease, Given, LeaseAnswer, LeaseChange, Leased, Rated},
         },
     },
@@ -44,9 +44,9 @@ impl Fixture {
     async fn until_refused(&self, key: &KeyRecord, what: &str) -> (u64, Denial) {
         for request in 0..1_000 {
             match self.admit_of(key.clone(), &format!("{what} {request}"), 0).await {
-                Admission::Granted(_) => {}
-                Admission::Refused(denied) => return (request, denied),
-                Admission::StaleKey => panic!("the key has not changed"),
+                AdmitReply::Granted(_) => {}
+                AdmitReply::Refused(denied) => return (request, denied),
+                AdmitReply::StaleKey => panic!("the key has not changed"),
             }
         }
         panic!("nothing is refused")

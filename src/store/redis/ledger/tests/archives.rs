@@ -154,7 +154,7 @@ async fn fill(ledger: &dyn LedgerStore) {
         ended_key: 0,
         ended_account: 0,
     };
-    assert!(matches!(ledger.admit(&ask).await.unwrap(), Admission::Granted(_)));
+    assert!(matches!(ledger.admit(&ask).await.unwrap(), AdmitReply::Granted(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use crate::{
             terms::{KeyTerms, Rates, Reset},
         },
         ledger::{
-            Account, Admission, Admit, Change, LEASE_MS, NodeId, Settlement, Step,
+            Account, Admit, AdmitReply, Change, LEASE_MS, NodeId, Settlement, Step,
             lease::{
                 AskLease, LeaseId, Rated,
                 node::{NodeLease, Target},
@@ -177,7 +177,7 @@ impl World {
             });
             return true;
         }
-        let Admission::Granted(grant) = self.ask(by, &request, estimate) else {
+        let AdmitReply::Granted(grant) = self.ask(by, &request, estimate) else {
             return false;
         };
         self.nodes[by].running.push(Running {
@@ -189,7 +189,7 @@ impl World {
         true
     }
 
-    pub(super) fn ask(&mut self, by: usize, request: &str, estimate: i64) -> Admission {
+    pub(super) fn ask(&mut self, by: usize, request: &str, estimate: i64) -> AdmitReply {
         let ask = Admit {
             node: self.nodes[by].name.clone(),
             request: request.into(),
