@@ -28,7 +28,6 @@ pub(crate) mod parking;
 pub(crate) mod parts;
 pub(crate) mod peer;
 pub(crate) mod presence;
-pub(crate) mod recent_refusals;
 pub(crate) mod recipient;
 pub(crate) mod reply;
 pub(crate) mod request;

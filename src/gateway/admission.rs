@@ -1,8 +1,6 @@
 //! Admission: reads the body, finds the model's route, puts the hold and issues the ticket.
 
 pub(crate) mod caller;
-pub(crate) mod funds;
-pub(crate) mod funds_wait;
 pub(crate) mod named_state;
 pub(crate) mod permits;
 
@@ -46,7 +44,7 @@ use crate::{
         tags,
         ticket::Ticket,
     },
-    money::billing::{Bill, PricedRoute},
+    money::billing::{Admission, AdmissionRequest, Bill, PricedRoute, QueueTicket},
     providers::live::Live,
 };
 
@@ -138,18 +136,19 @@ async fn consider(
     };
     let basis = basis(gateway, live, &caller.key, &route, operation, &scan)?;
     let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
-    let asking = funds::Asked {
+    let asking = AdmissionRequest {
+        key: caller.found(),
         request_id: &entry.record.request_id,
         operation,
-        model: &asked,
+        model_asked: &asked,
         stream,
         tags: &tags,
-        limits: &live.config.money,
-        basis: &basis,
-        scan: &scan,
+        route: basis.route(),
+        estimate: basis.estimate(&scan),
         arrived: entry.started,
+        limits: &live.config.money,
     };
-    let (bill, hint) = hold(gateway, session, live, &caller, &asking, &route, &body).await?;
+    let (bill, hint) = hold(gateway, session, live, &asking, &route, (&scan, &body)).await?;
     let work = gateway.limits.bodies.work(caller.digest);
     let Caller { key, presented, .. } = caller;
     let query = session.req_header().uri.query();
@@ -243,7 +242,8 @@ async fn body_unless_refused(
     (operation, body_head): (Operation, BodyHead),
     entry: &mut Entry,
 ) -> Result<(RequestBody, Scan), Rejection> {
-    if let Err(refusal) = funds::refuse_early(gateway, caller, operation, body_head).await {
+    let (billing, key) = (&gateway.billing, caller.found());
+    if let Err(refusal) = billing.refuse_early(key, operation, body_head.is_heavy()).await {
         Box::pin(find_model(
             gateway,
             session,
@@ -324,28 +324,45 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Puts the hold, and looks up the state at a provider that the request names. Both may call the store, so they run
-/// concurrently. Returns the bill, and what the choice of provider and credential follows where there is one.
+/// Asks billing for admission, and looks up the state at a provider that the request names. Both may call the store, so they
+/// run concurrently. Returns the bill, which a token count has not, and what the choice of provider and credential follows
+/// where there is one.
 async fn hold(
     gateway: &Gateway,
     session: &mut Session,
     live: &Live,
-    caller: &Caller,
-    asking: &funds::Asked<'_>,
+    asking: &AdmissionRequest<'_>,
     route: &Route,
-    body: &RequestBody,
+    (scan, body): (&Scan, &RequestBody),
 ) -> Result<(Option<Bill>, Option<SessionHint>), Rejection> {
-    let (key, scan) = (&caller.key, asking.scan);
+    let key = asking.key.record;
     let named = named_state::look_up(gateway, &key.account, route, scan);
-    let (named, bill) = tokio::join!(named, funds::hold(gateway, caller, asking));
-    let bill = match bill {
+    let admission = async {
+        if asking.operation.counts_tokens() {
+            return Ok(None);
+        }
+        let answered = |time| gateway.metrics().admission_took(time);
+        gateway.billing.admit(asking, answered).await.map(Some)
+    };
+    let (named, admission) = tokio::join!(named, admission);
+    let bill = match admission? {
+        None => None,
+        Some(Admission::Admitted(bill)) => Some(bill),
         // Boxed, because few requests wait and each would carry the room for it.
-        Err(no_hold) => Box::pin(funds_wait::wait(gateway, session, caller, asking, no_hold)).await?,
-        Ok(bill) => bill,
+        Some(Admission::Queued(ticket)) => Some(Box::pin(wait(session, ticket)).await?),
     };
     named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;
     let has_choice = route.legs.len() > 1 || live.pools.has_choice(route);
     let headers = &session.req_header().headers;
     let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, scan);
     Ok((bill, has_choice.then(|| named.hint().or_else(of_session)).flatten()))
+}
+
+/// Waits in the queue while the client is connected.
+async fn wait(session: &mut Session, ticket: QueueTicket<'_>) -> Result<Bill, Rejection> {
+    tokio::select! {
+        biased;
+        bill = ticket.admitted() => bill.map_err(Rejection::from),
+        () = peer::left(session) => Err(Rejection::ClientGone),
+    }
 }

@@ -12,7 +12,6 @@ use crate::{
         drain::Drain,
         entry::Sinks,
         key_slots::KeySlots,
-        recent_refusals::RecentRefusals,
         reply::{agent_settings::Agents, own_usage::OwnUsage},
         request::bodies::Bodies,
     },
@@ -75,8 +74,6 @@ pub(crate) struct Limits {
     pub finishing: Arc<Semaphore>,
     /// Limits concurrent token counts per key.
     pub count_slots: KeySlots,
-    /// Recent refusals by key.
-    pub recent_refusals: RecentRefusals,
 }
 
 impl Gateway {

@@ -1,8 +1,9 @@
-//! Identifies the peer of a client's connection.
+//! The peer of a client's connection: who it is, and when it has left.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use crate::edges::limiter::client::Client;
@@ -21,4 +22,20 @@ pub(crate) fn client_alone(session: &Session, trusted: &[IpNet]) -> Option<Clien
 /// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
 pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> Client {
     Client::of(address(session), &session.req_header().headers, trusted)
+}
+
+/// Returns when the client has disconnected. Never returns while the end of an HTTP/1.1 body is unread, because a
+/// disconnect cannot be seen then.
+pub(crate) async fn left(session: &mut Session) {
+    let body_is_done = session.is_body_done();
+    match &mut *session.downstream_session {
+        ServerSession::H2(stream) => {
+            let _ = stream.idle().await;
+        }
+        http1 if body_is_done => {
+            // Ends only with an error: the client has closed, or sent data behind its request.
+            while http1.read_body_or_idle(true).await.is_ok() {}
+        }
+        _ => std::future::pending().await,
+    }
 }

@@ -1,8 +1,11 @@
 //! The money of running requests: admission by the ledger, records in the journal, larger holds while an answer runs,
 //! and one settlement at its end. Only admission waits for the store.
 
+mod admission;
+mod admission_request;
 mod bill;
 mod counters;
+mod denials;
 mod engine;
 mod figures;
 mod grace;
@@ -12,7 +15,6 @@ mod leases;
 mod leasing;
 mod priced_route;
 mod queue;
-mod recheck;
 mod running;
 mod service;
 mod tally;
@@ -20,13 +22,11 @@ mod tally;
 mod tests;
 mod unconfirmed;
 mod upkeep;
-mod wanted;
 
+pub(crate) use admission::{Admission, QueueTicket};
+pub(crate) use admission_request::{AdmissionRequest, FoundKey};
 pub(crate) use bill::{Bill, Consumed, Progress};
-pub(crate) use engine::NotAdmitted;
 pub(crate) use last_seen::GraceLimits;
 pub(crate) use leases::LeaseLimits;
 pub(crate) use priced_route::{PricedLeg, PricedRoute};
-pub(crate) use queue::QueuePosition;
 pub(crate) use service::Billing;
-pub(crate) use wanted::Wanted;

@@ -11,7 +11,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -31,6 +31,7 @@ use crate::{
     store::{
         Changes, KeyStore, Lookup, StoreError,
         key_cache::{
+            counters::{Counters, count},
             limits::{Limits, Reached},
             shard::{Cold, Known, Lifetimes, Shard, Sizes},
             shards::{pick, slot},
@@ -39,6 +40,7 @@ use crate::{
     },
 };
 
+mod counters;
 mod limits;
 mod offline;
 mod shard;
@@ -85,19 +87,6 @@ pub(crate) enum KeyLookupError {
         /// How long until a lookup is allowed again.
         wait: Duration,
     },
-}
-
-/// Counts of events since the start.
-#[derive(Debug, Default)]
-struct Counters {
-    hits: AtomicU64,
-    negative_hits: AtomicU64,
-    misses: AtomicU64,
-    offline_hits: AtomicU64,
-    flushes: AtomicU64,
-    unknown: AtomicU64,
-    limited_address: AtomicU64,
-    limited_all: AtomicU64,
 }
 
 /// The bounded cache of key records in front of the store.
@@ -168,6 +157,20 @@ impl KeyCache {
         }
     }
 
+    /// The record of a key that was found before: from the cache, or else from the store in one round trip. Never returns
+    /// [`KeyLookupError::Limited`].
+    pub(crate) async fn find_known(
+        &self,
+        digest: &KeyDigest,
+        now: Instant,
+    ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
+        let known = match self.at_hand(digest, now) {
+            Ok(known) => known,
+            Err(cold) => self.fetch(digest, now, cold, None).await?,
+        };
+        Ok(known.and_then(key))
+    }
+
     /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
     /// returns [`KeyLookupError::Limited`].
     pub(crate) async fn find_anew(
@@ -178,7 +181,7 @@ impl KeyCache {
         if let Some(mut shard) = self.shard(digest) {
             shard.outdate(digest);
         }
-        Ok(self.fetch(digest, now, Cold::Outdated, None).await?.and_then(key))
+        self.find_known(digest, now).await
     }
 
     /// Asks the store for a `cold` digest. Without an `asker` no limit applies.
@@ -238,30 +241,9 @@ impl KeyCache {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// Events and how often each has happened since the start. `miss` counts lookups in the store, `unknown` those of them that
-    /// found nothing, `limited_address` and `limited_all` what was not looked up because there were too many of these.
+    /// Events and how often each has happened since the start.
     pub(crate) fn events(&self) -> [(&'static str, u64); 8] {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters {
-            hits,
-            negative_hits,
-            misses,
-            offline_hits,
-            flushes,
-            unknown,
-            limited_address,
-            limited_all,
-        } = &self.counters;
-        [
-            ("hit", read(hits)),
-            ("negative_hit", read(negative_hits)),
-            ("miss", read(misses)),
-            ("offline_hit", read(offline_hits)),
-            ("flush", read(flushes)),
-            ("unknown", read(unknown)),
-            ("limited_address", read(limited_address)),
-            ("limited_all", read(limited_all)),
-        ]
+        self.counters.events()
     }
 
     /// Follows the store until `shutdown` turns true, then writes the last uses.
@@ -384,8 +366,4 @@ fn key(known: Known) -> Option<Arc<KeyRecord>> {
         Known::Key(record) => Some(record),
         Known::Token(_) => None,
     }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -17,7 +17,10 @@ use crate::{
         notices::{Charged, Teller},
         settlement::{Settler, charge_left_over},
     },
-    store::{KeyStore, embedded::handover::HandoverStore, ledger::LedgerStore, stability::StabilityStore},
+    store::{
+        KeyStore, embedded::handover::HandoverStore, key_cache::KeyCache, ledger::LedgerStore,
+        stability::StabilityStore,
+    },
     telemetry::metrics::{Metrics, MoneyFigures},
     wiring::{StartError, lanes::LeftLanes, log_sinks::LogSinks, notices, store::Ledger},
 };
@@ -60,6 +63,7 @@ impl Money {
     pub(crate) fn build(
         config: &Config,
         stores: Stores,
+        key_cache: &Arc<KeyCache>,
         lanes: Lanes,
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
@@ -121,7 +125,8 @@ impl Money {
             // It is asked without a way to go.
             Ledger::Redis(_) | Ledger::Embedded(_) => None,
         };
-        let billing = Billing::new(Arc::clone(&ledger), Arc::clone(&journal), grace, leases);
+        let (of_ledger, of_journal) = (Arc::clone(&ledger), Arc::clone(&journal));
+        let billing = Billing::new(of_ledger, of_journal, Arc::clone(key_cache), grace, leases);
         let billing_task = background.spawn(billing.clone().run(stopped.clone()));
         Ok(Self {
             ledger,

@@ -14,7 +14,6 @@ use crate::{
         drain::Drain,
         entry::Sinks,
         key_slots::KeySlots,
-        recent_refusals::RecentRefusals,
         reply::{
             agent_settings::Agents,
             own_usage::{LastRows, OwnUsage},
@@ -131,7 +130,7 @@ impl Parts {
             stability: Arc::clone(&stability),
             sinks: log_sinks,
         };
-        let money = Money::build(&config, stores, lanes, background, &stopped)?;
+        let money = Money::build(&config, stores, &keys, lanes, background, &stopped)?;
         let stability = Stability::build(
             stability,
             &money.journal,
@@ -192,7 +191,6 @@ impl Parts {
                 running_max: Descriptors::share(&self.config).running,
                 finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
                 count_slots: KeySlots::default(),
-                recent_refusals: RecentRefusals::default(),
             }),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),

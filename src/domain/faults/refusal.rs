@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::domain::ledger::tag::TagsFault;
 use crate::domain::wire::{http1::head::HeadFault, protocol::Protocol, provider_state::StateKind};
 
+mod denial;
 mod limit;
 mod reply;
 #[cfg(test)]

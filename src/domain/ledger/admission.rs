@@ -131,7 +131,25 @@ impl Denial {
         match self {
             Self::BalanceHeld | Self::QuotaHeld(_) => true,
             Self::Concurrency { lent, .. } | Self::RateLimited { lent, .. } => lent,
-            _ => false,
+            Self::KeyRevoked
+            | Self::KeyExpired
+            | Self::AccountUnknown
+            | Self::AccountSuspended
+            | Self::BalanceExhausted
+            | Self::QuotaExhausted(_) => false,
+        }
+    }
+
+    /// Whether a change of the key's record can lift it. A revocation is final.
+    pub const fn depends_on_key(self) -> bool {
+        match self {
+            Self::KeyExpired | Self::QuotaExhausted(_) | Self::QuotaHeld(_) => true,
+            Self::Concurrency { scope, .. } | Self::RateLimited { scope, .. } => matches!(scope, Scope::Key),
+            Self::KeyRevoked
+            | Self::AccountUnknown
+            | Self::AccountSuspended
+            | Self::BalanceExhausted
+            | Self::BalanceHeld => false,
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
         peer,
         request::head::{self, QueryKeys},
     },
+    money::billing::FoundKey,
     providers::live::Live,
     store::key_cache::{KeyLookupError, tokens::Presented},
 };
@@ -36,6 +37,16 @@ pub(crate) struct Caller {
     pub presented: ServiceKey,
 }
 
+impl Caller {
+    /// The caller's key, for billing.
+    pub(crate) fn found(&self) -> FoundKey<'_> {
+        FoundKey {
+            digest: &self.digest,
+            record: &self.key,
+        }
+    }
+}
+
 /// Finds the key's record and checks that it is neither revoked nor expired. Reads no byte of the body.
 pub(crate) async fn authenticate(
     gateway: &Gateway,
@@ -47,7 +58,7 @@ pub(crate) async fn authenticate(
 ) -> Result<Caller, Refusal> {
     let caller = identify(gateway, session, live, shape, keys, entry).await?;
     let now = gateway.billing.time().now_seconds(clock::instant());
-    caller.key.check(&caller.digest, now).map_err(refusal)?;
+    caller.key.check(&caller.digest, now)?;
     gateway.keys.touch(&caller.key.id, now);
     Ok(caller)
 }
@@ -91,16 +102,7 @@ pub(crate) async fn identify(
     entry.record.account = Some(key.account.to_string());
     match key.check(&digest, now_unix) {
         Ok(()) | Err(KeyDenied::Expired) => {}
-        Err(denied) => return Err(refusal(denied)),
+        Err(denied) => return Err(denied.into()),
     }
     Ok(Caller { digest, key, presented })
-}
-
-/// The refusal of a key that is not valid.
-pub(crate) fn refusal(denied: KeyDenied) -> Refusal {
-    match denied {
-        KeyDenied::Revoked => Refusal::KeyRevoked,
-        KeyDenied::Replaced => Refusal::KeyReplaced,
-        KeyDenied::Expired => Refusal::KeyExpired,
-    }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
+        faults::refusal::Refusal,
         keys::key::KeyRecord,
         ledger::{Admit, AdmitReply, Denial, Grant, NodeId, ProviderState, QuotaUse, Scope},
         money::NanoUsd,
@@ -18,21 +19,25 @@ use crate::{
     journal::Journal,
     money::billing::{
         counters::Counters,
+        denials::Denials,
         grace::Grace,
-        last_seen::{GraceLimits, NotAlone},
+        last_seen::GraceLimits,
         leases::{LeaseLimits, LeasePart, Leases},
         queue::Queues,
         running::RunningRequests,
         tally::Seat,
         unconfirmed::UnconfirmedHolds,
     },
-    store::{StoreError, ledger::LedgerStore, time::StoreTime},
+    store::{StoreError, key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
 
 /// The state that all bills share.
 pub(super) struct BillingEngine {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) journal: Arc<Journal>,
+    /// Where the record of a key is read again.
+    pub(super) keys: Arc<KeyCache>,
+    pub(super) denials: Denials,
     pub(super) node: NodeId,
     pub(super) time: Arc<StoreTime>,
     pub(super) running: RunningRequests,
@@ -47,19 +52,21 @@ pub(super) struct BillingEngine {
     pub(super) counters: Counters,
 }
 
-/// Why a request is not admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotAdmitted {
+/// Why one attempt did not admit a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotAdmitted {
     /// The store denied it: a limit, the account, or the key itself.
     Denied(Denial),
-    /// The store is unreachable, and this node's own counts exceed a rate or concurrency limit.
-    DeniedAlone(Denial),
     /// The key's record has changed: read it again and retry.
     StaleKey,
-    /// The store is unreachable or overloaded, and this node has no grace left for the key.
-    StoreAway,
-    /// The journal cannot record the request: it has no room, or its disk has failed.
-    JournalFull,
+    /// It is refused, whatever the store would say now.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for NotAdmitted {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 /// What an admitted request was granted, by the store or by its key's grace.
@@ -86,14 +93,18 @@ impl BillingEngine {
     pub(super) fn new(
         ledger: Arc<dyn LedgerStore>,
         journal: Arc<Journal>,
+        keys: Arc<KeyCache>,
         grace: GraceLimits,
         leases: Option<LeaseLimits>,
     ) -> Self {
+        let time = Arc::new(StoreTime::new(clock::instant()));
         Self {
+            denials: Denials::new(Arc::clone(&ledger), Arc::clone(&time)),
             ledger,
+            keys,
             node: journal.node().clone(),
             journal,
-            time: Arc::new(StoreTime::new(clock::instant())),
+            time,
             running: RunningRequests::default(),
             grace: Grace::new(grace),
             leases: Leases::new(leases),
@@ -102,6 +113,11 @@ impl BillingEngine {
             low: Mutex::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// The refusal for a denial of this key.
+    pub(super) fn refusal(&self, key: &KeyRecord, denial: Denial) -> Refusal {
+        Refusal::of(denial, key.terms.reset, self.time.now_seconds(clock::instant()))
     }
 
     /// Asks the ledger for a hold, and admits by grace while it is away.
@@ -115,10 +131,10 @@ impl BillingEngine {
                 doubt.settled();
                 let grant = match answer {
                     AdmitReply::Granted(grant) => grant,
-                    AdmitReply::Refused(denied) => {
-                        self.grace.refused(&ask.key, denied);
-                        self.recall_for(&ask.key, denied);
-                        return Err(NotAdmitted::Denied(denied));
+                    AdmitReply::Refused(denial) => {
+                        self.grace.refused(&ask.key, denial);
+                        self.recall_for(&ask.key, denial);
+                        return Err(NotAdmitted::Denied(denial));
                     }
                     AdmitReply::StaleKey => return Err(NotAdmitted::StaleKey),
                 };
@@ -155,8 +171,8 @@ impl BillingEngine {
     }
 
     /// What is free of this node's own leases is there for one who waits for a limit that counts them.
-    fn recall_for(&self, asking: &KeyRecord, denied: Denial) {
-        match denied {
+    fn recall_for(&self, asking: &KeyRecord, denial: Denial) {
+        match denial {
             Denial::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
             Denial::QuotaHeld(_) => self.leases.recall(|key| key.id == asking.id),
             Denial::Concurrency { scope, lent: true, .. } | Denial::RateLimited { scope, lent: true, .. } => {
@@ -165,20 +181,28 @@ impl BillingEngine {
                     Scope::Account => self.leases.recall(|key| key.account == asking.account),
                 }
             }
-            _ => {}
+            Denial::Concurrency { lent: false, .. }
+            | Denial::RateLimited { lent: false, .. }
+            | Denial::KeyRevoked
+            | Denial::KeyExpired
+            | Denial::AccountUnknown
+            | Denial::AccountSuspended
+            | Denial::BalanceExhausted
+            | Denial::QuotaExhausted(_) => {}
         }
     }
 
     /// Admits a request without the store, as far as the grace allows.
-    fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, NotAdmitted> {
+    fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, Refusal> {
         tracing::debug!(%error, "the ledger did not answer");
         if matches!(error, StoreError::Busy(_)) {
             // The store is only busy: a retry is admitted normally.
-            return Err(NotAdmitted::StoreAway);
+            return Err(Refusal::StoreUnavailable);
         }
-        let seat = self.grace.admit(ask).map_err(|no| match no {
-            NotAlone::Nothing => NotAdmitted::StoreAway,
-            NotAlone::Denied(denied) => NotAdmitted::DeniedAlone(denied),
+        let seat = self.grace.admit(ask).map_err(|denial| match denial {
+            // It is no answer of the store, so it is neither confirmed nor remembered, and nobody waits for it.
+            Some(denial) => self.refusal(&ask.key, denial),
+            None => Refusal::StoreUnavailable,
         })?;
         self.counters.offline.fetch_add(1, Ordering::Relaxed);
         Ok(seat)

@@ -11,7 +11,7 @@ use crate::{
     },
     edges::clock,
     money::billing::{
-        last_seen::{GraceLimits, LastSeen, NotAlone},
+        last_seen::{GraceLimits, LastSeen},
         tally::{End, Seat},
     },
 };
@@ -49,8 +49,8 @@ impl Grace {
     }
 
     /// Records that the store has refused a request.
-    pub(super) fn refused(&self, key: &KeyRecord, denied: Denial) {
-        self.seen.lock().refused(key, denied, clock::unix_millis());
+    pub(super) fn refused(&self, key: &KeyRecord, denial: Denial) {
+        self.seen.lock().refused(key, denial, clock::unix_millis());
     }
 
     /// Gives the account no further grace, since an operator suspended it on this node.
@@ -58,20 +58,24 @@ impl Grace {
         self.seen.lock().account_refused(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if the grace allows it, and holds its estimate or what is left.
-    pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, NotAlone> {
+    /// Admits a request without the store if the grace allows it, and holds its estimate or what is left. The error is as
+    /// that of [`LastSeen::admit_alone`].
+    pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, Option<Denial>> {
         let now_ms = clock::unix_millis();
         self.seen
             .lock()
             .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// The rate or concurrency limit that any request of the key exceeds now.
+    /// The rate or concurrency limit of the key or its account that any request exceeds now, by what this node has
+    /// admitted and refused itself. Other nodes only add to that, so the store would say no as well, unless somebody has
+    /// changed the limit. Asks nobody.
     pub(super) fn foresees(&self, key: &KeyRecord) -> Option<Denial> {
         self.seen.lock().foresees(key, clock::unix_millis())
     }
 
-    /// Whether the store has said a moment ago that key and account have money.
+    /// Whether the store has said within the last seconds that the account has money and the key some of its quota, and
+    /// this node has not spent it since. Asks nobody.
     pub(super) fn vouches_for(&self, key: &KeyRecord) -> bool {
         self.seen.lock().vouches_for(key, clock::unix_millis())
     }

@@ -57,15 +57,6 @@ struct Key {
     rates: Rates,
 }
 
-/// Why this node alone does not admit a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotAlone {
-    /// The account or key is unknown here or was refused, or its grace is used up.
-    Nothing,
-    /// A rate or concurrency limit.
-    Denied(Denial),
-}
-
 impl Default for LastSeen {
     fn default() -> Self {
         Self::bounded(ACCOUNTS_MAX, KEYS_MAX)
@@ -101,8 +92,8 @@ impl LastSeen {
     }
 
     /// The store has refused a request.
-    pub(super) fn refused(&mut self, key: &KeyRecord, denied: Denial, now_ms: i64) {
-        match denied {
+    pub(super) fn refused(&mut self, key: &KeyRecord, denial: Denial, now_ms: i64) {
+        match denial {
             Denial::AccountUnknown | Denial::AccountSuspended | Denial::BalanceExhausted => {
                 self.account_refused(&key.account, now_ms);
             }
@@ -127,7 +118,7 @@ impl LastSeen {
                     Scope::Account => self.account(&key.account, now_ms).map(|account| &mut account.tally),
                 };
                 if let Some(tally) = tally {
-                    tally.too_fast(denied, retry_after_ms, now_ms);
+                    tally.too_fast(denial, retry_after_ms, now_ms);
                 }
             }
             // Other requests may end and leases come back at any moment, so these refusals are not remembered.
@@ -142,7 +133,9 @@ impl LastSeen {
         }
     }
 
-    /// Admits a request by what this node knows, and commits its estimate or what is left.
+    /// Admits a request by what this node knows, and commits its estimate or what is left. The error is the rate or
+    /// concurrency limit that this exceeds; `None` if the account or key is unknown here or was refused, or its grace is used
+    /// up.
     pub(super) fn admit_alone(
         &mut self,
         key: &KeyRecord,
@@ -150,12 +143,12 @@ impl LastSeen {
         tokens: u64,
         limits: &GraceLimits,
         now_ms: i64,
-    ) -> Result<Seat, NotAlone> {
-        let account = self.accounts.get(&key.account).ok_or(NotAlone::Nothing)?;
+    ) -> Result<Seat, Option<Denial>> {
+        let account = self.accounts.get(&key.account).ok_or(None)?;
         let unseen = Key::default();
         let known = self.keys.get(&key.id).unwrap_or(&unseen);
         let left = left(account, known, key, limits, now_ms).filter(|left| *left > NanoUsd::ZERO);
-        let left = left.ok_or(NotAlone::Nothing)?;
+        let left = left.ok_or(None)?;
         let (of_key, of_account) = (key.terms.rates, account.rates);
         let check = || {
             known.tally.check_running(Scope::Key, &of_key)?;
@@ -163,13 +156,13 @@ impl LastSeen {
             let taken = known.tally.take(Scope::Key, &of_key, tokens, now_ms)?;
             Ok((taken, account.tally.take(Scope::Account, &of_account, tokens, now_ms)?))
         };
-        let (key_buckets, account_buckets) = check().map_err(NotAlone::Denied)?;
+        let (key_buckets, account_buckets) = check().map_err(Some)?;
         let seat = Seat {
             hold: estimate.max(NanoUsd::ZERO).min(left),
             on_grace: true,
         };
         // Without room in the table the request could not be counted.
-        let known = self.key(&key.id, now_ms).ok_or(NotAlone::Nothing)?;
+        let known = self.key(&key.id, now_ms).ok_or(None)?;
         known.rates = of_key;
         known.tally.begin(seat, Some(key_buckets));
         if let Some(account) = self.accounts.get_mut(&key.account) {
@@ -353,7 +346,7 @@ mod tests {
             let seat = seen.admit_alone(key, NanoUsd::from_nanos(500), 0, &LIMITS, now_ms);
             seat.map(|seat| seat.hold.nanos())
         };
-        assert_eq!(alone(&key, 9_999), Err(NotAlone::Nothing));
+        assert_eq!(alone(&key, 9_999), Err(None));
         let weekly = KeyTerms {
             reset: Reset::Weekly,
             ..terms
@@ -362,7 +355,7 @@ mod tests {
             terms: weekly,
             ..key.clone()
         };
-        assert_eq!(alone(&changed, 10_000), Err(NotAlone::Nothing));
+        assert_eq!(alone(&changed, 10_000), Err(None));
         assert_eq!(alone(&key, 10_000), Ok(100));
     }
 
@@ -381,7 +374,7 @@ mod tests {
             },
         ] {
             let alone = seen.admit_alone(&record(1), NanoUsd::ZERO, 0, &limits, 2);
-            assert_eq!(alone, Err(NotAlone::Nothing));
+            assert_eq!(alone, Err(None));
         }
     }
 
@@ -394,6 +387,6 @@ mod tests {
         assert_eq!((seen.accounts.len(), seen.keys.len()), (2, 2));
         let key = with_account(3);
         let alone = seen.admit_alone(&key, NanoUsd::from_nanos(1), 0, &LIMITS, 100);
-        assert_eq!(alone, Err(NotAlone::Nothing));
+        assert_eq!(alone, Err(None));
     }
 }

@@ -55,7 +55,7 @@ struct OfAccount {
 #[derive(Debug)]
 struct Queue {
     /// The last denial that the queue's requests got.
-    denied: Denial,
+    denial: Denial,
     /// How long the first one waits before it asks; `None` to ask at once, because the one before it got an answer.
     pause: Option<Duration>,
     waiting: VecDeque<(u64, Arc<Notify>)>,
@@ -63,7 +63,7 @@ struct Queue {
 
 /// A request's position in a queue. It leaves the queue on drop.
 #[derive(Debug)]
-pub(crate) struct QueuePosition {
+pub(super) struct QueuePosition {
     queues: Arc<Queues>,
     account: SmolStr,
     queue: Option<KeyId>,
@@ -81,7 +81,7 @@ impl Queues {
         let waiting = self.waiting.lock();
         let queues = &waiting.accounts.get(account)?.queues;
         let queue = queues.get(&None).or_else(|| queues.get(&Some(key.clone())))?;
-        Some(queue.denied)
+        Some(queue.denial)
     }
 
     /// The last place in the queue for what was denied; `None` if `max` are waiting already. `ended` is notified when
@@ -89,7 +89,7 @@ impl Queues {
     pub(super) fn join(
         self: &Arc<Self>,
         (account, key): (&str, &KeyId),
-        denied: Denial,
+        denial: Denial,
         ended: Arc<Notify>,
         max: WaitingMax,
     ) -> Option<QueuePosition> {
@@ -101,8 +101,8 @@ impl Queues {
         waiting.next_id += 1;
         let id = waiting.next_id;
         let front = Arc::new(Notify::new());
-        let queue = queue_for(key, denied);
-        waiting.push(account, &queue, denied, (id, Arc::clone(&front)));
+        let queue = queue_for(key, denial);
+        waiting.push(account, &queue, denial, (id, Arc::clone(&front)));
         Some(QueuePosition {
             queues: Arc::clone(self),
             account: account.into(),
@@ -120,20 +120,26 @@ impl Queues {
     }
 }
 
-fn queue_for(key: &KeyId, denied: Denial) -> Option<KeyId> {
-    let is_of_key = match denied {
+fn queue_for(key: &KeyId, denial: Denial) -> Option<KeyId> {
+    let is_of_key = match denial {
         Denial::QuotaHeld(_) => true,
         Denial::Concurrency { scope, .. } | Denial::RateLimited { scope, .. } => scope == Scope::Key,
-        _ => false,
+        Denial::BalanceHeld
+        | Denial::KeyRevoked
+        | Denial::KeyExpired
+        | Denial::AccountUnknown
+        | Denial::AccountSuspended
+        | Denial::BalanceExhausted
+        | Denial::QuotaExhausted(_) => false,
     };
     is_of_key.then(|| key.clone())
 }
 
 impl Waiting {
-    fn push(&mut self, account: &str, queue: &Option<KeyId>, denied: Denial, who: (u64, Arc<Notify>)) {
+    fn push(&mut self, account: &str, queue: &Option<KeyId>, denial: Denial, who: (u64, Arc<Notify>)) {
         let account = self.accounts.entry(account.into()).or_default();
         let queue = account.queues.entry(queue.clone()).or_insert_with(|| Queue {
-            denied,
+            denial,
             pause: Some(PAUSE_MIN),
             waiting: VecDeque::new(),
         });
@@ -149,7 +155,7 @@ impl Waiting {
 
 impl QueuePosition {
     /// Waits until this request may ask the store. After a denial, call [`QueuePosition::refused`] and then this again.
-    pub(crate) async fn turn(&mut self) {
+    pub(super) async fn turn(&mut self) {
         let pause = loop {
             match self.in_front() {
                 Some(pause) => break pause,
@@ -168,31 +174,31 @@ impl QueuePosition {
 
     /// The store has denied the request again. If it was denied for another limit, it moves to the end of that limit's
     /// queue.
-    pub(crate) fn refused(&mut self, key: &KeyId, denied: Denial) {
-        let queue = queue_for(key, denied);
+    pub(super) fn refused(&mut self, key: &KeyId, denial: Denial) {
+        let queue = queue_for(key, denial);
         let mut waiting = self.queues.waiting.lock();
         if queue != self.queue {
             self.leave(&mut waiting);
             self.queue = queue;
-            waiting.push(&self.account, &self.queue, denied, (self.id, Arc::clone(&self.front)));
+            waiting.push(&self.account, &self.queue, denial, (self.id, Arc::clone(&self.front)));
         } else if let Some(queue) = waiting.queue(&self.account, &self.queue) {
-            queue.denied = denied;
+            queue.denial = denial;
             let longer = queue.pause.map_or(PAUSE_MIN, |pause| pause.saturating_mul(2));
             queue.pause = Some(longer.min(PAUSE_MAX));
         }
     }
 
     /// The request leaves the queue with an answer. The next one asks at once, since it may get the same.
-    pub(crate) fn done(self) {
+    pub(super) fn done(self) {
         if let Some(queue) = self.queues.waiting.lock().queue(&self.account, &self.queue) {
             queue.pause = None;
         }
     }
 
     /// The last denial that this queue's requests got.
-    pub(crate) fn denied(&self) -> Option<Denial> {
+    pub(super) fn denial(&self) -> Option<Denial> {
         let mut waiting = self.queues.waiting.lock();
-        waiting.queue(&self.account, &self.queue).map(|queue| queue.denied)
+        waiting.queue(&self.account, &self.queue).map(|queue| queue.denial)
     }
 
     /// If this is the first: the pause before it asks.

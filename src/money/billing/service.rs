@@ -8,12 +8,14 @@ use tokio::sync::watch;
 use crate::{
     config::money::WaitingMax,
     domain::{
+        faults::refusal::Refusal,
         keys::key::KeyRecord,
-        ledger::{Admit, Admitted, Change, Denial, Record, consumption::Request},
+        ledger::{Admit, Admitted, Change, Denial, ProviderState, Record, consumption::Request},
         money::NanoUsd,
     },
     journal::{Journal, REQUEST_BYTES},
     money::billing::{
+        admission_request::AdmissionRequest,
         bill::Bill,
         engine::{BillingEngine, GrantedHold, NotAdmitted},
         growth::{Bound, Growth},
@@ -21,9 +23,8 @@ use crate::{
         leases::LeaseLimits,
         queue::QueuePosition,
         running::Running,
-        wanted::Wanted,
     },
-    store::{ledger::LedgerStore, time::StoreTime},
+    store::{key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
 
 /// How often the consumption of running requests is written to the journal.
@@ -46,33 +47,38 @@ impl std::fmt::Debug for Billing {
 }
 
 impl Billing {
-    /// Bills over a ledger and this node's journal. While the ledger is unreachable, requests are admitted within
-    /// `grace`. Keys that ask often get leases within `leases`.
+    /// Bills over a ledger and this node's journal. A key's record that has changed is read again out of `keys`. While the
+    /// ledger is unreachable, requests are admitted within `grace`. Keys that ask often get leases within `leases`.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         journal: Arc<Journal>,
+        keys: Arc<KeyCache>,
         grace: GraceLimits,
         leases: Option<LeaseLimits>,
     ) -> Self {
         Self {
-            engine: Arc::new(BillingEngine::new(ledger, journal, grace, leases)),
+            engine: Arc::new(BillingEngine::new(ledger, journal, keys, grace, leases)),
         }
     }
 
-    /// Admits out of the key's lease, or else asks the ledger in one round trip; and records the admission in the journal before it returns.
-    pub(crate) async fn admit(&self, wanted: Wanted<'_>) -> Result<Bill, NotAdmitted> {
+    /// Admits a request by this record of its key: out of the key's lease, or else the ledger is asked in one round trip.
+    /// Records the admission in the journal before it returns.
+    pub(super) async fn try_admit(
+        &self,
+        key: &Arc<KeyRecord>,
+        request: &AdmissionRequest<'_>,
+    ) -> Result<Bill, NotAdmitted> {
         let engine = &self.engine;
         let Ok(mut reservation) = engine.journal.reserve(REQUEST_BYTES) else {
-            return Err(NotAdmitted::JournalFull);
+            return Err(Refusal::JournalFull.into());
         };
-        let key = &wanted.key;
-        let cost = wanted.estimated_cost();
-        let granted = match engine.cut(key, cost.whole, wanted.estimate.tokens()) {
+        let cost = request.estimated_cost();
+        let granted = match engine.cut(key, cost.whole, request.estimate.tokens()) {
             Some(granted) => granted,
-            None => engine.hold(&self.ask(&wanted, cost.whole)).await?,
+            None => engine.hold(&self.ask(key, request, cost.whole)).await?,
         };
         let running = Arc::new(Running::new(
-            wanted.request_id.clone(),
+            request.request_id.clone(),
             key.account.clone(),
             key.id.clone(),
             granted.at_ms,
@@ -84,7 +90,7 @@ impl Billing {
         ));
         let admitted = Admitted {
             lease: granted.part.map(|part| engine.leases.id(part)),
-            ..admitted(&wanted, cost.uncached_input, &granted)
+            ..admitted(key, request, cost.uncached_input, &granted)
         };
         let record = Record::Admit(Box::new(admitted));
         let recorded = engine.journal.append(&record, &mut reservation);
@@ -98,27 +104,27 @@ impl Billing {
                 _ => None,
             },
             granted,
-            route: Arc::clone(wanted.route),
+            route: Arc::clone(request.route),
             reservation,
             looked: None,
         };
         if let Err(error) = recorded {
             tracing::error!(%error, "an admission could not be recorded");
             engine.counters.failed();
-            return Err(NotAdmitted::JournalFull);
+            return Err(Refusal::JournalFull.into());
         }
         Ok(bill)
     }
 
-    fn ask(&self, wanted: &Wanted<'_>, estimate: NanoUsd) -> Admit {
-        let (engine, key) = (&self.engine, &wanted.key);
+    fn ask(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>, estimate: NanoUsd) -> Admit {
+        let engine = &self.engine;
         let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
         Admit {
             node: engine.node.clone(),
-            request: wanted.request_id.clone(),
+            request: request.request_id.clone(),
             key: Arc::clone(key),
             estimate,
-            tokens: wanted.estimate.tokens(),
+            tokens: request.estimate.tokens(),
             ended_key,
             ended_account,
         }
@@ -174,16 +180,27 @@ impl Billing {
         }
     }
 
+    /// Counts a refused request in the rate of its key, on this node: it takes as much of that as one that is served.
+    pub(crate) fn count_refused(&self, key: &KeyRecord) {
+        self.engine.grace.count_refused(key);
+    }
+
+    /// Which state at providers an account may name: only its own, if the store does not answer.
+    pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
+        let found = self.engine.ledger.account(account).await.ok().flatten();
+        found.map(|account| account.terms.provider_state).unwrap_or_default()
+    }
+
     /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if
     /// nobody waits.
-    pub(crate) fn waits_behind(&self, key: &KeyRecord) -> Option<Denial> {
+    pub(super) fn waits_behind(&self, key: &KeyRecord) -> Option<Denial> {
         self.engine.queues.ahead(&key.account, &key.id)
     }
 
     /// A place at the end of the queue for what was denied; `None` if `max` are waiting already.
-    pub(crate) fn wait_behind(&self, key: &KeyRecord, denied: Denial, max: WaitingMax) -> Option<QueuePosition> {
+    pub(super) fn wait_behind(&self, key: &KeyRecord, denial: Denial, max: WaitingMax) -> Option<QueuePosition> {
         let ended = self.engine.journal.acknowledgements(&key.account);
-        self.engine.queues.join((&key.account, &key.id), denied, ended, max)
+        self.engine.queues.join((&key.account, &key.id), denial, ended, max)
     }
 
     /// The number of waiting requests.
@@ -193,27 +210,28 @@ impl Billing {
 }
 
 /// The record of an admission out of no lease.
-fn admitted(wanted: &Wanted<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Admitted {
-    let first = &wanted.route.first;
+fn admitted(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Admitted {
+    let first = &request.route.first;
+    let latency = granted.at.saturating_duration_since(request.arrived);
     Admitted {
         request: Request {
             admitted_ms: granted.at_ms,
-            id: wanted.request_id.clone(),
-            account: wanted.key.account.clone(),
-            key: wanted.key.id.clone(),
-            protocol: SmolStr::new_static(wanted.protocol.as_str()),
-            model_asked: wanted.model_asked.into(),
-            model: wanted.route.model.clone(),
-            stream: wanted.stream,
-            tags: wanted.tags.to_vec(),
+            id: request.request_id.clone(),
+            account: key.account.clone(),
+            key: key.id.clone(),
+            protocol: SmolStr::new_static(request.operation.protocol().as_str()),
+            model_asked: request.model_asked.into(),
+            model: request.route.model.clone(),
+            stream: request.stream,
+            tags: request.tags.to_vec(),
             hold: Some(granted.seat.hold),
         },
         provider: first.provider.clone(),
         price_version: first.price.version().into(),
-        input_tokens: wanted.estimate.input.total(),
+        input_tokens: request.estimate.input.total(),
         input_cost,
-        latency_ms: wanted.latency_ms,
-        tokens_estimated: wanted.estimate.tokens(),
+        latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+        tokens_estimated: request.estimate.tokens(),
         lease: None,
     }
 }

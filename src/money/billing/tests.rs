@@ -5,194 +5,62 @@ use std::{
     time::Duration,
 };
 
+use smol_str::SmolStr;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    config::JournalConfig,
+    config::{
+        JournalConfig,
+        money::{MoneyConfig, WaitingMax},
+    },
     domain::{
-        faults::outcome::Outcome,
-        keys::key::KeyRecord,
+        faults::{outcome::Outcome, refusal::Refusal},
+        keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{
             AccountView, Change, Denial, Record, Settlement, Step,
             calibration::{Estimate, InputEstimate},
             consumption::{Modifiers, Row, UsageSource},
         },
         money::{NanoUsd, price::PriceList},
-        wire::{protocol::Protocol, usage::Usage},
+        wire::{operation::Operation, usage::Usage},
     },
-    edges::clock,
+    edges::{clock, limiter::Allowance},
     journal::{Journal, Position, REQUEST_BYTES, tests::scratch},
+    money::billing::engine::NotAdmitted,
     store::{
-        contract::until,
+        KeyStore,
+        contract::{digest, model::ModelStore, until},
+        key_cache::{KeyCache, KeyCacheSettings, UnknownSettings},
         ledger::{
             LedgerStore,
             contract::{node, record},
         },
     },
 };
+use fixture::*;
 use ledger::{Ledger, Way};
 
+mod admission;
 mod clocks;
+mod denials;
+mod early;
+mod fixture;
 mod grace;
 mod growth;
 mod leases;
 mod ledger;
 mod parts;
+mod presented;
 mod queue;
-mod recheck;
 mod unconfirmed;
-
-/// A node with an account `acme` that has `balance`.
-struct Fixture {
-    billing: Billing,
-    ledger: Arc<Ledger>,
-    journal: Arc<Journal>,
-    folder: TempDir,
-}
-
-const GRACE: i64 = 2_500;
-const GRACE_ACCOUNT: i64 = 6_000;
-const SEGMENT_BYTES: u64 = 1 << 20;
-
-async fn fixture(balance: i64) -> Fixture {
-    let folder = scratch();
-    let settings = JournalConfig {
-        path: folder.path().to_owned(),
-        segment_bytes: SEGMENT_BYTES,
-        keep: Duration::from_secs(60),
-        sync: Duration::from_millis(1),
-        sinks: Vec::new(),
-    };
-    let journal = Journal::open(&settings).unwrap().journal;
-    let ledger = Arc::new(Ledger::default());
-    let limits = GraceLimits {
-        key: nanos(GRACE),
-        account: nanos(GRACE_ACCOUNT),
-    };
-    let open = Step {
-        seq: 1,
-        change: Change::Open {
-            balance: nanos(balance),
-            at: 1,
-            operation: None,
-        },
-    };
-    ledger.apply(&node(9), "acme", &[open]).await.unwrap();
-    Fixture {
-        billing: Billing::new(ledger.clone(), Arc::clone(&journal), limits, None),
-        ledger,
-        journal,
-        folder,
-    }
-}
-
-fn nanos(amount: i64) -> NanoUsd {
-    NanoUsd::from_nanos(amount)
-}
-
-/// A nano-USD for each token, read or written.
-static ROUTE: LazyLock<Arc<PricedRoute>> = LazyLock::new(|| {
-    let text = "version = \"v1\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"0.001\", output = \"0.001\" }]";
-    let list = PriceList::read("p.toml", text).unwrap();
-    Arc::new(PricedRoute {
-        model: "m".into(),
-        first: PricedLeg {
-            provider: "p".into(),
-            price: Arc::clone(list.find("m", "p").unwrap()),
-        },
-        others: Vec::new(),
-    })
-});
-
-fn tokens(input: u64, output: u64) -> Usage {
-    Usage {
-        input_uncached: input,
-        output_text: output,
-        ..Usage::default()
-    }
-}
-
-/// A request of 400 input tokens whose output is estimated at 600.
-fn wanted(key: &KeyRecord, request_id: &str) -> Wanted<'static> {
-    Wanted {
-        key: Arc::new(key.clone()),
-        request_id: request_id.into(),
-        protocol: Protocol::Messages,
-        model_asked: "m",
-        stream: true,
-        tags: &[],
-        route: &ROUTE,
-        estimate: Estimate {
-            input: InputEstimate {
-                uncached: 400,
-                ..InputEstimate::default()
-            },
-            output: 600,
-        },
-        latency_ms: 20,
-    }
-}
-
-fn consumed(usage: Usage) -> Consumed {
-    Consumed {
-        usage,
-        source: UsageSource::Reported,
-        modifiers: Modifiers::default(),
-        runs: Vec::new(),
-    }
-}
-
-const SERVED: Progress = Progress {
-    leg: 0,
-    status: 200,
-    latency_ms: 5,
-    ttft_ms: Some(1),
-    attempts: 1,
-};
-
-impl Fixture {
-    fn records(&self) -> Vec<Record> {
-        let mut reader = self.journal.reader(Position::START);
-        std::iter::from_fn(|| reader.read().unwrap().map(|(_, record)| record)).collect()
-    }
-
-    fn settlements(&self) -> Vec<Settlement> {
-        let settlement = |record| match record {
-            Record::Step { step, .. } => match step.change {
-                Change::Settle(settlement) => Some(*settlement),
-                other => panic!("{other:?}"),
-            },
-            _ => None,
-        };
-        self.records().into_iter().filter_map(settlement).collect()
-    }
-
-    /// What the settlement worker does: everything in the journal is sent.
-    async fn send(&self) {
-        let steps: Vec<Step> = self
-            .records()
-            .into_iter()
-            .filter_map(|record| match record {
-                Record::Step { step, .. } => Some(step),
-                _ => None,
-            })
-            .collect();
-        let watermark = self.ledger.apply(self.journal.node(), "acme", &steps).await.unwrap();
-        self.journal.acknowledged("acme", watermark);
-    }
-
-    async fn view(&self) -> AccountView {
-        self.ledger.account("acme").await.unwrap().unwrap()
-    }
-}
 
 #[tokio::test]
 async fn a_request_is_admitted_and_closed_with_one_record_each() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     assert_eq!(
         (fixture.view().await.held, fixture.view().await.running),
         (nanos(1_000), 1)
@@ -225,8 +93,8 @@ async fn a_request_is_admitted_and_closed_with_one_record_each() {
 async fn what_was_never_sent_ends_its_hold_without_a_charge() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    drop(fixture.billing.admit(wanted(&key, "r1")).await.unwrap());
-    let refused = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
+    drop(fixture.admit(&key, "r1").await.unwrap());
+    let refused = fixture.admit(&key, "r2").await.unwrap();
     let status = Progress { status: 404, ..SERVED };
     refused.close(
         Outcome::ProviderError,
@@ -249,7 +117,7 @@ async fn what_was_never_sent_ends_its_hold_without_a_charge() {
 async fn what_is_refused_leaves_no_record() {
     let fixture = fixture(0).await;
     let key = record(1);
-    let denied = fixture.billing.admit(wanted(&key, "r1")).await.unwrap_err();
+    let denied = fixture.admit(&key, "r1").await.unwrap_err();
     assert_eq!(denied, NotAdmitted::Denied(Denial::BalanceExhausted));
     assert!(fixture.records().is_empty() && fixture.billing.running() == 0);
 }
@@ -259,8 +127,8 @@ async fn a_key_that_was_changed_is_stale() {
     let fixture = fixture(10_000).await;
     let (old, mut new) = (record(1), record(1));
     new.revision += 1;
-    drop(fixture.billing.admit(wanted(&new, "r1")).await.unwrap());
-    let stale = fixture.billing.admit(wanted(&old, "r2")).await.unwrap_err();
+    drop(fixture.admit(&new, "r1").await.unwrap());
+    let stale = fixture.admit(&old, "r2").await.unwrap_err();
     assert_eq!(stale, NotAdmitted::StaleKey);
     assert_eq!(fixture.billing.running(), 0);
 }
@@ -269,17 +137,17 @@ async fn a_key_that_was_changed_is_stale() {
 async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     let fixture = fixture(100_000).await;
     let (key, other) = (record(1), record(2));
-    drop(fixture.billing.admit(wanted(&key, "r0")).await.unwrap());
+    drop(fixture.admit(&key, "r0").await.unwrap());
     fixture.ledger.is(Way::Away);
     let mut bills = Vec::new();
     for request in ["r1", "r2", "r3"] {
-        bills.push(fixture.billing.admit(wanted(&key, request)).await.unwrap());
+        bills.push(fixture.admit(&key, request).await.unwrap());
     }
     // 1000, 1000, and the last 500.
     assert_eq!(fixture.billing.grace_committed(), nanos(GRACE));
-    let refused = fixture.billing.admit(wanted(&key, "r4")).await.unwrap_err();
-    assert_eq!(refused, NotAdmitted::StoreAway);
-    bills.push(fixture.billing.admit(wanted(&other, "r5")).await.unwrap());
+    let refused = fixture.admit(&key, "r4").await.unwrap_err();
+    assert_eq!(refused, NotAdmitted::Refused(Refusal::StoreUnavailable));
+    bills.push(fixture.admit(&other, "r5").await.unwrap());
     assert_eq!(fixture.billing.offline(), 4);
     for bill in bills {
         bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 600)), clock::instant());
@@ -290,7 +158,7 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     fixture.send().await;
     assert_eq!(fixture.view().await.spent, nanos(4_000));
     assert_eq!(fixture.billing.grace_committed(), nanos(4_000), "as they cost");
-    drop(fixture.billing.admit(wanted(&key, "r6")).await.unwrap());
+    drop(fixture.admit(&key, "r6").await.unwrap());
     assert_eq!(fixture.billing.grace_committed(), nanos(0), "the store has counted it");
 }
 
@@ -298,11 +166,11 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
 async fn a_hold_whose_answer_was_lost_ends_with_the_next_renewal() {
     let fixture = fixture(100_000).await;
     let key = record(1);
-    drop(fixture.billing.admit(wanted(&key, "seen")).await.unwrap());
+    drop(fixture.admit(&key, "seen").await.unwrap());
     fixture.send().await;
     fixture.ledger.is(Way::AnswerLost);
     let mut served = Vec::new();
-    while let Ok(bill) = fixture.billing.admit(wanted(&key, &format!("r{}", served.len()))).await {
+    while let Ok(bill) = fixture.admit(&key, &format!("r{}", served.len())).await {
         served.push(bill);
     }
     // The one that was not served has a hold all the same, and nobody knows of it.
@@ -323,7 +191,7 @@ async fn a_hold_whose_answer_was_lost_ends_with_the_next_renewal() {
 async fn a_question_that_nobody_waits_for_any_more_leaves_no_hold() {
     let fixture = fixture(100_000).await;
     let key = record(1);
-    let mut asked = Box::pin(fixture.billing.admit(wanted(&key, "r1")));
+    let mut asked = Box::pin(fixture.admit(&key, "r1"));
     // The ledger in memory answers at once: the client leaves when the hold is there, before anything else.
     let admitted = std::future::poll_fn(|context| std::task::Poll::Ready(asked.as_mut().poll(context))).await;
     drop((admitted, asked));
@@ -336,7 +204,7 @@ async fn a_question_that_nobody_waits_for_any_more_leaves_no_hold() {
 async fn what_was_consumed_is_written_down_now_and_then() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     let (stop, shutdown) = watch::channel(false);
     let running = tokio::spawn(fixture.billing.clone().run(shutdown));
     for output in [10, 20] {
@@ -371,9 +239,9 @@ async fn a_full_journal_admits_nothing_and_asks_nobody() {
     while let Ok(room) = fixture.journal.reserve(REQUEST_BYTES) {
         rooms.push(room);
     }
-    let refused = fixture.billing.admit(wanted(&key, "r1")).await.unwrap_err();
-    assert_eq!(refused, NotAdmitted::JournalFull);
+    let refused = fixture.admit(&key, "r1").await.unwrap_err();
+    assert_eq!(refused, NotAdmitted::Refused(Refusal::JournalFull));
     assert_eq!(fixture.view().await.running, 0);
     drop(rooms);
-    assert!(fixture.billing.admit(wanted(&key, "r2")).await.is_ok());
+    assert!(fixture.admit(&key, "r2").await.is_ok());
 }

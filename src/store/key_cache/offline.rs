@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{KeyCache, count, shard::Known};
+use super::{KeyCache, counters::count, shard::Known};
 use crate::domain::keys::secret::KeyDigest;
 
 impl KeyCache {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{Counted, Denial, QuotaUse, Reset, Scope, spend_limit},
+    ledger::{Counted, QuotaUse, Reset, Scope, spend_limit},
     wire::protocol::Protocol,
 };
 
@@ -61,43 +61,6 @@ pub(crate) enum Limit {
 const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 
 impl Limit {
-    /// The limit for a denial by the ledger; `None` for a denial that concerns the key itself. `now` is in seconds
-    /// since the Unix epoch, `reset` is the key's.
-    pub(crate) fn of(denied: Denial, reset: Reset, now: i64) -> Option<Self> {
-        Some(match denied {
-            Denial::KeyRevoked | Denial::KeyExpired => return None,
-            Denial::AccountUnknown => Self::NoAccount,
-            Denial::AccountSuspended => Self::Suspended,
-            Denial::BalanceExhausted => Self::Balance,
-            Denial::BalanceHeld => Self::Held { scope: Scope::Account },
-            Denial::QuotaExhausted(standing) => Self::Quota {
-                standing,
-                reset,
-                resets_in: standing
-                    .resets_at
-                    .map(|at| u64::try_from(at.saturating_sub(now)).unwrap_or(0).max(1)),
-            },
-            Denial::QuotaHeld(_) => Self::Held { scope: Scope::Key },
-            Denial::Concurrency { scope, limit, .. } => Self::Concurrency { scope, limit },
-            Denial::RateLimited {
-                scope,
-                counted,
-                limit,
-                retry_after_ms,
-                ..
-            } => {
-                let seconds = retry_after_ms.div_ceil(1000).max(1);
-                Self::Rate {
-                    scope,
-                    counted,
-                    limit,
-                    retry_after_seconds: seconds,
-                    retry_at: now.saturating_add_unsigned(seconds),
-                }
-            }
-        })
-    }
-
     /// Whether waiting a moment helps. Otherwise an operator must act, or a period must end.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })

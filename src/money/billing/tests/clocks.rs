@@ -10,7 +10,7 @@ const LATER: Duration = Duration::from_secs(90);
 
 async fn closed_later(fixture: &Fixture, request: &str) -> Row {
     let key = record(1);
-    let bill = fixture.billing.admit(wanted(&key, request)).await.unwrap();
+    let bill = fixture.admit(&key, request).await.unwrap();
     let end = bill.granted.at + LATER;
     bill.close(Outcome::Ok, SERVED, consumed(tokens(1, 1)), end);
     let settlement = fixture.settlements().pop().unwrap();

@@ -1,6 +1,7 @@
 //! What is admitted while the ledger is away: no more than this node knows of the key and its account allows.
 
 use super::*;
+use crate::domain::faults::refusal::Limit;
 use crate::domain::ledger::{AccountTerms, Counted, KeyTerms, Rates, Scope};
 
 /// One step more of another node.
@@ -35,13 +36,13 @@ fn with_quota(number: u8, quota: i64) -> KeyRecord {
 
 /// What a request is given; nothing is charged for it when that is dropped.
 async fn hold(fixture: &Fixture, key: &KeyRecord, request: &str) -> Result<NanoUsd, NotAdmitted> {
-    let bill = fixture.billing.admit(wanted(key, request)).await?;
+    let bill = fixture.admit(key, request).await?;
     Ok(bill.running.hold())
 }
 
 /// A request that costs so much.
 async fn spend(fixture: &Fixture, key: &KeyRecord, request: &str, cost: u64) {
-    let bill = fixture.billing.admit(wanted(key, request)).await.unwrap();
+    let bill = fixture.admit(key, request).await.unwrap();
     bill.close(Outcome::Ok, SERVED, consumed(tokens(0, cost)), clock::instant());
 }
 
@@ -88,7 +89,7 @@ async fn whoever_was_refused_when_last_seen_has_none() {
         (&stranger, &nobody),
     ] {
         for request in ["r2", "r3"] {
-            assert_eq!(hold(fixture, key, request).await, Err(NotAdmitted::StoreAway));
+            assert_eq!(hold(fixture, key, request).await, Err(Refusal::StoreUnavailable.into()));
         }
     }
     assert!(
@@ -103,7 +104,7 @@ async fn an_account_that_was_never_seen_has_none_and_one_that_may_go_on_has_it_a
     let fixture = fixture(0).await;
     let key = record(1);
     fixture.ledger.is(Way::Away);
-    assert_eq!(hold(&fixture, &key, "r1").await, Err(NotAdmitted::StoreAway));
+    assert_eq!(hold(&fixture, &key, "r1").await, Err(Refusal::StoreUnavailable.into()));
     fixture.ledger.is(Way::There);
     assert!(hold(&fixture, &key, "r2").await.is_err());
     change(
@@ -118,7 +119,7 @@ async fn an_account_that_was_never_seen_has_none_and_one_that_may_go_on_has_it_a
     fixture.ledger.is(Way::Away);
     assert_eq!(
         hold(&fixture, &key, "r3").await,
-        Err(NotAdmitted::StoreAway),
+        Err(Refusal::StoreUnavailable.into()),
         "nobody has heard of the credit"
     );
     fixture.ledger.is(Way::There);
@@ -126,22 +127,25 @@ async fn an_account_that_was_never_seen_has_none_and_one_that_may_go_on_has_it_a
     fixture.ledger.is(Way::Away);
     assert!(hold(&fixture, &key, "r5").await.is_ok());
     fixture.billing.account_changed("acme", &Change::Suspend);
-    assert_eq!(hold(&fixture, &key, "r6").await, Err(NotAdmitted::StoreAway));
+    assert_eq!(hold(&fixture, &key, "r6").await, Err(Refusal::StoreUnavailable.into()));
 }
 
 #[tokio::test]
 async fn it_ends_where_the_balance_did_when_it_was_last_told() {
     let fixture = fixture(3_000).await;
     let key = record(1);
-    let first = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let first = fixture.admit(&key, "r1").await.unwrap();
     spend(&fixture, &record(2), "r2", 1_300).await;
     // The store was told, but has not said so to this node.
     fixture.send().await;
     fixture.ledger.is(Way::Away);
     assert_eq!(hold(&fixture, &record(2), "r3").await, Ok(nanos(700)));
-    let second = fixture.billing.admit(wanted(&record(2), "r4")).await.unwrap();
+    let second = fixture.admit(&record(2), "r4").await.unwrap();
     assert_eq!(second.running.hold(), nanos(700));
-    assert_eq!(hold(&fixture, &record(3), "r5").await, Err(NotAdmitted::StoreAway));
+    assert_eq!(
+        hold(&fixture, &record(3), "r5").await,
+        Err(Refusal::StoreUnavailable.into())
+    );
     drop(first);
     assert_eq!(
         hold(&fixture, &record(3), "r6").await,
@@ -158,12 +162,12 @@ async fn it_ends_where_the_quota_does() {
     fixture.send().await;
     spend(&fixture, &key, "r2", 600).await;
     fixture.ledger.is(Way::Away);
-    let bill = fixture.billing.admit(wanted(&key, "r3")).await.unwrap();
+    let bill = fixture.admit(&key, "r3").await.unwrap();
     assert_eq!(bill.running.hold(), nanos(500));
-    assert_eq!(hold(&fixture, &key, "r4").await, Err(NotAdmitted::StoreAway));
+    assert_eq!(hold(&fixture, &key, "r4").await, Err(Refusal::StoreUnavailable.into()));
     assert_eq!(
         hold(&fixture, &with_quota(2, 2_000), "r5").await,
-        Err(NotAdmitted::StoreAway),
+        Err(Refusal::StoreUnavailable.into()),
         "what it has spent is not known"
     );
     assert_eq!(hold(&fixture, &record(3), "r6").await, Ok(nanos(1_000)));
@@ -177,11 +181,7 @@ async fn all_keys_of_an_account_share_its_bound() {
     let mut bills = Vec::new();
     for number in 1..=5 {
         let key = record(number);
-        while let Ok(bill) = fixture
-            .billing
-            .admit(wanted(&key, &format!("r{}", bills.len() + 1)))
-            .await
-        {
+        while let Ok(bill) = fixture.admit(&key, &format!("r{}", bills.len() + 1)).await {
             bills.push(bill);
         }
     }
@@ -196,7 +196,10 @@ async fn all_keys_of_an_account_share_its_bound() {
     assert_eq!(hold(&fixture, &record(6), "s1").await, Ok(nanos(600)));
     let second = bills.remove(0);
     second.close(Outcome::Ok, SERVED, consumed(tokens(0, 1_700)), clock::instant());
-    assert_eq!(hold(&fixture, &record(6), "s2").await, Err(NotAdmitted::StoreAway));
+    assert_eq!(
+        hold(&fixture, &record(6), "s2").await,
+        Err(Refusal::StoreUnavailable.into())
+    );
 }
 
 #[tokio::test]
@@ -213,13 +216,13 @@ async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
         assert!(hold(&fixture, &of_key, request).await.is_ok());
     }
     let limited = |answer, of| {
-        matches!(answer, Err(NotAdmitted::DeniedAlone(Denial::RateLimited {
+        matches!(answer, Err(NotAdmitted::Refused(Refusal::Limited(Limit::Rate {
             scope,
             counted: Counted::Requests,
             limit: 3,
-            retry_after_ms: 1..=20_000,
-            lent: false,
-        })) if scope == of)
+            retry_after_seconds: 1..=20,
+            ..
+        }))) if scope == of)
     };
     assert!(limited(hold(&fixture, &of_key, "r4").await, Scope::Key));
     fixture.ledger.is(Way::There);
@@ -244,15 +247,14 @@ async fn as_many_run_at_one_time_as_may() {
     };
     let key = with_rates(1, one);
     let fixture = fixture(100_000).await;
-    let first = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let first = fixture.admit(&key, "r1").await.unwrap();
     fixture.ledger.is(Way::Away);
-    let second = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
-    let denied = Denial::Concurrency {
+    let second = fixture.admit(&key, "r2").await.unwrap();
+    let limit = Limit::Concurrency {
         scope: Scope::Key,
         limit: 2,
-        lent: false,
     };
-    assert_eq!(hold(&fixture, &key, "r3").await, Err(NotAdmitted::DeniedAlone(denied)));
+    assert_eq!(hold(&fixture, &key, "r3").await, Err(Refusal::Limited(limit).into()));
     drop(first);
     assert!(hold(&fixture, &key, "r4").await.is_ok());
     drop(second);
@@ -267,11 +269,7 @@ async fn many_at_once_commit_no_more_than_it() {
         let fixture = Arc::clone(&fixture);
         tokio::spawn(async move {
             let key = record(1 + number % 4);
-            fixture
-                .billing
-                .admit(wanted(&key, &format!("r{}", number + 1)))
-                .await
-                .ok()
+            fixture.admit(&key, &format!("r{}", number + 1)).await.ok()
         })
     });
     let mut bills = Vec::new();
@@ -289,6 +287,9 @@ async fn a_ledger_that_has_too_much_to_do_is_not_away() {
     let fixture = fixture(100_000).await;
     assert!(hold(&fixture, &record(1), "r1").await.is_ok());
     fixture.ledger.is(Way::Busy);
-    assert_eq!(hold(&fixture, &record(1), "r2").await, Err(NotAdmitted::StoreAway));
+    assert_eq!(
+        hold(&fixture, &record(1), "r2").await,
+        Err(Refusal::StoreUnavailable.into())
+    );
     assert_eq!(fixture.billing.offline(), 0);
 }

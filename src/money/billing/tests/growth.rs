@@ -15,7 +15,7 @@ async fn look(bill: &Bill, output: u64, at: Instant) {
 async fn a_hold_grows_with_its_answer_by_what_its_output_needs() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     let held = async || {
         let held = fixture.view().await.held;
         assert_eq!(bill.running.hold(), held, "what is known here");
@@ -39,7 +39,7 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     let fixture = fixture(3_000).await;
     let mut key = record(1);
     key.terms.on_exhausted = OnExhausted::Cut;
-    let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let mut bill = fixture.admit(&key, "r1").await.unwrap();
     let start = clock::instant();
     for output in [600, 1_300, 2_500] {
         look(&bill, output, start).await;
@@ -70,7 +70,7 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
 async fn the_cost_so_far_is_computed_more_often_while_a_usage_may_be_reported() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    let mut bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let mut bill = fixture.admit(&key, "r1").await.unwrap();
     let start = clock::instant();
     let after = |millis| start + Duration::from_millis(millis);
     assert!(bill.is_due(start, 0, 1), "at first");
@@ -87,8 +87,8 @@ async fn what_others_held_counts_again_when_they_have_ended() {
     let fixture = fixture(2_000).await;
     let mut key = record(1);
     key.terms.on_exhausted = OnExhausted::Cut;
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
-    let other = fixture.billing.admit(wanted(&key, "r2")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
+    let other = fixture.admit(&key, "r2").await.unwrap();
     let start = clock::instant();
     look(&bill, 590, start).await;
     assert_eq!(bill.running.hold(), nanos(1_000), "the other has the rest");
@@ -113,7 +113,7 @@ async fn an_answer_that_may_finish_ends_at_its_keys_factor() {
         let fixture = fixture(2_000).await;
         let mut key = record(1);
         (key.terms.finish_factor, key.terms.quota) = (factor, quota.map(nanos));
-        let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+        let bill = fixture.admit(&key, "r1").await.unwrap();
         let mut at = clock::instant();
         let end_at = end.unwrap_or(20_000);
         for cost in (600..end_at).step_by(200) {
@@ -130,7 +130,7 @@ async fn an_answer_that_may_finish_ends_at_its_keys_factor() {
 async fn the_last_cents_of_a_balance_let_an_answer_finish_that_is_as_long_as_usual() {
     let fixture = fixture(10).await;
     let key = record(1);
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     let start = clock::instant();
     for (output, is_cut) in [(600, false), (1_599, false), (1_600, true)] {
         look(&bill, output, start).await;
@@ -143,7 +143,7 @@ async fn what_cannot_be_asked_for_ends_no_answer_of_a_key_that_is_cut_at_its_lim
     let fixture = fixture(10_000).await;
     let mut key = record(1);
     key.terms.on_exhausted = OnExhausted::Cut;
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     fixture.ledger.is(Way::Away);
     let start = clock::instant();
     for output in [500, 700, 9_000] {

@@ -27,6 +27,7 @@ async fn leasing(balance: i64) -> (Fixture, watch::Sender<bool>, tokio::task::Jo
     fixture.billing = Billing::new(
         fixture.ledger.clone(),
         Arc::clone(&fixture.journal),
+        Arc::clone(&fixture.keys),
         grace,
         Some(limits),
     );
@@ -41,7 +42,7 @@ async fn until_leased(fixture: &Fixture, key: &KeyRecord) -> (Bill, i64) {
     let (mut leased, mut others) = (None, 0);
     until("a request is admitted out of a lease", async || {
         let request = format!("{} {others}", key.id.as_str());
-        let bill = fixture.billing.admit(wanted(key, &request)).await.unwrap();
+        let bill = fixture.admit(key, &request).await.unwrap();
         if fixture.billing.leased() > before {
             leased = Some(bill);
             return true;
@@ -115,7 +116,7 @@ async fn a_key_that_was_changed_is_not_admitted_by_what_its_lease_knows() {
     drop(until_leased(&fixture, &key).await);
     key.revision = 2;
     key.terms.quota = Some(nanos(0));
-    let refused = fixture.billing.admit(wanted(&key, "later")).await;
+    let refused = fixture.admit(&key, "later").await;
     assert!(matches!(refused, Err(NotAdmitted::Denied(Denial::QuotaExhausted(_)))));
 }
 
@@ -133,7 +134,7 @@ async fn a_suspended_account_has_no_grace_although_its_lease_is_heard_of() {
     };
     fixture.ledger.apply(&node(9), "acme", &[suspend]).await.unwrap();
     until("the account is refused", async || {
-        let refused = fixture.billing.admit(wanted(&key, "later")).await;
+        let refused = fixture.admit(&key, "later").await;
         matches!(refused, Err(NotAdmitted::Denied(Denial::AccountSuspended)))
     })
     .await;
@@ -141,7 +142,7 @@ async fn a_suspended_account_has_no_grace_although_its_lease_is_heard_of() {
     let before = answered();
     until("the lease is heard of", async || answered() >= before + 3).await;
     fixture.ledger.is(Way::Away);
-    assert!(fixture.billing.admit(wanted(&key, "alone")).await.is_err());
+    assert!(fixture.admit(&key, "alone").await.is_err());
 }
 
 #[tokio::test]
@@ -151,10 +152,7 @@ async fn no_more_leases_than_their_limit() {
         drop(until_leased(&fixture, &record(number)).await);
     }
     for number in 0..20 {
-        let bill = fixture
-            .billing
-            .admit(wanted(&record(3), &format!("third {number}")))
-            .await;
+        let bill = fixture.admit(&record(3), &format!("third {number}")).await;
         drop(bill.unwrap());
     }
     assert_eq!(fixture.billing.leases().0, 2);
@@ -190,13 +188,7 @@ async fn a_key_near_one_of_its_limits_is_asked_for_each_time() {
         // Far less than half of it is left, or a sixteenth of it is nothing.
         *[&mut rates.rpm, &mut rates.tpm, &mut rates.concurrency][of] = Some([30, 40_000, 12][of]);
         for number in 0..20 {
-            drop(
-                fixture
-                    .billing
-                    .admit(wanted(&key, &format!("r{number}")))
-                    .await
-                    .unwrap(),
-            );
+            drop(fixture.admit(&key, &format!("r{number}")).await.unwrap());
         }
         let asked = || fixture.ledger.of_leases.load(Ordering::Relaxed);
         until("it was asked for a lease", async || asked() > 0).await;
@@ -261,4 +253,28 @@ fn the_keys_whose_demand_is_counted_are_bounded_and_idle_ones_make_room() {
     assert_eq!(leases.questions(&node(1), later), []);
     ask_twice(KEYS_MAX, later);
     assert!(leases.are_there());
+}
+
+#[tokio::test]
+async fn a_key_with_a_lease_waits_behind_those_that_wait_already() {
+    let (fixture, _stop, _keeping) = leasing(BALANCE).await;
+    let key = Arc::new(record(1));
+    let (bill, _) = until_leased(&fixture, &key).await;
+    let leased = fixture.billing.leased();
+    let others = fixture
+        .billing
+        .wait_behind(&record(2), Denial::BalanceHeld, MONEY.held_waiting_max);
+    let found = FoundKey {
+        digest: &digest(1),
+        record: &key,
+    };
+    let request_id = SmolStr::from("behind");
+    let request = request(found, &request_id);
+    let behind = fixture.billing.admit(&request, |_| panic!("nobody is asked")).await;
+    assert!(matches!(behind, Ok(Admission::Queued(_))), "{behind:?}");
+    assert_eq!(fixture.billing.leased(), leased);
+    drop((behind, others));
+    let admitted = fixture.billing.admit(&request, |_| {}).await;
+    assert!(matches!(admitted, Ok(Admission::Admitted(_))), "{admitted:?}");
+    drop(bill);
 }

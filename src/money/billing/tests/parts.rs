@@ -37,7 +37,7 @@ fn advised() -> Consumed {
 async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
     let fixture = fixture(10_000).await;
     let key = record(1);
-    let bill = fixture.billing.admit(wanted(&key, "r1")).await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     bill.look(clock::instant(), SERVED, advised(), 0);
     fixture.billing.engine.checkpoint();
     bill.close(Outcome::Ok, SERVED, advised(), clock::instant());
@@ -74,7 +74,7 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
 #[tokio::test]
 async fn the_price_is_that_of_the_leg_that_served() {
     let fixture = fixture(100_000).await;
-    let key = record(1);
+    let key = Arc::new(record(1));
     let text = "version = \"v2\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"0.002\", output = \"0.002\" }]";
     let list = PriceList::read("p.toml", text).unwrap();
     let mut route = PricedRoute::clone(&ROUTE);
@@ -85,12 +85,16 @@ async fn the_price_is_that_of_the_leg_that_served() {
     });
     let route = Arc::new(route);
     for (leg, version, cost) in [(0, "v1", 800), (1, "v2", 1_600)] {
-        let request = format!("r{leg}");
-        let wanted = Wanted {
-            route: &route,
-            ..wanted(&key, &request)
+        let request_id = SmolStr::from(format!("r{leg}"));
+        let found = FoundKey {
+            digest: &digest(1),
+            record: &key,
         };
-        let bill = fixture.billing.admit(wanted).await.unwrap();
+        let request = AdmissionRequest {
+            route: &route,
+            ..request(found, &request_id)
+        };
+        let bill = fixture.billing.try_admit(&key, &request).await.unwrap();
         assert_eq!(bill.running.hold(), nanos(2_000), "the dearest's");
         let progress = Progress { leg, ..SERVED };
         bill.look(clock::instant(), progress, consumed(tokens(300, 500)), 0);

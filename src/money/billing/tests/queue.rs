@@ -3,9 +3,9 @@
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{config::money::WaitingMax, domain::ledger::QuotaUse, money::billing::QueuePosition};
+use crate::{domain::ledger::QuotaUse, money::billing::queue::QueuePosition};
 
-const MAX: WaitingMax = WaitingMax { all: 4, account: 3 };
+const MAX: WaitingMax = MONEY.held_waiting_max;
 const QUOTA: Denial = Denial::QuotaHeld(QuotaUse {
     quota: NanoUsd::ZERO,
     spent: NanoUsd::ZERO,

@@ -4,11 +4,11 @@ use super::*;
 
 /// As many requests as are served on grace, and one more that is refused: its hold is unconfirmed.
 async fn one_unconfirmed(fixture: &Fixture, key: &KeyRecord) {
-    drop(fixture.billing.admit(wanted(key, "seen")).await.unwrap());
+    drop(fixture.admit(key, "seen").await.unwrap());
     fixture.send().await;
     fixture.ledger.is(Way::AnswerLost);
     let mut served = Vec::new();
-    while let Ok(bill) = fixture.billing.admit(wanted(key, &format!("r{}", served.len()))).await {
+    while let Ok(bill) = fixture.admit(key, &format!("r{}", served.len())).await {
         served.push(bill);
     }
     drop(served);
@@ -57,7 +57,7 @@ async fn one_part_of_the_ledger_that_is_away_keeps_no_hold_of_another() {
     one_unconfirmed(&fixture, &record(1)).await;
     // A request of the part that is away runs, so that its lease cannot be renewed.
     fixture.ledger.is(Way::There);
-    let running = fixture.billing.admit(wanted(&beta, "b1")).await.unwrap();
+    let running = fixture.admit(&beta, "b1").await.unwrap();
     fixture.ledger.is(Way::AwayFor("beta"));
     fixture.billing.engine.renew().await;
     fixture.send().await;

@@ -197,6 +197,30 @@ async fn a_cold_key_of_a_limited_address_is_put_off_and_never_called_unknown() {
 }
 
 #[tokio::test]
+async fn a_key_that_was_found_before_and_made_room_is_looked_up_without_a_limit() {
+    let mut settings = KeyCacheSettings {
+        unknown: few(3),
+        ..SETTINGS
+    };
+    settings.entries_max = 1;
+    let node = Followed::start(settings).await;
+    node.store.create(&digest(2), &record(2, 100)).await.unwrap();
+    node.catch_up().await;
+    let now = clock::instant();
+    for number in [1, 2] {
+        assert!(node.find(number, now).await.is_some());
+    }
+    exhaust(&node, 0, now).await;
+    let cold = node.cache.find(&digest(1), now, somebody).await;
+    assert!(matches!(cold, Err(KeyLookupError::Limited { .. })), "{cold:?}");
+    for lookups in [1, 0] {
+        let finds = node.store.finds();
+        assert!(node.cache.find_known(&digest(1), now).await.unwrap().is_some());
+        assert_eq!(node.store.finds(), finds + lookups);
+    }
+}
+
+#[tokio::test]
 async fn what_was_a_key_not_long_ago_is_looked_up_whoever_else_asks() {
     let node = start(few(1)).await;
     let now = clock::instant();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::faults::refusal::{Refusal, Reply};
+use crate::domain::ledger::Denial;
 use crate::domain::money::NanoUsd;
 use crate::domain::wire::protocol::ErrorForm;
 
@@ -14,6 +15,13 @@ fn body(reply: &Reply) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
 
+fn limit(denial: Denial, reset: Reset, now: i64) -> Limit {
+    match Refusal::of(denial, reset, now) {
+        Refusal::Limited(limit) => limit,
+        other => panic!("{other:?}"),
+    }
+}
+
 const DAY: i64 = 1_795_305_600;
 
 /// A spent quota of 5 USD, refused an hour before it begins anew.
@@ -23,7 +31,7 @@ fn quota(reset: Reset, resets_at: Option<i64>) -> Limit {
         spent: NanoUsd::from_nanos(5_050_000_001),
         resets_at,
     };
-    Limit::of(Denial::QuotaExhausted(standing), reset, DAY - 3600).unwrap()
+    limit(Denial::QuotaExhausted(standing), reset, DAY - 3600)
 }
 
 fn spent() -> [Limit; 5] {
@@ -138,7 +146,7 @@ fn a_reset_that_has_just_passed_is_a_second_away() {
         resets_at: Some(DAY),
     };
     for now in [DAY, DAY + 5, i64::MAX] {
-        let limit = Limit::of(Denial::QuotaExhausted(standing), Reset::Daily, now).unwrap();
+        let limit = limit(Denial::QuotaExhausted(standing), Reset::Daily, now);
         let reply = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
         assert_eq!(header(&reply, "retry-after"), Some("1"));
     }
@@ -153,7 +161,7 @@ fn a_rate_limit_says_when_to_come_back() {
         retry_after_ms: 6001,
         lent: false,
     };
-    let limit = Limit::of(denied, Reset::None, 100).unwrap();
+    let limit = limit(denied, Reset::None, 100);
     let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
     assert_eq!(header(&messages, "retry-after"), Some("7"));
     assert_eq!(header(&messages, "x-should-retry"), None);
@@ -177,7 +185,7 @@ fn what_is_only_held_is_worth_a_short_wait() {
         resets_at: None,
     };
     for denied in [Denial::QuotaHeld(standing), Denial::BalanceHeld] {
-        let limit = Limit::of(denied, Reset::None, 100).unwrap();
+        let limit = limit(denied, Reset::None, 100);
         for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
             let reply = Refusal::Limited(limit).reply(protocol, "req_1");
             assert_eq!((reply.status, header(&reply, "retry-after")), (429, Some("1")));
@@ -188,10 +196,4 @@ fn what_is_only_held_is_worth_a_short_wait() {
         let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
         assert_eq!(body(&messages)["error"]["type"], "rate_limit_error");
     }
-}
-
-#[test]
-fn what_is_wrong_with_the_key_itself_is_no_limit() {
-    assert_eq!(Limit::of(Denial::KeyRevoked, Reset::None, 0), None);
-    assert_eq!(Limit::of(Denial::KeyExpired, Reset::None, 0), None);
 }

@@ -1,4 +1,4 @@
-//! Whether a refusal still holds.
+//! Whether the store confirms a denial.
 
 use super::*;
 use crate::domain::ledger::{Counted, KeyTerms, QuotaUse, Rates, Scope};
@@ -29,7 +29,7 @@ async fn change(fixture: &Fixture, change: Change) {
 async fn an_account_is_refused_until_it_has_money_and_goes_on() {
     let fixture = fixture(0).await;
     let key = record(1);
-    let still = async |denied| fixture.billing.still_denied(&key, denied).await;
+    let still = async |denial| fixture.billing.engine.denials.confirm(&key, denial).await;
     assert_eq!(still(Denial::BalanceExhausted).await, Some(Denial::BalanceExhausted));
     change(&fixture, Change::Suspend).await;
     assert_eq!(still(Denial::BalanceExhausted).await, Some(Denial::AccountSuspended));
@@ -49,7 +49,12 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
         account: "nobody".into(),
         ..record(2)
     };
-    let denied = fixture.billing.still_denied(&stranger, Denial::BalanceExhausted).await;
+    let denied = fixture
+        .billing
+        .engine
+        .denials
+        .confirm(&stranger, Denial::BalanceExhausted)
+        .await;
     assert_eq!(denied, Some(Denial::AccountUnknown));
 }
 
@@ -63,23 +68,23 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
         },
         ..record(1)
     };
-    let bill = fixture.billing.admit(wanted(&with(800), "req_1")).await.unwrap();
+    let bill = fixture.admit(&with(800), "req_1").await.unwrap();
     assert_eq!(
-        fixture.billing.still_denied(&with(800), QUOTA).await,
+        fixture.billing.engine.denials.confirm(&with(800), QUOTA).await,
         None,
         "it is held"
     );
     bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 400)), clock::instant());
     fixture.send().await;
-    let denied = fixture.billing.still_denied(&with(800), QUOTA).await;
+    let denied = fixture.billing.engine.denials.confirm(&with(800), QUOTA).await;
     let spent = QuotaUse {
         quota: nanos(800),
         spent: nanos(800),
         resets_at: None,
     };
     assert_eq!(denied, Some(Denial::QuotaExhausted(spent)));
-    assert_eq!(fixture.billing.still_denied(&with(801), QUOTA).await, None);
-    assert_eq!(fixture.billing.still_denied(&record(1), QUOTA).await, None);
+    assert_eq!(fixture.billing.engine.denials.confirm(&with(801), QUOTA).await, None);
+    assert_eq!(fixture.billing.engine.denials.confirm(&record(1), QUOTA).await, None);
 }
 
 #[tokio::test]
@@ -90,7 +95,7 @@ async fn a_rate_that_was_changed_is_asked_for_anew() {
         rpm: Some(3),
         ..Rates::default()
     };
-    let still = async |denied| fixture.billing.still_denied(&key, denied).await;
+    let still = async |denial| fixture.billing.engine.denials.confirm(&key, denial).await;
     assert_eq!(still(rate(Scope::Key, 3)).await, Some(rate(Scope::Key, 3)));
     assert_eq!(still(rate(Scope::Key, 2)).await, None);
     assert_eq!(still(rate(Scope::Account, 3)).await, None);
@@ -101,7 +106,7 @@ async fn a_store_that_is_away_refuses_nobody() {
     let fixture = fixture(0).await;
     fixture.ledger.is(Way::Away);
     let key = record(1);
-    for denied in [Denial::BalanceExhausted, QUOTA, rate(Scope::Account, 3)] {
-        assert_eq!(fixture.billing.still_denied(&key, denied).await, None);
+    for denial in [Denial::BalanceExhausted, QUOTA, rate(Scope::Account, 3)] {
+        assert_eq!(fixture.billing.engine.denials.confirm(&key, denial).await, None);
     }
 }

@@ -1,28 +1,38 @@
 //! What a request asks to be admitted with, and what it may cost.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use smol_str::SmolStr;
 
 use crate::{
+    config::money::MoneyConfig,
     domain::{
-        keys::key::KeyRecord,
+        keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{calibration::Estimate, tag::Tag},
         money::{NanoUsd, price::Price},
-        wire::protocol::Protocol,
+        wire::operation::Operation,
     },
     money::billing::priced_route::PricedRoute,
 };
 
+/// A key as the key cache returned it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundKey<'a> {
+    /// The digest by which its record can be read again.
+    pub digest: &'a KeyDigest,
+    /// Its record, as this node knows it.
+    pub record: &'a Arc<KeyRecord>,
+}
+
 /// A request that asks for admission.
-#[derive(Debug)]
-pub(crate) struct Wanted<'a> {
-    /// Its key, as this node knows it.
-    pub key: Arc<KeyRecord>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionRequest<'a> {
+    /// The key that it was made with.
+    pub key: FoundKey<'a>,
     /// weir's request id.
-    pub request_id: SmolStr,
-    /// The protocol of the requested operation.
-    pub protocol: Protocol,
+    pub request_id: &'a SmolStr,
+    /// The requested operation.
+    pub operation: Operation,
     /// The model's name as the client gave it.
     pub model_asked: &'a str,
     /// The client wants a streamed answer.
@@ -33,8 +43,10 @@ pub(crate) struct Wanted<'a> {
     pub route: &'a Arc<PricedRoute>,
     /// What it is expected to use.
     pub estimate: Estimate,
-    /// Milliseconds since the request's arrival.
-    pub latency_ms: u64,
+    /// When its head arrived.
+    pub arrived: Instant,
+    /// The configuration's `[money]`: how long, and with how many others, it may wait for holds of running requests.
+    pub limits: &'a MoneyConfig,
 }
 
 /// What a request is expected to cost at the most expensive of its providers.
@@ -48,7 +60,7 @@ pub(super) struct EstimatedCost {
     pub(super) uncached_input: NanoUsd,
 }
 
-impl Wanted<'_> {
+impl AdmissionRequest<'_> {
     pub(super) fn estimated_cost(&self) -> EstimatedCost {
         let dearest = |cost: fn(&Estimate, &Price) -> NanoUsd| self.route.dearest(|price| cost(&self.estimate, price));
         let whole = dearest(Estimate::cost);

@@ -1,0 +1,201 @@
+//! What a request gets that asks for admission: a bill, a place in a queue, or a refusal.
+
+use super::{presented::*, *};
+use crate::domain::{
+    faults::refusal::Limit,
+    ledger::{KeyTerms, KeyTermsChange, Scope},
+};
+
+/// The denial of this key that is remembered.
+fn remembered(fixture: &Fixture, key: &Presented) -> Option<Denial> {
+    let denials = &fixture.billing.engine.denials;
+    denials.recall(&key.record.id, clock::instant())
+}
+
+#[tokio::test]
+async fn a_quota_that_was_raised_elsewhere_is_not_reported_as_spent() {
+    let fixture = fixture(100_000).await;
+    let key = key(&fixture, 1, quota(800)).await;
+    spend(&fixture, &key, 800).await;
+    assert_eq!(lookups(&fixture), 1);
+    let refused = asked(&fixture, &key, "r1").await.unwrap_err();
+    assert_eq!(
+        (refused.reason(), lookups(&fixture)),
+        ("quota_exhausted", 2),
+        "it was read again"
+    );
+    change_key(&fixture, &key, quota_change(5_000)).await;
+    let bill = admitted(&fixture, &key, "r2").await;
+    assert_eq!((bill.running.hold(), lookups(&fixture)), (nanos(1_000), 3));
+}
+
+#[tokio::test]
+async fn what_does_not_depend_on_the_key_is_refused_without_reading_it_again() {
+    let fixture = fixture(0).await;
+    let key = key(&fixture, 1, KeyTerms::default()).await;
+    let refused = asked(&fixture, &key, "r1").await.unwrap_err();
+    assert_eq!(refused, Refusal::Limited(Limit::Balance));
+    assert_eq!(lookups(&fixture), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_was_changed_is_read_again_once() {
+    let fixture = fixture(100_000).await;
+    let key = key(&fixture, 1, KeyTerms::default()).await;
+    let later = KeyRecord {
+        revision: key.record.revision + 1,
+        ..record(1)
+    };
+    drop(fixture.admit(&later, "r0").await.unwrap());
+    // The ledger knows the later record and the store of keys does not: it is not served on a guess.
+    assert_eq!(
+        asked(&fixture, &key, "r1").await.unwrap_err(),
+        Refusal::StoreUnavailable
+    );
+    assert_eq!(lookups(&fixture), 2);
+    change_key(&fixture, &key, KeyTermsChange::default()).await;
+    drop(admitted(&fixture, &key, "r2").await);
+    fixture.key_store.revoke(&key.record.id, 1).await.unwrap();
+    let revoked = KeyRecord {
+        revision: key.record.revision + 2,
+        ..record(1)
+    };
+    drop(fixture.admit(&revoked, "r3").await.unwrap());
+    assert_eq!(asked(&fixture, &key, "r4").await.unwrap_err(), Refusal::KeyRevoked);
+    fixture.key_store.delete(&key.record.id).await.unwrap();
+    assert_eq!(asked(&fixture, &key, "r5").await.unwrap_err(), Refusal::KeyUnknown);
+}
+
+#[tokio::test]
+async fn a_limit_that_this_node_alone_sees_is_neither_confirmed_nor_remembered() {
+    let fixture = fixture(100_000).await;
+    let key = key(&fixture, 1, rpm(1)).await;
+    drop(admitted(&fixture, &key, "r1").await);
+    fixture.ledger.is(Way::Away);
+    assert_eq!(
+        asked(&fixture, &key, "r2").await.unwrap_err().reason(),
+        "requests_limited"
+    );
+    assert_eq!(lookups(&fixture), 1);
+    assert_eq!(remembered(&fixture, &key), None);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_what_another_holds() {
+    let fixture = fixture(1_000).await;
+    let key = key(&fixture, 1, KeyTerms::default()).await;
+    let running = admitted(&fixture, &key, "r1").await;
+    let request_id = SmolStr::from("r2");
+    let request = request(key.found(), &request_id);
+    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+        panic!("all is held")
+    };
+    assert_eq!(fixture.billing.waiting(), 1);
+    let release = async {
+        running.close(Outcome::Ok, SERVED, consumed(tokens(0, 300)), clock::instant());
+        fixture.send().await;
+    };
+    let (bill, ()) = tokio::join!(ticket.admitted(), release);
+    assert_eq!(bill.unwrap().running.hold(), nanos(700), "what is left");
+    assert_eq!(fixture.billing.waiting(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_has_waited_in_vain_is_refused_for_what_it_waited_for() {
+    let fixture = fixture(1_000).await;
+    let key = key(&fixture, 1, KeyTerms::default()).await;
+    let _running = admitted(&fixture, &key, "r1").await;
+    let limits = MoneyConfig {
+        held_wait: Duration::from_millis(150),
+        ..MONEY
+    };
+    let request_id = SmolStr::from("r2");
+    let request = AdmissionRequest {
+        limits: &limits,
+        ..request(key.found(), &request_id)
+    };
+    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+        panic!("all is held")
+    };
+    let held = Refusal::Limited(Limit::Held { scope: Scope::Account });
+    assert_eq!(ticket.admitted().await.map(drop), Err(held.clone()));
+    assert_eq!(fixture.billing.waiting(), 0);
+    // A moment later it may be otherwise, so it is not remembered.
+    assert_eq!(remembered(&fixture, &key), None);
+    let none = MoneyConfig {
+        held_wait: Duration::ZERO,
+        ..MONEY
+    };
+    let request = AdmissionRequest {
+        limits: &none,
+        ..request
+    };
+    let refused = fixture.billing.admit(&request, |_| {}).await;
+    assert_eq!(refused.map(drop), Err(held));
+}
+
+#[tokio::test]
+async fn a_spent_limit_ends_the_waiting_at_once() {
+    let fixture = fixture(1_000).await;
+    let key = key(&fixture, 1, KeyTerms::default()).await;
+    let running = admitted(&fixture, &key, "r1").await;
+    let request_id = SmolStr::from("r2");
+    let request = request(key.found(), &request_id);
+    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+        panic!("all is held")
+    };
+    running.close(Outcome::Ok, SERVED, consumed(tokens(0, 1_000)), clock::instant());
+    fixture.send().await;
+    let refused = ticket.admitted().await.map(drop);
+    assert_eq!(refused, Err(Refusal::Limited(Limit::Balance)));
+    assert_eq!(remembered(&fixture, &key), Some(Denial::BalanceExhausted));
+}
+
+#[tokio::test]
+async fn who_waits_has_the_key_as_it_was_changed_meanwhile() {
+    let fixture = fixture(100_000).await;
+    let key = key(&fixture, 1, quota(1_000)).await;
+    let running = admitted(&fixture, &key, "r1").await;
+    let request_id = SmolStr::from("r2");
+    let request = request(key.found(), &request_id);
+    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+        panic!("all of the quota is held")
+    };
+    change_key(&fixture, &key, quota_change(1_600)).await;
+    // The feed has told this node of the change.
+    fixture.keys.find_anew(&key.digest, clock::instant()).await.unwrap();
+    let bill = ticket.admitted().await.unwrap();
+    assert_eq!(bill.running.hold(), nanos(600), "of the raised quota");
+    drop(running);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_a_dropped_ticket_makes_room() {
+    let fixture = fixture(1_000).await;
+    let key = key(&fixture, 1, KeyTerms::default()).await;
+    let _running = admitted(&fixture, &key, "r0").await;
+    let ids: Vec<SmolStr> = (1..=4).map(|number| SmolStr::from(format!("r{number}"))).collect();
+    let requests: Vec<AdmissionRequest<'_>> = ids.iter().map(|id| request(key.found(), id)).collect();
+    let mut answered = Vec::new();
+    let mut tickets = Vec::new();
+    for request in requests.iter().take(MONEY.held_waiting_max.account) {
+        match fixture
+            .billing
+            .admit(request, |_| answered.push(&request.request_id))
+            .await
+        {
+            Ok(Admission::Queued(ticket)) => tickets.push(ticket),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(answered.len(), 1, "whoever comes behind another asks nobody");
+    let last = requests.last().unwrap();
+    let held = Refusal::Limited(Limit::Held { scope: Scope::Account });
+    assert_eq!(fixture.billing.admit(last, |_| {}).await.map(drop), Err(held));
+    tickets.pop();
+    assert_eq!(fixture.billing.waiting(), 2);
+    assert!(matches!(
+        fixture.billing.admit(last, |_| {}).await,
+        Ok(Admission::Queued(_))
+    ));
+}
