@@ -6,6 +6,7 @@ pub(crate) mod http2;
 pub(crate) mod json_array;
 pub(crate) mod json_pick;
 pub(crate) mod json_scan;
+mod json_skip;
 pub(crate) mod model_name;
 pub(crate) mod operation;
 mod plain_run;

@@ -138,9 +138,12 @@ pub(crate) fn json_array(data: &[u8]) {
 }
 
 /// A unary answer: any split gives the same reading, and nothing is ever appended to it, unless its first bytes tell that it is
-/// a stream.
+/// a stream. So it is when it ends as a whole one does, which is read in another way if it comes in one piece.
 pub(crate) fn unary(data: &[u8]) {
+    let end = data.iter().rposition(|byte| matches!(byte, b'}' | b']'));
+    let closed = data.get(..=end.unwrap_or_default()).unwrap_or_default();
     for protocol in PROTOCOLS {
+        split_does_not_matter(protocol, Framing::Json, closed);
         let observer = split_does_not_matter(protocol, Framing::Json, data);
         assert!(observer.framing() != Framing::Json || observer.failure_tail(&failure()).is_none());
     }
@@ -297,6 +300,10 @@ fn split_does_not_matter(protocol: Protocol, framing: Framing, data: &[u8]) -> O
     }
     assert_eq!(pieces.observed(), expected, "in pieces");
     assert_eq!(pieces.made(), whole.made(), "in pieces");
+    if whole.framing() == Framing::Json {
+        let estimates = [&bytes, &pieces].map(Observer::output_estimate);
+        assert_eq!(estimates, [whole.output_estimate(); 2]);
+    }
     whole
 }
 

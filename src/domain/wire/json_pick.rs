@@ -1,18 +1,20 @@
 //! Picks the values at a few fixed paths out of JSON of any size and in any split, in bounded memory.
 //!
 //! Only picks are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON makes
-//! it inert until it is reset, and what it has picked stays readable.
+//! it inert until it is reset, and what it has picked stays readable. A value that is whole in memory is read without
+//! buffers ([`Picker::pick_whole`]), with the same result.
 
 mod heard;
 mod key;
 mod lexer;
 mod marks;
 mod path;
-mod picked;
+mod picks;
 mod said;
 mod slot;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
+mod whole;
 
 pub(crate) use heard::Heard;
 use heard::Listening;
@@ -23,14 +25,15 @@ use path::{NO_LEAVES, NodeId, PathBits, ROOT};
 #[cfg(test)]
 pub(crate) use path::{PATHS_MAX, SCALAR_BYTES_MAX};
 pub(crate) use path::{Path, PathSet, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
+pub(crate) use picks::Picks;
 pub(crate) use said::Said;
 pub(in crate::domain) use slot::replace;
-use slot::{Slot, SlotState, bits};
 
 /// The picker. Paths are named by their place in the set it was made with.
 #[derive(Debug)]
 pub(crate) struct Picker {
     set: &'static PathSet,
+    picks: Picks<'static>,
     lexer: Lexer,
     /// Where in the set the open containers are (the outermost first); `None` for those on no path.
     nodes: [Option<NodeId>; SEGMENTS_MAX + 1],
@@ -49,12 +52,7 @@ pub(crate) struct Picker {
     overflow: bool,
     /// The paths of [`Take::Presence`] to a container that has just opened: the next token says whether it is empty.
     opened: PathBits,
-    /// The marks of the object that is being read and is counted by them.
-    marks: Marks,
     scratch: Vec<u8>,
-    slots: Vec<Slot>,
-    /// The slots that a reset has to clear.
-    touched: PathBits,
     /// What was listened to since the picker was made; a reset leaves it.
     heard: Heard,
     said: Said,
@@ -66,6 +64,7 @@ impl Picker {
     pub(crate) fn new(set: &'static PathSet) -> Self {
         Self {
             set,
+            picks: Picks::default(),
             lexer: Lexer::new(),
             nodes: [None; SEGMENTS_MAX + 1],
             pending: None,
@@ -76,10 +75,7 @@ impl Picker {
             active_from: 0,
             overflow: false,
             opened: 0,
-            marks: Marks::default(),
             scratch: Vec::new(),
-            slots: vec![Slot::default(); set.takes().len()],
-            touched: 0,
             heard: Heard::default(),
             said: Said::default(),
             listening: Listening::No,
@@ -92,22 +88,17 @@ impl Picker {
         self.pending = None;
         self.active = 0;
         self.opened = 0;
-        self.marks = Marks::default();
         self.stop_listening();
         self.said = Said::default();
         self.key.end();
-        for at in bits(std::mem::take(&mut self.touched)) {
-            if let Some(slot) = self.slots.get_mut(at) {
-                slot.state = SlotState::Empty;
-                slot.count = 0;
-            }
-        }
+        self.picks.clear();
     }
 
     /// Takes bytes up to the end of the top-level value, and returns how many; all of them when the value goes on or is not JSON.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         self.active_from = 0;
+        self.picks.make_room(self.set);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
             && !self.lexer.is_done()
         {
@@ -146,6 +137,11 @@ impl Picker {
         self.lexer.is_inert()
     }
 
+    /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being kept.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.scratch.capacity() + self.picks.heap_bytes()
+    }
+
     /// The bytes that make what came so far one valid JSON value (nothing came: `null`). `None` when it is none already.
     pub(crate) fn completion(&self) -> Option<Vec<u8>> {
         self.lexer.completion()
@@ -160,7 +156,7 @@ impl Picker {
         if self.opened != 0 && token.is_some() {
             let opened = std::mem::take(&mut self.opened);
             if token != Some(Token::Close) {
-                self.take_each(opened);
+                self.picks.take_each(opened);
             }
         }
         match token {
@@ -183,8 +179,10 @@ impl Picker {
                     self.keep(piece);
                     self.store();
                 }
-                if token == Some(Token::Close) {
-                    self.end_marked();
+                if token == Some(Token::Close) && self.active == 0 {
+                    let ended = self.node(self.lexer.depth() + 1);
+                    self.picks
+                        .end_marked(ended.map_or(0, |node| self.set.leaves(node).marked));
                 }
             }
         }
@@ -241,7 +239,7 @@ impl Picker {
         let outer = self.lexer.depth();
         let Some(node) = self.value_node(outer) else { return };
         let leaves = self.set.leaves(node);
-        self.count_each(leaves.count);
+        self.picks.count_each(leaves.count);
         if leaves.text && is_text && self.listening == Listening::No {
             self.listening = Listening::Text;
         }
@@ -252,12 +250,8 @@ impl Picker {
         let outer = self.lexer.depth() - 1;
         let node = self.value_node(outer);
         let leaves = node.map_or(&NO_LEAVES, |node| self.set.leaves(node));
-        self.count_each(leaves.count);
         self.opened = leaves.presence;
-        self.touched |= leaves.presence;
-        if leaves.marked != 0 {
-            self.marks = Marks::default();
-        }
+        self.picks.open(leaves);
         if let Some(place) = self.nodes.get_mut(outer) {
             *place = node.filter(|_| leaves.tree == 0);
         }
@@ -267,49 +261,6 @@ impl Picker {
                 .push_plain(piece.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
         }
         self.begin(leaves.tree, TREE_BYTES_MAX, outer, piece);
-    }
-
-    /// Notes at each of these paths that something was there.
-    fn take_each(&mut self, leaves: PathBits) {
-        for at in bits(leaves) {
-            if let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) {
-                slot.state = SlotState::Taken;
-                if let Take::MarkPresence { bits, .. } = take {
-                    self.marks.bits |= bits;
-                }
-            }
-        }
-    }
-
-    fn count_each(&mut self, leaves: PathBits) {
-        for at in bits(leaves) {
-            if let Some(slot) = self.slots.get_mut(at) {
-                slot.count = slot.count.saturating_add(1);
-                self.touched |= 1 << at;
-            }
-        }
-    }
-
-    /// An object or array has ended.
-    fn end_marked(&mut self) {
-        let ended = self.node(self.lexer.depth() + 1).filter(|_| self.active == 0);
-        let marked = ended.map_or(0, |node| self.set.leaves(node).marked);
-        for at in bits(marked) {
-            let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) else {
-                continue;
-            };
-            match take {
-                Take::CountMarked { all, none } if self.marks.fit(*all, *none) => {
-                    slot.count = slot.count.saturating_add(1);
-                    self.touched |= 1 << at;
-                }
-                Take::ListMarked => {
-                    slot.push_marks(self.marks);
-                    self.touched |= 1 << at;
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Begins to keep a value; its first byte is the last one of `piece`.
@@ -344,46 +295,19 @@ impl Picker {
     }
 
     fn store(&mut self) {
-        let scratch = std::mem::take(&mut self.scratch);
-        for at in bits(self.active) {
-            let (Some(take), Some(slot)) = (self.set.takes().get(at), self.slots.get_mut(at)) else {
-                continue;
-            };
-            let too_long = self.overflow || scratch.len() > take.limit();
-            match *take {
-                Take::Presence if too_long || !slot::says_nothing(&scratch) => slot.state = SlotState::Taken,
-                Take::MarkPresence { bits, none }
-                    if too_long
-                        || !slot::says_nothing(&scratch) && none.iter().all(|none| none.as_bytes() != scratch) =>
-                {
-                    slot.state = SlotState::Taken;
-                    self.marks.bits |= bits;
-                }
-                Take::MarkNumber if !too_long => self.marks.number(&scratch),
-                Take::Presence
-                | Take::MarkPresence { .. }
-                | Take::MarkNumber
-                | Take::Count
-                | Take::CountMarked { .. }
-                | Take::ListMarked
-                | Take::Text => {}
-                Take::CountBeginning(words) => {
-                    let text = scratch.strip_prefix(b"\"").unwrap_or_default();
-                    let is_one = words.iter().any(|word| text.starts_with(word.as_bytes()));
-                    slot.count = slot.count.saturating_add(u64::from(is_one && !too_long));
-                }
-                Take::Mark { words, other } => self.marks.see(words, other, &scratch, too_long),
-                Take::List if too_long => {}
-                Take::List => slot.push(&scratch),
-                Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
-                Take::Scalar | Take::Tree => {
-                    replace(&mut slot.raw, &scratch);
-                    slot.state = SlotState::Taken;
-                }
-            }
-        }
-        self.scratch = scratch;
-        self.touched |= self.active;
+        let too_long = self.overflow;
+        self.picks.store(self.active, &self.scratch, too_long, |raw, json| {
+            replace(raw.to_mut(), json)
+        });
         self.active = 0;
+    }
+}
+
+impl std::ops::Deref for Picker {
+    type Target = Picks<'static>;
+
+    /// What was picked of the value that is being read, or was read last.
+    fn deref(&self) -> &Picks<'static> {
+        &self.picks
     }
 }

@@ -7,7 +7,7 @@ const REPLACEMENT: char = '\u{FFFD}';
 
 /// Counts texts that are written as JSON strings. A text goes on where the one before it ended: the pieces of an answer
 /// are one text.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     classes: CharClasses,
     escape: Escape,

@@ -2,10 +2,9 @@
 
 mod completion;
 
-use crate::domain::wire::plain_run::plain_run;
+use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run::plain_run};
 
-/// Containers that may be open at once; deeper values make the lexer inert.
-const DEPTH_MAX: usize = 512;
+/// One bit for each container that may be open; deeper values make the lexer inert.
 const STACK_WORDS: usize = DEPTH_MAX / 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

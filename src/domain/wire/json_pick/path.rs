@@ -113,6 +113,8 @@ pub(super) const ROOT: NodeId = 0;
 #[derive(Debug, Default)]
 struct Node {
     keys: Vec<(&'static str, NodeId)>,
+    /// The bits of all these keys (see [`bit_of`]): most that are on no path are known by theirs.
+    key_bits: u64,
     each: Option<NodeId>,
     leaves: Leaves,
 }
@@ -181,7 +183,10 @@ impl PathSet {
         self.nodes.push(Node::default());
         if let Some(parent) = self.nodes.get_mut(parent) {
             match segment {
-                Segment::Key(key) => parent.keys.push((key, new)),
+                Segment::Key(key) => {
+                    parent.keys.push((key, new));
+                    parent.key_bits |= bit_of(key.as_bytes());
+                }
                 Segment::Each => parent.each = Some(new),
             }
         }
@@ -191,6 +196,9 @@ impl PathSet {
     /// The node of a key in the object at this node.
     pub(super) fn key(&self, node: NodeId, key: &[u8]) -> Option<NodeId> {
         let node = self.nodes.get(node)?;
+        if node.key_bits & bit_of(key) == 0 {
+            return None;
+        }
         node.keys
             .iter()
             .find(|(name, _)| name.as_bytes() == key)
@@ -204,7 +212,7 @@ impl PathSet {
 
     /// Whether any key of an object at this node leads on.
     pub(super) fn has_keys(&self, node: NodeId) -> bool {
-        self.nodes.get(node).is_some_and(|node| !node.keys.is_empty())
+        self.nodes.get(node).is_some_and(|node| node.key_bits != 0)
     }
 
     pub(super) fn leaves(&self, node: NodeId) -> &Leaves {
@@ -214,6 +222,12 @@ impl PathSet {
     pub(super) fn takes(&self) -> &[Take] {
         &self.takes
     }
+}
+
+/// One of 64 bits that tells keys apart quickly: by their beginnings and lengths.
+fn bit_of(key: &[u8]) -> u64 {
+    let first = key.first().copied().map_or(0, usize::from);
+    1 << ((first + 7 * key.len()) % 64)
 }
 
 impl Leaves {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::marks::Marks;
 use super::path::{LIST_BYTES_MAX, PathBits};
+use crate::domain::wire::plain_run::plain_run;
 
 /// Between the values of a list: no JSON text of a scalar has one.
 const NEXT: u8 = b'\n';
@@ -13,10 +14,10 @@ const MARKS_BYTES: usize = 3;
 const NO_NUMBER: u16 = u16::MAX;
 
 /// What was picked at one path.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slot {
-    /// The JSON text that was kept last.
-    pub(super) raw: Vec<u8>,
+#[derive(Debug, Default)]
+pub(super) struct Slot<'b> {
+    /// The JSON text that was kept last: a copy, or where it stands in a value that is whole in memory. Or a list.
+    pub(super) raw: Cow<'b, [u8]>,
     pub(super) count: u64,
     pub(super) state: SlotState,
 }
@@ -29,40 +30,49 @@ pub(super) enum SlotState {
     TooLong,
 }
 
-impl Slot {
+impl Slot<'_> {
     /// Adds a value to a list, if there is room.
     pub(super) fn push(&mut self, value: &[u8]) {
-        if self.has_room(value.len() + 1) {
-            self.raw.extend_from_slice(value);
-            self.raw.push(NEXT);
+        if let Some(list) = self.list_with_room(value.len() + 1) {
+            list.extend_from_slice(value);
+            list.push(NEXT);
         }
     }
 
     /// Adds the marks of an object to a list of such, if there is room.
     pub(super) fn push_marks(&mut self, marks: Marks) {
-        if self.has_room(MARKS_BYTES) {
+        if let Some(list) = self.list_with_room(MARKS_BYTES) {
             let number = marks.number.map(u16::from).unwrap_or(NO_NUMBER);
             let [high, low] = number.to_be_bytes();
-            self.raw.extend_from_slice(&[marks.bits, high, low]);
+            list.extend_from_slice(&[marks.bits, high, low]);
         }
     }
 
-    /// Begins a list, unless it has begun, and makes room for so many bytes more; false if that is beyond the limit.
-    fn has_room(&mut self, more: usize) -> bool {
+    /// The list, which begins unless it has begun, with room for so many bytes more; `None` if that is beyond the limit.
+    fn list_with_room(&mut self, more: usize) -> Option<&mut Vec<u8>> {
+        let list = self.raw.to_mut();
         if self.state == SlotState::Empty {
-            self.raw.clear();
+            list.clear();
             self.state = SlotState::Taken;
         }
-        let room = self.raw.len() + more;
+        let room = list.len() + more;
         if room > LIST_BYTES_MAX {
-            return false;
+            return None;
         }
-        if room > self.raw.capacity() {
+        if room > list.capacity() {
             // By doubling, but never beyond the limit.
             let wanted = room.next_power_of_two().min(LIST_BYTES_MAX);
-            self.raw.reserve_exact(wanted - self.raw.len());
+            list.reserve_exact(wanted - list.len());
         }
-        true
+        Some(list)
+    }
+
+    /// The bytes of heap memory in use.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match &self.raw {
+            Cow::Owned(copy) => copy.capacity(),
+            Cow::Borrowed(_) => 0,
+        }
     }
 }
 
@@ -85,7 +95,9 @@ pub(super) fn each_text(list: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
 pub(super) fn text(raw: &[u8]) -> Option<Cow<'_, str>> {
     match raw {
         b"null" => None,
-        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
+        [b'"', inner @ .., b'"'] if plain_run(inner) == inner.len() => {
+            std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+        }
         [b'"', ..] => serde_json::from_slice(raw).ok().map(Cow::Owned),
         _ => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
     }

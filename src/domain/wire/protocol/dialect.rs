@@ -1,6 +1,6 @@
 //! The three protocols as a closed enum. Every function delegates to the protocol's own module.
 
-use crate::domain::wire::json_pick::{PathSet, Picker};
+use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
 use crate::domain::wire::protocol::varying::Spoken;
@@ -46,31 +46,31 @@ impl Dialect {
     }
 
     /// Whether the event belongs to an answer, and does not only keep the connection busy.
-    fn says_something(&self, picker: &Picker, name: &[u8]) -> bool {
+    fn says_something(&self, picks: &Picks<'_>, name: &[u8]) -> bool {
         match self {
-            Self::Messages(_) => messages::MessagesState::says_something(picker, name),
-            Self::Responses(_) => responses::ResponsesState::says_something(picker, name),
-            Self::Gemini(_) => gemini::GeminiState::says_something(picker),
+            Self::Messages(_) => messages::MessagesState::says_something(picks, name),
+            Self::Responses(_) => responses::ResponsesState::says_something(picks, name),
+            Self::Gemini(_) => gemini::GeminiState::says_something(picks),
         }
     }
 
     /// Takes in what an event or a body, which the picker has read whole, says that the answer has made.
-    pub(super) fn made(&self, picker: &Picker, made: &mut Made) {
+    pub(super) fn made(&self, picks: &Picks<'_>, made: &mut Made) {
         match self {
-            Self::Messages(_) => made.note_messages(picker, messages::MADE),
-            Self::Responses(_) => made.note_responses(picker, responses::MADE),
-            Self::Gemini(_) => made.note_gemini(picker, gemini::MADE),
+            Self::Messages(_) => made.note_messages(picks, messages::MADE),
+            Self::Responses(_) => made.note_responses(picks, responses::MADE),
+            Self::Gemini(_) => made.note_gemini(picks, gemini::MADE),
         }
     }
 
     /// Whether an event that the picker has read whole can say nothing but more text once content was seen: another one that
     /// differs in nothing but that text, and in the members given here, changes nothing either, but for the number (see
     /// [`Self::numbered`]) and the usage (see [`Self::used`]). `None` for any other event.
-    pub(super) fn only_speaks(&self, picker: &Picker) -> Option<Spoken> {
+    pub(super) fn only_speaks(&self, picks: &Picks<'_>) -> Option<Spoken> {
         let varying = match self {
-            Self::Messages(_) => messages::MessagesState::only_speaks(picker).then_some([].as_slice())?,
-            Self::Responses(_) => responses::ResponsesState::only_speaks(picker)?,
-            Self::Gemini(_) => return gemini::GeminiState::only_speaks(picker),
+            Self::Messages(_) => messages::MessagesState::only_speaks(picks).then_some([].as_slice())?,
+            Self::Responses(_) => responses::ResponsesState::only_speaks(picks)?,
+            Self::Gemini(_) => return gemini::GeminiState::only_speaks(picks),
         };
         Some(Spoken { varying, usage: None })
     }
@@ -85,9 +85,9 @@ impl Dialect {
 
     /// Whether an event that the picker has read whole says what a later event which only speaks takes back: the end of the
     /// answer or a part of it, or another model. `facts`: those before the event.
-    pub(super) fn can_be_taken_back(&self, picker: &Picker, facts: &Facts) -> bool {
+    pub(super) fn can_be_taken_back(&self, picks: &Picks<'_>, facts: &Facts) -> bool {
         match self {
-            Self::Gemini(_) => gemini::GeminiState::can_be_taken_back(picker, facts),
+            Self::Gemini(_) => gemini::GeminiState::can_be_taken_back(picks, facts),
             Self::Messages(_) | Self::Responses(_) => false,
         }
     }
@@ -101,20 +101,20 @@ impl Dialect {
     }
 
     /// The body of an answer that is not a stream, as far as the picker has read it.
-    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
+    pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
         match self {
-            Self::Messages(state) => state.body(picker, facts),
-            Self::Responses(state) => state.body(picker, facts),
-            Self::Gemini(state) => state.chunk(picker, facts),
+            Self::Messages(state) => state.body(picks, facts),
+            Self::Responses(state) => state.body(picks, facts),
+            Self::Gemini(state) => state.chunk(picks, facts),
         }
     }
 
     /// Whether content was seen in such a body.
-    pub(super) fn body_has_content(&self, picker: &Picker) -> bool {
+    pub(super) fn body_has_content(&self, picks: &Picks<'_>) -> bool {
         match self {
-            Self::Messages(_) => messages::MessagesState::body_has_content(picker),
-            Self::Responses(_) => responses::ResponsesState::body_has_content(picker),
-            Self::Gemini(_) => gemini::GeminiState::has_content(picker),
+            Self::Messages(_) => messages::MessagesState::body_has_content(picks),
+            Self::Responses(_) => responses::ResponsesState::body_has_content(picks),
+            Self::Gemini(_) => gemini::GeminiState::has_content(picks),
         }
     }
 
@@ -131,19 +131,19 @@ impl Dialect {
     }
 
     /// Whether the body of an answer that is not a stream, which the picker has read whole, is an error.
-    pub(super) fn is_body_error(&self, picker: &Picker) -> bool {
+    pub(super) fn is_body_error(&self, picks: &Picks<'_>) -> bool {
         match self {
-            Self::Messages(_) => messages::MessagesState::is_failure(picker),
-            Self::Responses(_) => responses::ResponsesState::is_failure(picker),
-            Self::Gemini(_) => gemini::GeminiState::is_error(picker),
+            Self::Messages(_) => messages::MessagesState::is_failure(picks),
+            Self::Responses(_) => responses::ResponsesState::is_failure(picks),
+            Self::Gemini(_) => gemini::GeminiState::is_error(picks),
         }
     }
 
     /// Whether an event is known to be one of an answer, and no error, by what the picker has read of it so far.
-    pub(super) fn is_answers(&self, picker: &Picker) -> bool {
+    pub(super) fn is_answers(&self, picks: &Picks<'_>) -> bool {
         match self {
-            Self::Messages(_) => messages::MessagesState::is_answers(picker),
-            Self::Responses(_) => responses::ResponsesState::is_answers(picker),
+            Self::Messages(_) => messages::MessagesState::is_answers(picks),
+            Self::Responses(_) => responses::ResponsesState::is_answers(picks),
             // An error may stand behind everything else.
             Self::Gemini(_) => false,
         }
@@ -217,7 +217,7 @@ impl Dialect {
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Messages(state) => state.heap_bytes(),
-            Self::Responses(state) => state.heap_bytes(),
+            Self::Responses(_) => 0,
             Self::Gemini(state) => state.heap_bytes(),
         }
     }

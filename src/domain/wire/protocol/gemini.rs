@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
+use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
@@ -172,26 +172,22 @@ impl Said {
 
 impl GeminiState {
     /// Whether a chunk is an error.
-    pub(super) fn is_error(picker: &Picker) -> bool {
-        picker.is_present(ERROR)
+    pub(super) fn is_error(picks: &Picks<'_>) -> bool {
+        picks.is_present(ERROR)
     }
 
     /// One chunk: an event of a stream, an element of an array, or a whole body.
-    pub(super) fn chunk(&mut self, picker: &Picker, facts: &mut Facts) {
-        self.searches = self.searches.max(picker.count(SEARCHES));
-        self.own_tools.chunk(picker, OWN_TOOLS);
-        note(&mut facts.model, picker.text(MODEL));
-        let refusal = reason(picker, BLOCK_REASON);
+    pub(super) fn chunk(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
+        self.searches = self.searches.max(picks.count(SEARCHES));
+        self.own_tools.chunk(picks, OWN_TOOLS);
+        note(&mut facts.model, picks.text(MODEL));
+        let refusal = reason(picks, BLOCK_REASON);
         self.candidates
-            .chunk(picker.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
-        note(&mut facts.finish_reason, reason(picker, FINISH_REASON).or(refusal));
-        facts.content_seen |= Self::has_content(picker);
-        if Self::is_error(picker) {
-            facts.error = Some(in_band_error(
-                picker.text(ERROR_STATUS),
-                "error",
-                picker.text(ERROR_CODE),
-            ));
+            .chunk(picks.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
+        note(&mut facts.finish_reason, reason(picks, FINISH_REASON).or(refusal));
+        facts.content_seen |= Self::has_content(picks);
+        if Self::is_error(picks) {
+            facts.error = Some(in_band_error(picks.text(ERROR_STATUS), "error", picks.text(ERROR_CODE)));
         }
         let have_ended = self.candidates.have_ended();
         facts.terminal = have_ended || facts.error.is_some();
@@ -199,7 +195,7 @@ impl GeminiState {
             facts.finish_reason = None;
         }
         self.usage_is_last &= have_ended;
-        self.used(picker.raw(USAGE));
+        self.used(picks.raw(USAGE));
     }
 
     /// The usage of a chunk, if it carries one.
@@ -212,38 +208,38 @@ impl GeminiState {
     }
 
     /// Whether the chunk has anything of an answer.
-    pub(super) fn says_something(picker: &Picker) -> bool {
-        !picker.has_only(&[])
+    pub(super) fn says_something(picks: &Picks<'_>) -> bool {
+        !picks.has_only(&[])
     }
 
     /// See [`super::dialect::Dialect::can_be_taken_back`].
-    pub(super) fn can_be_taken_back(picker: &Picker, facts: &Facts) -> bool {
-        let names_another = picker
+    pub(super) fn can_be_taken_back(picks: &Picks<'_>, facts: &Facts) -> bool {
+        let names_another = picks
             .text(MODEL)
             .is_some_and(|model| facts.model.as_deref() != Some(&model));
-        let ends = candidates::one_ends(picker.each_marks(CANDIDATES + candidates::EACH));
-        names_another || ends || reason(picker, BLOCK_REASON).is_some()
+        let ends = candidates::one_ends(picks.each_marks(CANDIDATES + candidates::EACH));
+        names_another || ends || reason(picks, BLOCK_REASON).is_some()
     }
 
     /// See [`super::dialect::Dialect::only_speaks`]. Most chunks bring more text, and have counts that grow with it.
-    pub(super) fn only_speaks(picker: &Picker) -> Option<Spoken> {
+    pub(super) fn only_speaks(picks: &Picks<'_>) -> Option<Spoken> {
         let (each, index) = (CANDIDATES + candidates::EACH, CANDIDATES + candidates::INDEX);
-        if !(picker.is_present(FIRST_CONTENT) && picker.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
+        if !(picks.is_present(FIRST_CONTENT) && picks.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
             return None;
         }
-        let usage = match picker.raw(USAGE) {
+        let usage = match picks.raw(USAGE) {
             Some(usage) => Some(Carried {
                 key: USAGE_KEY,
                 length: usage.len(),
             }),
-            None if picker.is_present(USAGE) => return None,
+            None if picks.is_present(USAGE) => return None,
             None => None,
         };
         Some(Spoken { varying: COUNTS, usage })
     }
 
-    pub(super) fn has_content(picker: &Picker) -> bool {
-        (FIRST_CONTENT..PICKS.len()).any(|at| picker.is_present(at))
+    pub(super) fn has_content(picks: &Picks<'_>) -> bool {
+        (FIRST_CONTENT..PICKS.len()).any(|at| picks.is_present(at))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -292,14 +288,14 @@ fn are_among(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], to
 }
 
 /// The last reason for the end at a path: neither empty nor the word for none.
-fn reason(picker: &Picker, path: usize) -> Option<Cow<'_, str>> {
+fn reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     let is_none = |reason: &str| {
         matches!(
             reason,
             "" | "0" | "false" | "FINISH_REASON_UNSPECIFIED" | "BLOCK_REASON_UNSPECIFIED"
         )
     };
-    picker.each_text(path).filter(|reason| !is_none(reason)).last()
+    picks.each_text(path).filter(|reason| !is_none(reason)).last()
 }
 
 /// The error object that tells the client of a failure: an event's data, or an array's last element.

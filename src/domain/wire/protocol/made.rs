@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, Picker, Segment, Take};
+use crate::domain::wire::json_pick::{Path, Picks, Segment, Take};
 use crate::domain::wire::provider_state::StateId;
 
 /// The most names recorded of one answer, of each sort.
@@ -93,21 +93,21 @@ pub struct Made {
 }
 
 impl Made {
-    /// Takes in what an event or a body names; `first` is the place of [`MESSAGES`] in the picker's set.
-    pub(super) fn note_messages(&mut self, picker: &Picker, first: usize) {
-        note(&mut self.always, picker, first, MESSAGES);
+    /// Takes in what an event or a body names; `first` is the place of [`MESSAGES`] in their set.
+    pub(super) fn note_messages(&mut self, picks: &Picks<'_>, first: usize) {
+        note(&mut self.always, picks, first, MESSAGES);
     }
 
     /// The same for [`RESPONSES`].
-    pub(super) fn note_responses(&mut self, picker: &Picker, first: usize) {
+    pub(super) fn note_responses(&mut self, picks: &Picks<'_>, first: usize) {
         let (kept, always) = RESPONSES.split_at(KEPT_RESPONSES);
-        note(&mut self.kept, picker, first, kept);
-        note(&mut self.always, picker, first + KEPT_RESPONSES, always);
+        note(&mut self.kept, picks, first, kept);
+        note(&mut self.always, picks, first + KEPT_RESPONSES, always);
     }
 
     /// The same for [`GEMINI`].
-    pub(super) fn note_gemini(&mut self, picker: &Picker, first: usize) {
-        note(&mut self.always, picker, first, GEMINI);
+    pub(super) fn note_gemini(&mut self, picks: &Picks<'_>, first: usize) {
+        note(&mut self.always, picks, first, GEMINI);
     }
 
     /// The bytes of heap memory in use.
@@ -116,9 +116,9 @@ impl Made {
     }
 }
 
-fn note(ids: &mut Vec<StateId>, picker: &Picker, first: usize, paths: &[Path]) {
+fn note(ids: &mut Vec<StateId>, picks: &Picks<'_>, first: usize, paths: &[Path]) {
     for path in first..first + paths.len() {
-        picker.each_text(path).for_each(|text: Cow<'_, str>| {
+        picks.each_text(path).for_each(|text: Cow<'_, str>| {
             let id = StateId::new(&text);
             if !text.is_empty() && ids.len() < MADE_MAX && !ids.contains(&id) {
                 ids.push(id);

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
+use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
@@ -99,31 +99,31 @@ pub(super) struct MessagesState {
 
 impl MessagesState {
     /// One event of a stream.
-    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
-        let kind = picker.text(TYPE);
+    pub(super) fn event(&mut self, picks: &Picks<'_>, name: &[u8], facts: &mut Facts) {
+        let kind = picks.text(TYPE);
         match kind.as_deref().map_or(name, str::as_bytes) {
             b"content_block_delta" => {
                 facts.content_seen |= [DELTA_TEXT, DELTA_THINKING, DELTA_JSON]
                     .iter()
-                    .any(|at| picker.is_present(*at));
+                    .any(|at| picks.is_present(*at));
             }
             b"content_block_start" => {
-                facts.content_seen |= block_has_content(picker);
-                self.own_tools += u64::from(calls_own_tool(picker));
+                facts.content_seen |= block_has_content(picks);
+                self.own_tools += u64::from(calls_own_tool(picks));
             }
             b"message_start" => {
                 self.output_is_last = false;
-                self.merge(picker.raw(START_USAGE));
-                note(&mut facts.model, picker.text(START_MODEL));
-                note(&mut facts.answer_id, picker.text(START_ID));
+                self.merge(picks.raw(START_USAGE));
+                note(&mut facts.model, picks.text(START_MODEL));
+                note(&mut facts.answer_id, picks.text(START_ID));
             }
             b"message_delta" => {
-                self.output_is_last |= self.merge(picker.raw(USAGE));
-                note(&mut facts.finish_reason, picker.text(DELTA_STOP_REASON));
+                self.output_is_last |= self.merge(picks.raw(USAGE));
+                note(&mut facts.finish_reason, picks.text(DELTA_STOP_REASON));
             }
             b"message_stop" => facts.terminal = true,
             b"error" => {
-                facts.error = Some(error_of(picker));
+                facts.error = Some(error_of(picks));
                 facts.terminal = true;
             }
             _ => {}
@@ -131,56 +131,56 @@ impl MessagesState {
     }
 
     /// Whether the event is one of an answer. Pings may come at any time.
-    pub(super) fn says_something(picker: &Picker, name: &[u8]) -> bool {
-        match picker.raw(TYPE) {
+    pub(super) fn says_something(picks: &Picks<'_>, name: &[u8]) -> bool {
+        match picks.raw(TYPE) {
             Some(kind) => kind != br#""ping""#,
             None => !name.is_empty() && name != b"ping",
         }
     }
 
     /// Whether the event is one of an answer, by its type.
-    pub(super) fn is_answers(picker: &Picker) -> bool {
-        let kind = picker.raw(TYPE).unwrap_or_default();
+    pub(super) fn is_answers(picks: &Picks<'_>) -> bool {
+        let kind = picks.raw(TYPE).unwrap_or_default();
         [&b"\"message_"[..], b"\"content_block_", b"\"ping\""]
             .iter()
             .any(|known| kind.starts_with(known))
     }
 
     /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
-    pub(super) fn is_error(picker: &Picker, name: &[u8]) -> bool {
-        let kind = picker.raw(TYPE).unwrap_or_default();
-        name == b"error" || kind.ends_with(b"error\"") || Self::is_failure(picker)
+    pub(super) fn is_error(picks: &Picks<'_>, name: &[u8]) -> bool {
+        let kind = picks.raw(TYPE).unwrap_or_default();
+        name == b"error" || kind.ends_with(b"error\"") || Self::is_failure(picks)
     }
 
     /// See [`super::dialect::Dialect::only_speaks`].
-    pub(super) fn only_speaks(picker: &Picker) -> bool {
-        picker.raw(TYPE) == Some(br#""content_block_delta""#)
+    pub(super) fn only_speaks(picks: &Picks<'_>) -> bool {
+        picks.raw(TYPE) == Some(br#""content_block_delta""#)
     }
 
     /// The whole body of an answer that is not a stream.
-    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
-        self.output_is_last |= self.merge(picker.raw(USAGE));
-        self.own_tools = picker.count(OWN_TOOLS);
-        note(&mut facts.model, picker.text(MODEL));
-        note(&mut facts.answer_id, picker.text(ID));
-        note(&mut facts.finish_reason, picker.text(STOP_REASON));
-        if Self::is_failure(picker) {
-            facts.error = Some(error_of(picker));
+    pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
+        self.output_is_last |= self.merge(picks.raw(USAGE));
+        self.own_tools = picks.count(OWN_TOOLS);
+        note(&mut facts.model, picks.text(MODEL));
+        note(&mut facts.answer_id, picks.text(ID));
+        note(&mut facts.finish_reason, picks.text(STOP_REASON));
+        if Self::is_failure(picks) {
+            facts.error = Some(error_of(picks));
         }
     }
 
-    pub(super) fn body_has_content(picker: &Picker) -> bool {
-        picker.count(CONTENT) > 0
+    pub(super) fn body_has_content(picks: &Picks<'_>) -> bool {
+        picks.count(CONTENT) > 0
     }
 
     /// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.
-    pub(super) fn is_failure(picker: &Picker) -> bool {
-        let native = picker.is(SUCCESS, "false")
-            || picker
+    pub(super) fn is_failure(picks: &Picks<'_>) -> bool {
+        let native = picks.is(SUCCESS, "false")
+            || picks
                 .text(CODE)
                 .and_then(|code| code.parse::<u64>().ok())
                 .is_some_and(|code| code >= 400);
-        picker.is(TYPE, "error") || picker.is_present(ERROR) || (native && !Self::body_has_content(picker))
+        picks.is(TYPE, "error") || picks.is_present(ERROR) || (native && !Self::body_has_content(picks))
     }
 
     /// Takes one usage object in; whether it had the output.
@@ -282,30 +282,30 @@ impl MessagesState {
 }
 
 /// A block of text or thinking begins empty; any other (a tool's name, redacted thinking, a search result) is content by itself.
-fn block_has_content(picker: &Picker) -> bool {
-    match picker.text(BLOCK_TYPE).as_deref() {
+fn block_has_content(picks: &Picks<'_>) -> bool {
+    match picks.text(BLOCK_TYPE).as_deref() {
         None => false,
-        Some("text" | "thinking") => picker.is_present(BLOCK_TEXT) || picker.is_present(BLOCK_THINKING),
+        Some("text" | "thinking") => picks.is_present(BLOCK_TEXT) || picks.is_present(BLOCK_THINKING),
         Some(_) => true,
     }
 }
 
 /// Whether a block calls a tool that the provider runs.
-fn calls_own_tool(picker: &Picker) -> bool {
+fn calls_own_tool(picks: &Picks<'_>) -> bool {
     matches!(
-        picker.text(BLOCK_TYPE).as_deref(),
+        picks.text(BLOCK_TYPE).as_deref(),
         Some("server_tool_use" | "mcp_tool_use")
     )
 }
 
-fn error_of(picker: &Picker) -> crate::domain::wire::protocol::InBandError {
-    let code = picker
+fn error_of(picks: &Picks<'_>) -> crate::domain::wire::protocol::InBandError {
+    let code = picks
         .text(ERROR_DETAIL_CODE)
-        .or_else(|| picker.text(ERROR_CODE))
-        .or_else(|| picker.text(CODE));
-    let kind = picker
+        .or_else(|| picks.text(ERROR_CODE))
+        .or_else(|| picks.text(CODE));
+    let kind = picks
         .text(ERROR_TYPE)
-        .or_else(|| picker.text(TYPE).filter(|kind| kind != "error"));
+        .or_else(|| picks.text(TYPE).filter(|kind| kind != "error"));
     in_band_error(kind, "error", code)
 }
 

@@ -19,7 +19,7 @@ use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
 use crate::domain::wire::protocol::{MidStreamFailure, Protocol};
 use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
-use answer_progress::AnswerProgress;
+use answer_progress::{AnswerProgress, Body};
 use frame::Frame;
 use framing::FirstBytes;
 use sink::{DONE_MARKER, Sink};
@@ -104,7 +104,7 @@ impl Observer {
     /// Whether an answer that consists of events or elements has begun: the first one has arrived whole, and it is neither
     /// a ping nor an error.
     pub(crate) fn has_begun(&self) -> bool {
-        self.answer.facts.begun || self.open_event().is_some_and(|open| open.facts.begun)
+        self.answer().facts.begun
     }
 
     /// Reads the next bytes of the body.
@@ -119,12 +119,14 @@ impl Observer {
                 self.framing = framing;
                 self.frame = Frame::new(framing);
             }
-            if let Some(first_bytes) = self.first_bytes.take() {
+            if let Some(first_bytes) = self.first_bytes.take()
+                && !self.read_whole(chunk, rest, first_bytes.taken())
+            {
                 self.read(first_bytes.taken(), 0);
             }
         }
         self.read(rest, chunk.len() - rest.len());
-        self.reports += u64::from(matches!(self.frame, Frame::Json));
+        self.reports += u64::from(matches!(self.frame, Frame::Json(_)));
         if self.frame.is_open_part_harmless(&self.picker, &self.answer.dialect) {
             self.boundaries.open_from = chunk.len();
         }
@@ -134,6 +136,25 @@ impl Observer {
     /// How the last piece was divided into messages.
     pub(crate) fn boundaries(&self) -> Boundaries {
         self.boundaries
+    }
+
+    /// Reads a body that has come in one piece, as most small ones do, without the buffers that one in several needs. False if
+    /// it has not, or is no such body: then nothing has been read. What of the piece follows the first bytes is `rest`.
+    fn read_whole(&mut self, chunk: &[u8], rest: &[u8], first_bytes: &[u8]) -> bool {
+        let Frame::Json(body) = &mut self.frame else {
+            return false;
+        };
+        let start = chunk.len().checked_sub(rest.len() + first_bytes.len());
+        let bytes = start.and_then(|start| chunk.get(start..)).unwrap_or_default();
+        // One that goes on is seldom cut here, and then looked through twice.
+        if !matches!(bytes.trim_ascii_end(), [.., b'}' | b']']) {
+            return false;
+        }
+        match self.picker.pick_whole(bytes) {
+            Some(picks) => *body = self.answer.whole_body(&picks),
+            None => return false,
+        }
+        true
     }
 
     /// Reads bytes that stand at this place of the piece.
@@ -181,11 +202,16 @@ impl Observer {
                     rest = after;
                 }
             }
-            Frame::Json => {
-                picker.push(chunk);
-                answer.facts.content_seen |= answer.dialect.body_has_content(picker);
-                if picker.is_done() {
-                    boundaries.end_message(end, answer.dialect.is_body_error(picker));
+            Frame::Json(body) => {
+                if *body == Body::Open {
+                    picker.push(chunk);
+                    answer.facts.content_seen |= answer.dialect.body_has_content(picker);
+                    if picker.is_done() {
+                        *body = answer.whole_body(picker);
+                    }
+                }
+                if let Body::Whole { is_error } = body {
+                    boundaries.end_message(end, *is_error);
                 }
             }
             Frame::JsonArray(framer) => {
@@ -215,28 +241,29 @@ impl Observer {
     /// An event that lacks only its final blank line counts.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
-            Frame::Sse { .. } => self
-                .open_event()
-                .map_or(self.answer.facts.terminal, |open| open.facts.terminal),
-            Frame::Json => self.picker.is_done(),
+            Frame::Sse { .. } => self.answer().facts.terminal,
+            Frame::Json(body) => *body != Body::Open,
             Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
             Frame::Opaque(_) => true,
         }
     }
 
-    /// The answer as it would be if the event in progress ended here. `None` when none is whole.
-    fn open_event(&self) -> Option<AnswerProgress> {
-        let Frame::Sse { framer, .. } = &self.frame else {
-            return None;
-        };
-        if !(framer.has_open_data() && self.picker.is_done()) {
-            return None;
+    /// The answer as it is, with what an event says that lacks only its end, and a body that has not ended.
+    fn answer(&self) -> Cow<'_, AnswerProgress> {
+        match &self.frame {
+            Frame::Sse { framer, .. } if framer.has_open_data() && self.picker.is_done() => {
+                let mut answer = self.answer.clone();
+                let AnswerProgress { dialect, facts } = &mut answer;
+                dialect.event(&self.picker, framer.open_name(), facts);
+                Cow::Owned(answer)
+            }
+            Frame::Json(Body::Open) => {
+                let mut answer = self.answer.clone();
+                answer.body(&self.picker);
+                Cow::Owned(answer)
+            }
+            Frame::Sse { .. } | Frame::Json(_) | Frame::JsonArray(_) | Frame::Opaque(_) => Cow::Borrowed(&self.answer),
         }
-        let mut answer = self.answer.clone();
-        answer
-            .dialect
-            .event(&self.picker, framer.open_name(), &mut answer.facts);
-        Some(answer)
     }
 
     /// The output tokens so far, estimated from the text that the model has written. Cheap at any time.
@@ -246,7 +273,7 @@ impl Observer {
     pub fn output_estimate(&self) -> u64 {
         match &self.frame {
             Frame::Opaque(bytes) => unreadable_tokens(*bytes),
-            Frame::Sse { .. } | Frame::Json | Frame::JsonArray(_) => self.classes().tokens(),
+            Frame::Sse { .. } | Frame::Json(_) | Frame::JsonArray(_) => self.classes().tokens(),
         }
     }
 
@@ -257,14 +284,7 @@ impl Observer {
 
     /// All that the answer has reported so far.
     pub fn observed(&self) -> Observed {
-        let read = if matches!(self.frame, Frame::Json) {
-            let mut answer = self.answer.clone();
-            answer.dialect.body(&self.picker, &mut answer.facts);
-            Some(answer)
-        } else {
-            self.open_event()
-        };
-        let answer = read.as_ref().unwrap_or(&self.answer);
+        let answer = self.answer();
         let facts = &answer.facts;
         Observed {
             usage: answer.dialect.usage(),
@@ -272,7 +292,7 @@ impl Observer {
             unlimited: answer.dialect.unlimited(),
             usage_source: answer
                 .dialect
-                .usage_source(facts, matches!(self.frame, Frame::Json) && self.picker.is_done()),
+                .usage_source(facts, matches!(self.frame, Frame::Json(Body::Whole { .. }))),
             modifiers: answer.dialect.modifiers(),
             finish_reason: facts.finish_reason.clone(),
             in_band_error: facts.error.clone(),
@@ -292,35 +312,26 @@ impl Observer {
     /// How many names of state have been seen in complete events: the answer's own, and those of what it has created.
     /// Cheap at any time. Zero for a body in one piece, which is read at its end.
     pub fn names(&self) -> usize {
+        if matches!(self.frame, Frame::Json(_)) {
+            return 0;
+        }
         let facts = &self.answer.facts;
         usize::from(facts.answer_id.is_some()) + facts.made.kept.len() + facts.made.always.len()
     }
 
     /// The identifier under which the provider may keep the answer, once known.
     pub fn answer_id(&self) -> Option<SmolStr> {
-        let open = if matches!(self.frame, Frame::Json) {
-            let mut answer = self.answer.clone();
-            answer.dialect.body(&self.picker, &mut answer.facts);
-            Some(answer)
-        } else {
-            self.open_event()
-        };
-        match open {
-            Some(open) => open.facts.answer_id,
-            None => self.answer.facts.answer_id.clone(),
+        match self.answer() {
+            Cow::Borrowed(answer) => answer.facts.answer_id.clone(),
+            Cow::Owned(answer) => answer.facts.answer_id,
         }
     }
 
     /// The state that the answer has created at the provider so far.
     pub fn made(&self) -> Cow<'_, Made> {
-        if matches!(self.frame, Frame::Json) {
-            let mut made = Made::default();
-            self.answer.dialect.made(&self.picker, &mut made);
-            return Cow::Owned(made);
-        }
-        match self.open_event() {
-            Some(open) => Cow::Owned(open.facts.made),
-            None => Cow::Borrowed(&self.answer.facts.made),
+        match self.answer() {
+            Cow::Borrowed(answer) => Cow::Borrowed(&answer.facts.made),
+            Cow::Owned(answer) => Cow::Owned(answer.facts.made),
         }
     }
 
@@ -362,7 +373,7 @@ impl Observer {
                 Some([before, event.as_slice()].concat())
             }
             Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),
-            Frame::Json | Frame::Opaque(_) => None,
+            Frame::Json(_) | Frame::Opaque(_) => None,
         }
     }
 
@@ -370,7 +381,7 @@ impl Observer {
     pub fn heap_bytes(&self) -> usize {
         let template = match &self.frame {
             Frame::Sse { template, .. } => template.heap_bytes(),
-            Frame::Json | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
+            Frame::Json(_) | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
         };
         self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + self.answer.facts.made.heap_bytes() + template
     }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, PathSet, Picker, Take};
-use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, note_name, source};
+use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
+use crate::domain::wire::protocol::facts::{Facts, in_band_error, note, note_name, source};
 use crate::domain::wire::protocol::varying::{Varies, Varying};
 use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
 use crate::domain::wire::usage::{
@@ -124,161 +124,34 @@ const BODY: &[Path] = &[
 /// What an answer has reported. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponsesState {
-    usage_json: Vec<u8>,
+    said: Option<Said>,
     /// The usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
     /// As returned: the first event repeats what was asked for, the last one says what it became.
     service_tier: Option<SmolStr>,
-    tool_usage_json: Vec<u8>,
+    /// Web searches, where they are counted beside the usage.
+    web_searches: Option<u64>,
     calls: Calls,
     created_at: Option<u64>,
     sequence: Option<u64>,
 }
 
-impl ResponsesState {
-    /// One event of a stream.
-    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
-        if let Some(sequence) = number(picker, SEQUENCE) {
-            self.sequence = Some(sequence);
-        }
-        self.response(picker, IN_EVENT, facts);
-        let kind = picker.text(TYPE);
-        match kind.as_deref().map_or(name, str::as_bytes) {
-            b"response.output_item.added" => facts.content_seen |= item_is_content(picker),
-            b"response.output_item.done" => {
-                facts.content_seen = true;
-                self.calls.add(Calls::counted(picker, ITEM_CALLS));
-            }
-            b"response.completed" => self.finish(picker, "completed", facts),
-            b"response.incomplete" => self.finish(picker, "incomplete", facts),
-            b"response.failed" => {
-                self.finish(picker, "failed", facts);
-                let kind = picker.text(RESPONSE_ERROR_TYPE).or_else(|| picker.text(ERROR_TYPE));
-                let code = picker.text(RESPONSE_ERROR_CODE).or_else(|| picker.text(ERROR_CODE));
-                facts.error = Some(in_band_error(kind, "response.failed", code));
-            }
-            b"error" => {
-                let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
-                facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
-                facts.terminal = true;
-            }
-            other if other.ends_with(b".delta") => facts.content_seen |= picker.is_present(DELTA),
-            _ => {}
-        }
-    }
+/// What a usage says.
+#[derive(Clone, Debug)]
+struct Said {
+    /// All but the calls of tools.
+    tokens: Usage,
+    /// Input and output are counted.
+    has_both: bool,
+}
 
-    /// Whether the event is one of an answer that has not failed, by its type.
-    pub(super) fn is_answers(picker: &Picker) -> bool {
-        let kind = picker.raw(TYPE).unwrap_or_default();
-        kind.starts_with(b"\"response.") && kind != br#""response.failed""#
-    }
-
-    /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
-    pub(super) fn is_error(picker: &Picker, name: &[u8]) -> bool {
-        let kind = picker.text(TYPE);
-        let is_named = matches!(
-            kind.as_deref().map_or(name, str::as_bytes),
-            b"error" | b"response.failed"
-        );
-        is_named || picker.is_present(ERROR)
-    }
-
-    /// Whether the event is one of an answer.
-    pub(super) fn says_something(picker: &Picker, name: &[u8]) -> bool {
-        picker.raw(TYPE).is_some() || !name.is_empty()
-    }
-
-    /// See [`super::dialect::Dialect::only_speaks`]. A delta has a number and, to hide its length, filling
-    /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
-    pub(super) fn only_speaks(picker: &Picker) -> Option<&'static [Varying]> {
-        let is_delta = picker.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
-        if !(is_delta && picker.has_only(&[TYPE, SEQUENCE, DELTA])) {
-            return None;
-        }
-        // What stands elsewhere under the name of the number is no number of the event.
-        Some(match picker.is_present(SEQUENCE) {
-            true => &[NUMBER, FILLING],
-            false => &[FILLING],
-        })
-    }
-
-    /// An event has come that has this number and says nothing else.
-    pub(super) fn numbered(&mut self, number: u64) {
-        self.sequence = Some(number);
-    }
-
-    fn finish(&mut self, picker: &Picker, status: &str, facts: &mut Facts) {
-        facts.terminal = true;
-        self.usage_is_last = picker.raw(IN_EVENT + USAGE).is_some();
-        facts.content_seen |= picker.count(IN_EVENT + OUTPUT) > 0;
-        let reason = picker.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
-        note(&mut facts.finish_reason, Some(reason));
-    }
-
-    /// The response object, which begins, ends and sometimes accompanies a stream, and is the body of an answer that is none.
-    fn response(&mut self, picker: &Picker, base: usize, facts: &mut Facts) {
-        note(&mut facts.answer_id, picker.text(base + ID));
-        note(&mut facts.model, picker.text(base + MODEL));
-        self.created_at = number(picker, base + CREATED_AT).or(self.created_at);
-        note_name(&mut self.service_tier, picker.text(base + SERVICE_TIER));
-        keep(&mut self.usage_json, picker.raw(base + USAGE));
-        keep(&mut self.tool_usage_json, picker.raw(base + TOOL_USAGE));
-        self.calls.raise(Calls::counted(picker, base + CALLS));
-    }
-
-    /// The whole body of an answer that is not a stream.
-    pub(super) fn body(&mut self, picker: &Picker, facts: &mut Facts) {
-        self.response(picker, IN_BODY, facts);
-        self.usage_is_last = picker.raw(IN_BODY + USAGE).is_some();
-        let reason = picker
-            .text(IN_BODY + INCOMPLETE_REASON)
-            .or_else(|| picker.text(IN_BODY + STATUS));
-        note(&mut facts.finish_reason, reason);
-        if Self::is_failure(picker) {
-            let code = picker.text(ERROR_CODE).or_else(|| picker.text(CODE));
-            facts.error = Some(in_band_error(picker.text(ERROR_TYPE), "error", code));
-        }
-    }
-
-    /// Whether the whole body of an answer that is not a stream is an error.
-    pub(super) fn is_failure(picker: &Picker) -> bool {
-        picker.is_present(ERROR) || picker.is(IN_BODY + STATUS, "failed")
-    }
-
-    pub(super) fn body_has_content(picker: &Picker) -> bool {
-        picker.count(IN_BODY + OUTPUT) > 0
-    }
-
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.usage_json.capacity() + self.tool_usage_json.capacity()
-    }
-
-    pub(super) fn modifiers(&self) -> Modifiers {
-        Modifiers {
-            service_tier: self.service_tier.clone(),
-            ..Modifiers::default()
-        }
-    }
-
-    /// Usage comes only at the end; whoever sends it earlier has not yet said the last word.
-    pub(super) fn usage_source(&self) -> Option<UsageSource> {
-        let usage = Fields::parse(&self.usage_json)?;
-        let has_both = usage.count("input_tokens").is_some() && usage.count("output_tokens").is_some();
-        Some(source(self.usage_is_last && has_both))
-    }
-
-    pub(super) fn unlimited(&self) -> Unlimited {
-        Unlimited {
-            tool_calls: self.calls.own_tools,
-            images: self.calls.image_generation,
-        }
-    }
-
+impl Said {
     /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total
     /// has it once more. Sound and images are a part of both, and of what was cached.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        let usage = Fields::parse(&self.usage_json)?;
-        let input = usage.count("input_tokens").unwrap_or(0);
+    fn read(json: &[u8]) -> Option<Self> {
+        let usage = Fields::parse(json)?;
+        let (counted_input, counted_output) = (usage.count("input_tokens"), usage.count("output_tokens"));
+        let input = counted_input.unwrap_or(0);
         let details = usage.object("input_tokens_details");
         let cache_read = details.count("cached_tokens").unwrap_or(0).min(input);
         let split = details.object("cache_write_tokens_details");
@@ -289,7 +162,7 @@ impl ResponsesState {
             .unwrap_or(parts)
             .min(input - cache_read);
         let cache_write_long = long.unwrap_or(0).min(written);
-        let said = usage.count("output_tokens").unwrap_or(0);
+        let said = counted_output.unwrap_or(0);
         let output_details = usage.object("output_tokens_details");
         let reasoning = output_details.count("reasoning_tokens").unwrap_or(0);
         let with_reasoning = said.saturating_add(reasoning);
@@ -300,8 +173,7 @@ impl ResponsesState {
         let read = Modalities::of_object(&details.object("cached_tokens_details")).within(cache_read);
         let fresh = Modalities::of_object(&details).beyond(read).within(uncached);
         let spoken = Modalities::of_object(&output_details).within(output - reasoning);
-        let tools = Fields::parse(&self.tool_usage_json).unwrap_or_default();
-        Some(Usage {
+        let tokens = Usage {
             input_uncached: fresh.rest(uncached),
             input_audio: fresh.audio,
             input_image: fresh.image,
@@ -314,15 +186,159 @@ impl ResponsesState {
             output_audio: spoken.audio,
             output_image: spoken.image,
             output_reasoning: reasoning,
-            tool_input: 0,
-            web_searches: tools
-                .object("web_search")
-                .count("num_requests")
-                .unwrap_or(self.calls.web_searches),
-            web_fetches: 0,
+            ..Usage::default()
+        };
+        let has_both = counted_input.is_some() && counted_output.is_some();
+        Some(Self { tokens, has_both })
+    }
+}
+
+impl ResponsesState {
+    /// One event of a stream.
+    pub(super) fn event(&mut self, picks: &Picks<'_>, name: &[u8], facts: &mut Facts) {
+        if let Some(sequence) = number(picks, SEQUENCE) {
+            self.sequence = Some(sequence);
+        }
+        self.response(picks, IN_EVENT, facts);
+        let kind = picks.text(TYPE);
+        match kind.as_deref().map_or(name, str::as_bytes) {
+            b"response.output_item.added" => facts.content_seen |= item_is_content(picks),
+            b"response.output_item.done" => {
+                facts.content_seen = true;
+                self.calls.add(Calls::counted(picks, ITEM_CALLS));
+            }
+            b"response.completed" => self.finish(picks, "completed", facts),
+            b"response.incomplete" => self.finish(picks, "incomplete", facts),
+            b"response.failed" => {
+                self.finish(picks, "failed", facts);
+                let kind = picks.text(RESPONSE_ERROR_TYPE).or_else(|| picks.text(ERROR_TYPE));
+                let code = picks.text(RESPONSE_ERROR_CODE).or_else(|| picks.text(ERROR_CODE));
+                facts.error = Some(in_band_error(kind, "response.failed", code));
+            }
+            b"error" => {
+                let code = picks.text(ERROR_CODE).or_else(|| picks.text(CODE));
+                facts.error = Some(in_band_error(picks.text(ERROR_TYPE), "error", code));
+                facts.terminal = true;
+            }
+            other if other.ends_with(b".delta") => facts.content_seen |= picks.is_present(DELTA),
+            _ => {}
+        }
+    }
+
+    /// Whether the event is one of an answer that has not failed, by its type.
+    pub(super) fn is_answers(picks: &Picks<'_>) -> bool {
+        let kind = picks.raw(TYPE).unwrap_or_default();
+        kind.starts_with(b"\"response.") && kind != br#""response.failed""#
+    }
+
+    /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
+    pub(super) fn is_error(picks: &Picks<'_>, name: &[u8]) -> bool {
+        let kind = picks.text(TYPE);
+        let is_named = matches!(
+            kind.as_deref().map_or(name, str::as_bytes),
+            b"error" | b"response.failed"
+        );
+        is_named || picks.is_present(ERROR)
+    }
+
+    /// Whether the event is one of an answer.
+    pub(super) fn says_something(picks: &Picks<'_>, name: &[u8]) -> bool {
+        picks.raw(TYPE).is_some() || !name.is_empty()
+    }
+
+    /// See [`super::dialect::Dialect::only_speaks`]. A delta has a number and, to hide its length, filling
+    /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
+    pub(super) fn only_speaks(picks: &Picks<'_>) -> Option<&'static [Varying]> {
+        let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
+        if !(is_delta && picks.has_only(&[TYPE, SEQUENCE, DELTA])) {
+            return None;
+        }
+        // What stands elsewhere under the name of the number is no number of the event.
+        Some(match picks.is_present(SEQUENCE) {
+            true => &[NUMBER, FILLING],
+            false => &[FILLING],
+        })
+    }
+
+    /// An event has come that has this number and says nothing else.
+    pub(super) fn numbered(&mut self, number: u64) {
+        self.sequence = Some(number);
+    }
+
+    fn finish(&mut self, picks: &Picks<'_>, status: &str, facts: &mut Facts) {
+        facts.terminal = true;
+        self.usage_is_last = picks.raw(IN_EVENT + USAGE).is_some();
+        facts.content_seen |= picks.count(IN_EVENT + OUTPUT) > 0;
+        let reason = picks.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
+        note(&mut facts.finish_reason, Some(reason));
+    }
+
+    /// The response object, which begins, ends and sometimes accompanies a stream, and is the body of an answer that is none.
+    fn response(&mut self, picks: &Picks<'_>, base: usize, facts: &mut Facts) {
+        note(&mut facts.answer_id, picks.text(base + ID));
+        note(&mut facts.model, picks.text(base + MODEL));
+        self.created_at = number(picks, base + CREATED_AT).or(self.created_at);
+        note_name(&mut self.service_tier, picks.text(base + SERVICE_TIER));
+        if let Some(usage) = picks.raw(base + USAGE) {
+            self.said = Said::read(usage);
+        }
+        if let Some(tools) = picks.raw(base + TOOL_USAGE) {
+            let tools = Fields::parse(tools).unwrap_or_default();
+            self.web_searches = tools.object("web_search").count("num_requests");
+        }
+        self.calls.raise(Calls::counted(picks, base + CALLS));
+    }
+
+    /// The whole body of an answer that is not a stream.
+    pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
+        self.response(picks, IN_BODY, facts);
+        self.usage_is_last = picks.raw(IN_BODY + USAGE).is_some();
+        let reason = picks
+            .text(IN_BODY + INCOMPLETE_REASON)
+            .or_else(|| picks.text(IN_BODY + STATUS));
+        note(&mut facts.finish_reason, reason);
+        if Self::is_failure(picks) {
+            let code = picks.text(ERROR_CODE).or_else(|| picks.text(CODE));
+            facts.error = Some(in_band_error(picks.text(ERROR_TYPE), "error", code));
+        }
+    }
+
+    /// Whether the whole body of an answer that is not a stream is an error.
+    pub(super) fn is_failure(picks: &Picks<'_>) -> bool {
+        picks.is_present(ERROR) || picks.is(IN_BODY + STATUS, "failed")
+    }
+
+    pub(super) fn body_has_content(picks: &Picks<'_>) -> bool {
+        picks.count(IN_BODY + OUTPUT) > 0
+    }
+
+    pub(super) fn modifiers(&self) -> Modifiers {
+        Modifiers {
+            service_tier: self.service_tier.clone(),
+            ..Modifiers::default()
+        }
+    }
+
+    /// Usage comes only at the end; whoever sends it earlier has not yet said the last word.
+    pub(super) fn usage_source(&self) -> Option<UsageSource> {
+        let said = self.said.as_ref()?;
+        Some(source(self.usage_is_last && said.has_both))
+    }
+
+    pub(super) fn unlimited(&self) -> Unlimited {
+        Unlimited {
+            tool_calls: self.calls.own_tools,
+            images: self.calls.image_generation,
+        }
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        Some(Usage {
+            web_searches: self.web_searches.unwrap_or(self.calls.web_searches),
             file_searches: self.calls.file_searches,
             code_interpreter_calls: self.calls.code_interpreter,
             image_generations: self.calls.image_generation,
+            ..self.said.as_ref()?.tokens
         })
     }
 
@@ -357,13 +373,13 @@ impl ResponsesState {
     }
 }
 
-fn number(picker: &Picker, path: usize) -> Option<u64> {
-    fields::count(&picker.text(path)?)
+fn number(picks: &Picks<'_>, path: usize) -> Option<u64> {
+    fields::count(&picks.text(path)?)
 }
 
 /// A message or a reasoning item begins empty; any other item (a tool call) is content by itself.
-fn item_is_content(picker: &Picker) -> bool {
-    picker
+fn item_is_content(picks: &Picks<'_>) -> bool {
+    picks
         .text(ITEM_TYPE)
         .is_some_and(|kind| !matches!(kind.as_ref(), "message" | "reasoning"))
 }

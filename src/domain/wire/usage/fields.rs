@@ -21,6 +21,10 @@ pub(in crate::domain) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// The fields of an object that a picker has kept, or of a part of it. `None` when the text is not an object.
     pub(in crate::domain) fn parse(json: &'a [u8]) -> Option<Self> {
+        Self::of_text(std::str::from_utf8(json).ok()?)
+    }
+
+    fn of_text(json: &'a str) -> Option<Self> {
         members(json).map(|values| Self { values })
     }
 
@@ -42,8 +46,13 @@ impl<'a> Fields<'a> {
 
     /// A short name; `None` when it is missing or none (see [`is_name`]).
     pub(in crate::domain) fn name(&self, key: &str) -> Option<SmolStr> {
-        let name: SmolStr = serde_json::from_str(self.get(key)?).ok()?;
-        Some(name).filter(|name| is_name(name))
+        let json = self.get(key)?;
+        let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+        if inner.contains('\\') {
+            let name: SmolStr = serde_json::from_str(json).ok()?;
+            return Some(name).filter(|name| is_name(name));
+        }
+        is_name(inner).then(|| inner.into())
     }
 
     /// A string; `None` when it is missing or none.
@@ -53,9 +62,7 @@ impl<'a> Fields<'a> {
 
     /// An object; an empty one when it is missing or none.
     pub(in crate::domain) fn object(&self, key: &str) -> Self {
-        self.get(key)
-            .and_then(|value| Fields::parse(value.as_bytes()))
-            .unwrap_or_default()
+        self.get(key).and_then(Fields::of_text).unwrap_or_default()
     }
 
     /// The objects in an array; none when it is missing or none.
@@ -66,7 +73,7 @@ impl<'a> Fields<'a> {
             .unwrap_or_default();
         elements
             .into_iter()
-            .filter_map(|element| Fields::parse(element.get().as_bytes()))
+            .filter_map(|element| Fields::of_text(element.get()))
             .collect()
     }
 }
@@ -80,7 +87,10 @@ pub(in crate::domain) fn is_name(text: &str) -> bool {
 /// A JSON number as a count: fractions are cut. `None` when it is not a number, negative (as an unsigned number, too), or above
 /// [`COUNT_MAX`].
 pub(in crate::domain) fn count(json: &str) -> Option<u64> {
-    let text = json.trim();
+    let text = match json.as_bytes() {
+        [b'0'..=b'9', ..] => json,
+        _ => json.trim(),
+    };
     if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return None;
     }

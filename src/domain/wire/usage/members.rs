@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::domain::wire::plain_run::plain_run;
+use crate::domain::wire::json_skip::{skip_space, skip_value, split_key};
 
 /// The members for which there is room at once.
 const MEMBERS_USUAL: usize = 12;
@@ -11,92 +11,45 @@ const MEMBERS_USUAL: usize = 12;
 pub(super) type Member<'a> = (Cow<'a, str>, &'a str);
 
 /// The members in the order of the text. `None` if it is no object. Of what is no JSON it may make anything.
-pub(super) fn members(object: &[u8]) -> Option<Vec<Member<'_>>> {
-    let text = std::str::from_utf8(object).ok()?;
-    let mut at = behind(object, 0, b'{')?;
+pub(super) fn members(text: &str) -> Option<Vec<Member<'_>>> {
+    let object = text.as_bytes();
+    let has_escapes = memchr::memchr(b'\\', object).is_some();
+    // So many bytes, of which so many are left with what follows.
+    let taken = |left: usize, bytes: usize| {
+        let start = text.len() - left;
+        text.get(start..start + bytes)
+    };
+    let [b'{', inside @ ..] = skip_space(object) else {
+        return None;
+    };
+    let mut rest = skip_space(inside);
     let mut members = Vec::with_capacity(MEMBERS_USUAL);
-    if let Some(end) = behind(object, at, b'}') {
-        return (skip_space(object, end) == object.len()).then_some(members);
+    if let [b'}', end @ ..] = rest {
+        return skip_space(end).is_empty().then_some(members);
     }
     loop {
-        let key = skip_space(object, at);
-        let key_end = string_end(object, key)?;
-        let value = skip_space(object, behind(object, key_end, b':')?);
-        let value_end = value_end(object, value)?;
-        members.push((unescaped(text.get(key..key_end)?)?, text.get(value..value_end)?));
-        match behind(object, value_end, b',') {
-            Some(next) => at = next,
-            None => {
-                let end = behind(object, value_end, b'}')?;
-                return (skip_space(object, end) == object.len()).then_some(members);
-            }
+        let (key, value) = split_key(rest)?;
+        let behind = skip_value(value, 0)?;
+        let key = taken(rest.len() - 1, key.len())?;
+        let key = if has_escapes {
+            unescaped(key)?
+        } else {
+            Cow::Borrowed(key)
+        };
+        members.push((key, taken(value.len(), value.len() - behind.len())?));
+        match skip_space(behind) {
+            [b',', next @ ..] => rest = skip_space(next),
+            [b'}', end @ ..] => return skip_space(end).is_empty().then_some(members),
+            _ => return None,
         }
     }
 }
 
-/// Where the next byte is that is no white space.
-fn skip_space(text: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\r' | b'\n') = text.get(at) {
-        at += 1;
-    }
-    at
-}
-
-/// The place behind this byte, if it is the next one that is no white space.
-fn behind(text: &[u8], at: usize, byte: u8) -> Option<usize> {
-    let at = skip_space(text, at);
-    (text.get(at) == Some(&byte)).then_some(at + 1)
-}
-
+/// A key without its escapes.
 fn unescaped(key: &str) -> Option<Cow<'_, str>> {
-    let inside = key.strip_prefix('"')?.strip_suffix('"')?;
-    match memchr::memchr(b'\\', inside.as_bytes()) {
-        None => Some(Cow::Borrowed(inside)),
-        Some(_) => serde_json::from_str(key).ok().map(Cow::Owned),
-    }
-}
-
-/// The end of the string that begins at a place.
-fn string_end(text: &[u8], start: usize) -> Option<usize> {
-    let mut at = text.get(start).filter(|first| **first == b'"').map(|_| start + 1)?;
-    loop {
-        at += plain_run(text.get(at..)?);
-        match text.get(at)? {
-            b'"' => return Some(at + 1),
-            _ => at += 2,
-        }
-    }
-}
-
-/// The end of the value that begins at a place.
-fn value_end(text: &[u8], start: usize) -> Option<usize> {
-    match text.get(start)? {
-        b'"' => string_end(text, start),
-        b'{' | b'[' => container_end(text, start),
-        _ => {
-            let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
-            let length = text.get(start..)?.iter().position(is_end)?;
-            (length > 0).then_some(start + length)
-        }
-    }
-}
-
-fn container_end(text: &[u8], start: usize) -> Option<usize> {
-    let (mut at, mut depth) = (start, 0_usize);
-    loop {
-        match text.get(at)? {
-            b'"' => {
-                at = string_end(text, at)?;
-                continue;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        at += 1;
-        if depth == 0 {
-            return Some(at);
-        }
+    match key.contains('\\') {
+        false => Some(Cow::Borrowed(key)),
+        true => serde_json::from_str(&format!("\"{key}\"")).ok().map(Cow::Owned),
     }
 }
 
@@ -136,7 +89,7 @@ mod tests {
                 true => serde_json::to_string_pretty(&object).unwrap(),
                 false => serde_json::to_string(&object).unwrap(),
             };
-            let read = members(json.as_bytes()).unwrap().into_iter();
+            let read = members(&json).unwrap().into_iter();
             let read: Map<String, Value> =
                 read.map(|(key, value)| (key.into_owned(), serde_json::from_str(value).unwrap())).collect();
             prop_assert_eq!(read, object);
@@ -144,8 +97,8 @@ mod tests {
 
         #[test]
         fn what_is_no_object_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..40), text in "[{}\\[\\]\",:\\\\ a1]{0,30}") {
-            let _ = members(&bytes);
-            let _ = members(text.as_bytes());
+            let _ = members(&String::from_utf8_lossy(&bytes));
+            let _ = members(&text);
         }
     }
 
@@ -165,8 +118,8 @@ mod tests {
             "{\"a\":1 \"b\":2}",
             "{a:1}",
         ] {
-            assert_eq!(members(json.as_bytes()), None, "{json}");
+            assert_eq!(members(json), None, "{json}");
         }
-        assert_eq!(members(b" { } "), Some(Vec::new()));
+        assert_eq!(members(" { } "), Some(Vec::new()));
     }
 }

@@ -1,7 +1,7 @@
 //! What an answer shows of the provider's own tools and of images.
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, Picker, Take};
+use crate::domain::wire::json_pick::{Path, Picks, Take};
 use crate::domain::wire::usage::Unlimited;
 
 macro_rules! count {
@@ -36,8 +36,8 @@ pub(super) struct OwnTools {
 
 impl OwnTools {
     /// A chunk has come; the paths begin at `base`.
-    pub(super) fn chunk(&mut self, picker: &Picker, base: usize) {
-        let count = |at: usize| picker.count(base + at);
+    pub(super) fn chunk(&mut self, picks: &Picks<'_>, base: usize) {
+        let count = |at: usize| picks.count(base + at);
         self.calls = self.calls.saturating_add(count(0) + count(1));
         self.results = self.results.saturating_add(count(2) + count(3));
         self.images = self.images.saturating_add(count(4) + count(5));

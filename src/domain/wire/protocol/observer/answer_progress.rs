@@ -3,6 +3,7 @@
 use smol_str::SmolStr;
 
 use crate::domain::wire::{
+    json_pick::Picks,
     protocol::{InBandError, dialect::Dialect, facts::Facts},
     usage::{Modifiers, Run, Unlimited, Usage, UsageSource},
 };
@@ -41,4 +42,30 @@ pub struct Observed {
 pub(super) struct AnswerProgress {
     pub(super) dialect: Dialect,
     pub(super) facts: Facts,
+}
+
+/// How far a body in one piece has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// Its end has not come, or never will, because it is no JSON.
+    Open,
+    /// Its end has come, and what it says is known.
+    Whole { is_error: bool },
+}
+
+impl AnswerProgress {
+    /// Takes in all that a body in one piece says.
+    pub(super) fn body(&mut self, picks: &Picks<'_>) {
+        self.facts.content_seen |= self.dialect.body_has_content(picks);
+        self.dialect.body(picks, &mut self.facts);
+        self.dialect.made(picks, &mut self.facts.made);
+    }
+
+    /// The same at the body's end.
+    pub(super) fn whole_body(&mut self, picks: &Picks<'_>) -> Body {
+        self.body(picks);
+        Body::Whole {
+            is_error: self.dialect.is_body_error(picks),
+        }
+    }
 }

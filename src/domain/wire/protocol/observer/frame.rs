@@ -1,6 +1,6 @@
 //! How far the messages of an answer have been read, by its framing.
 
-use super::{Framing, sink::Head, template::Template};
+use super::{Framing, answer_progress::Body, sink::Head, template::Template};
 use crate::domain::wire::{json_array::ArrayFramer, json_pick::Picker, protocol::dialect::Dialect, sse::SseFramer};
 
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(super) enum Frame {
         head: Head,
         template: Template,
     },
-    Json,
+    Json(Body),
     JsonArray(ArrayFramer),
     /// With the bytes that have passed.
     Opaque(u64),
@@ -24,7 +24,7 @@ impl Frame {
                 head: Head::default(),
                 template: Template::default(),
             },
-            Framing::Json => Self::Json,
+            Framing::Json => Self::Json(Body::Open),
             Framing::JsonArray => Self::JsonArray(ArrayFramer::new()),
             Framing::Opaque => Self::Opaque(0),
         }
@@ -36,7 +36,7 @@ impl Frame {
             Self::Sse { framer, .. } => {
                 framer.is_between_events() || framer.has_open_data() && dialect.is_answers(picker)
             }
-            Self::Json => picker.is_done(),
+            Self::Json(body) => *body != Body::Open,
             Self::JsonArray(framer) => framer.is_between_elements(),
             Self::Opaque(_) => false,
         }

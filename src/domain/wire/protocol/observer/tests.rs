@@ -20,6 +20,7 @@ mod sources;
 mod spoken;
 mod template;
 mod usage;
+mod whole;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/streams")

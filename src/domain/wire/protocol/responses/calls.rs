@@ -5,7 +5,7 @@
 //! that does not say what it did is taken for a search.
 
 use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, Picker, Segment, Take};
+use crate::domain::wire::json_pick::{Path, Picks, Segment, Take};
 
 /// The paths of one place with items: marks and counts.
 pub(super) const PATHS: usize = 8;
@@ -109,13 +109,13 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Those of the items at one place, whose paths begin at `base`.
-    pub(super) fn counted(picker: &Picker, base: usize) -> Self {
+    pub(super) fn counted(picks: &Picks<'_>, base: usize) -> Self {
         Self {
-            web_searches: picker.count(base + WEB_SEARCHES),
-            file_searches: picker.count(base + FILE_SEARCHES),
-            code_interpreter: picker.count(base + CODE_INTERPRETER),
-            image_generation: picker.count(base + IMAGE_GENERATION),
-            own_tools: picker.count(base + OWN_TOOLS),
+            web_searches: picks.count(base + WEB_SEARCHES),
+            file_searches: picks.count(base + FILE_SEARCHES),
+            code_interpreter: picks.count(base + CODE_INTERPRETER),
+            image_generation: picks.count(base + IMAGE_GENERATION),
+            own_tools: picks.count(base + OWN_TOOLS),
         }
     }
 
