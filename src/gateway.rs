@@ -11,7 +11,6 @@ pub(crate) mod client_stream;
 pub(crate) mod coding;
 pub(crate) mod drain;
 pub(crate) mod end;
-pub(crate) mod entry;
 pub(crate) mod estimate;
 pub(crate) mod exchange;
 pub(crate) mod failure_log;
@@ -21,6 +20,7 @@ pub(crate) mod gate;
 pub(crate) mod held_head;
 pub(crate) mod keepalive;
 pub(crate) mod key_slots;
+pub(crate) mod log_entry;
 pub(crate) mod meter;
 pub(crate) mod outlet;
 pub(crate) mod panics;
@@ -33,6 +33,7 @@ pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod tags;
 pub(crate) mod ticket;
+pub(crate) mod upstream;
 
 use std::time::Duration;
 
@@ -49,10 +50,8 @@ use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
 pub(crate) use self::parts::{Gateway, Limits, Pages};
 use self::{
-    attempt::{connect, send},
     exchange::Exchange,
-    forward::Forward,
-    ticket::Cause,
+    upstream::{connect, send},
 };
 
 #[async_trait]
@@ -78,9 +77,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
-        let Forward { dispatch, ticket, .. } = exchange.forward()?;
-        connect::pause(dispatch, &self.drain).await;
-        panics::immediate(self.metrics(), || connect::peer(self, session, dispatch, ticket))
+        let forward = exchange.forward()?;
+        connect::pause(forward, &self.drain).await;
+        panics::immediate(self.metrics(), || connect::peer(self, session, forward))
     }
 
     async fn connected_to_upstream(
@@ -92,11 +91,9 @@ impl ProxyHttp for Gateway {
         digest: Option<&Digest>,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let Forward {
-            dispatch, recipient, ..
-        } = exchange.forward()?;
+        let forward = exchange.forward()?;
         panics::immediate(self.metrics(), || {
-            connect::connected(session, dispatch, recipient.presence.clone(), digest, &self.drain);
+            connect::connected(session, forward, digest, &self.drain);
             Ok(())
         })
     }
@@ -107,8 +104,8 @@ impl ProxyHttp for Gateway {
         head: &mut RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let dispatch = &exchange.forward()?.dispatch;
-        panics::immediate(self.metrics(), || send::head(dispatch, head))
+        let forward = exchange.forward()?;
+        panics::immediate(self.metrics(), || send::head(forward, head))
     }
 
     async fn request_body_filter(
@@ -118,27 +115,19 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        let Forward {
-            dispatch, recipient, ..
-        } = exchange.forward()?;
-        let presence = recipient.presence.as_deref();
-        panics::immediate(self.metrics(), || send::body(session, dispatch, presence, piece, end))
+        let forward = exchange.forward()?;
+        panics::immediate(self.metrics(), || send::body(session, forward, piece, end))
     }
 
     fn fail_to_connect(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         _peer: &HttpPeer,
         exchange: &mut Exchange,
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(Forward {
-                dispatch,
-                ticket,
-                recipient,
-                ..
-            }) => connect::failed(dispatch, ticket.request_id(), recipient.has_left(), error, &self.drain),
+            Ok(forward) => connect::failed(self, session, forward, error),
             Err(_) => error,
         }
     }
@@ -152,7 +141,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => answer::interrupted::decide(self.metrics(), session, forward, error, reused),
+            Ok(forward) => end::attempt_failed(self.metrics(), session, forward, error, reused),
             Err(_) => error,
         }
     }
@@ -165,11 +154,8 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         // The one hook that tells whether the head is all of the answer.
-        exchange
-            .forward()?
-            .dispatch
-            .attempt
-            .framing_seen(end && !head.status.is_informational());
+        let attempt = &mut exchange.forward()?.attempt;
+        attempt.framing_seen(end && !head.status.is_informational());
         Ok(())
     }
 
@@ -203,13 +189,9 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward()?;
         panics::immediate(self.metrics(), || {
-            answer::body::pass(self.metrics(), session, forward, piece, end)?;
-            forward.remember(&self.sessions, end);
-            if end {
-                forward.ticket.charge(Cause::Over);
-            }
-            Ok(None)
-        })
+            answer::body::pass(self, session, forward, piece, end)
+        })?;
+        Ok(None)
     }
 
     /// Trailers end an answer over HTTP/2. The client gets none, but what ends its body.
@@ -275,8 +257,8 @@ mod tests {
         type Arriving<'a> = (&'a Gateway, &'a mut Session, &'a mut Exchange);
         let handle =
             future_size(|(gateway, session, exchange): Arriving<'static>| arrival::handle(gateway, session, exchange));
-        let (context, stage) = (size_of::<Exchange>(), size_of::<Forward>());
+        let (context, stage) = (size_of::<Exchange>(), size_of::<forward::Forward>());
         println!("context {context}, boxed stage {stage}, future of request_filter {handle} bytes");
-        assert!(context <= 64 && stage <= 4352 && handle <= 6144);
+        assert!(context <= 72 && stage <= 4352 && handle <= 6144);
     }
 }

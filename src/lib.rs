@@ -49,9 +49,7 @@ pub mod parts {
                 http1::{chunked, head},
                 json_scan::{JsonEnd, NamedModels, Progress, Scan, ScanLimits, scan},
                 operation::Operation,
-                protocol::{
-                    FailureKind, Framing, MidStreamFailure, Observed, Observer, Protocol, observer::HEAP_BYTES_MAX,
-                },
+                protocol::{Break, Framing, Observed, Observer, Protocol, observer::HEAP_BYTES_MAX},
                 proxy_protocol,
                 tokens::CharClasses,
             },

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use pingora_proxy::Session;
+use rand::RngExt;
 
 use crate::{
     domain::{
         catalogue::route::{Leg, Route},
-        faults::refusal::Refusal,
+        faults::{end::End, refusal::Refusal},
         keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
         wire::{
             json_scan::{Scan, ScanLimits},
@@ -21,19 +22,20 @@ use crate::{
             session_hint::{self, SessionHint},
         },
     },
+    edges::clock,
     gateway::{
         admission::caller::Caller,
-        attempt::dispatch::Dispatch,
-        entry::Entry,
+        attempt::attempts::Attempts,
         estimate::Basis,
+        exchange::Exchange,
         forward::Forward,
         key_slots::KeySlot,
-        outlet::{Outlet, masking::Masking},
+        log_entry::LogEntry,
         parts::Gateway,
         peer,
         recipient::{Recipient, owner::Owner},
         request::{
-            Rejection, Request,
+            Request,
             body::RequestBody,
             body_work::{FREE_BYTES_MAX, KeyWork},
             gather,
@@ -48,55 +50,22 @@ use crate::{
     providers::live::Live,
 };
 
-/// An admitted request, but for its line in the access log.
-#[derive(Debug)]
-pub(crate) struct Admitted {
-    dispatch: Dispatch,
-    /// The charge; `None` for a free request.
-    bill: Option<Bill>,
-    basis: Basis,
-    recipient: Recipient,
-}
-
-impl Admitted {
-    /// Issues the ticket: from here on the request accounts for itself, however it ends.
-    pub(crate) fn issue(self: Box<Self>, mut entry: Entry) -> Box<Forward> {
-        let Self {
-            dispatch,
-            bill,
-            basis,
-            recipient,
-        } = *self;
-        entry.record.model = Some(dispatch.request.model.name.clone());
-        entry.record.stream = dispatch.request.stream;
-        Box::new(Forward {
-            dispatch,
-            ticket: Ticket::issue(entry, bill, basis),
-            unbegun: None,
-            masking: Masking::default(),
-            outlet: Outlet::default(),
-            recipient,
-        })
-    }
-}
-
 /// Reads the body, finds the model and its route, and puts the hold. A request that is refused, or given up by its client,
 /// takes as much of its key's rate as one that is served; not so a token count, which has no part in that.
 pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
-    live: &Arc<Live>,
+    exchange: &mut Exchange,
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-    entry: &mut Entry,
-) -> Result<Box<Admitted>, Rejection> {
+) -> Result<Box<Forward>, End> {
     let key = Arc::clone(&caller.key);
-    let admitted = consider(gateway, session, live, caller, operation, path_model, entry).await;
+    let admitted = consider(gateway, session, exchange, caller, operation, path_model).await;
     let counts = match &admitted {
+        Err(End::Refused(refusal)) => refusal.is_of_client(),
+        Err(_) => true,
         Ok(_) => false,
-        Err(Rejection::ClientGone) => true,
-        Err(Rejection::Refused(refusal)) => refusal.is_of_client(),
     };
     if counts && !operation.counts_tokens() {
         gateway.billing.count_refused(&key);
@@ -107,53 +76,59 @@ pub(crate) async fn admit(
 async fn consider(
     gateway: &Gateway,
     session: &mut Session,
-    live: &Arc<Live>,
+    exchange: &mut Exchange,
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-    entry: &mut Entry,
-) -> Result<Box<Admitted>, Rejection> {
+) -> Result<Box<Forward>, End> {
+    let live = Arc::clone(&exchange.live);
+    let log = &mut *exchange.log;
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let tags = tags::of(session.req_header(), &live.config.gateway)?;
-    let count_slot = permits::count_slot(gateway, live, &caller.key, operation)?;
+    let count_slot = permits::count_slot(gateway, &live, &caller.key, operation)?;
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     // A model named in the path can be refused before the body is read.
     if let Some(model) = &path_model {
-        model::route(catalogue, switches, &caller.key, operation, model, entry)?;
+        log.record.model_asked = model::known(catalogue, operation, model);
+        model::route(catalogue, switches, &caller.key, operation, model)?;
     }
     let by_head = (operation, body_head);
-    let (body, scan) = body_unless_refused(gateway, session, live, &caller, by_head, entry).await?;
-    entry.record.request_bytes = body.bytes.len() as u64;
+    let (body, scan) = body_unless_refused(gateway, session, &live, &caller, by_head, log).await?;
+    log.record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
     let asked = model::asked(operation, path_model, &scan)?;
     fail::fail_point!("admission");
-    let route = model::route(catalogue, switches, &caller.key, operation, &asked, entry)?;
+    log.record.model_asked = model::known(catalogue, operation, &asked);
+    let route = model::route(catalogue, switches, &caller.key, operation, &asked)?;
     model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
     let stream = match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
         Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
     };
-    let basis = basis(gateway, live, &caller.key, &route, operation, &scan)?;
+    let basis = basis(gateway, &live, &caller.key, &route, operation, &scan)?;
     let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
     let asking = AdmissionRequest {
         key: caller.found(),
-        request_id: &entry.record.request_id,
+        request_id: &log.record.request_id,
         operation,
         model_asked: &asked,
         stream,
         tags: &tags,
         route: basis.route(),
         estimate: basis.estimate(&scan),
-        arrived: entry.started,
+        arrived: log.started,
         limits: &live.config.money,
     };
-    let (bill, hint) = hold(gateway, session, live, &asking, &route, (&scan, &body)).await?;
+    let (bill, hint) = hold(gateway, session, &live, &asking, &route, (&scan, &body)).await?;
+    log.record.model = Some(route.model.name.clone());
+    log.record.stream = stream;
+    let ticket = Ticket::issue(log, bill, basis);
     let work = gateway.limits.bodies.work(caller.digest);
     let Caller { key, presented, .. } = caller;
     let query = session.req_header().uri.query();
     let request = Request {
-        live: Arc::clone(live),
+        live,
         operation,
         stream,
         asked,
@@ -162,50 +137,80 @@ async fn consider(
         presented,
         scan,
     };
-    let dispatch = begin(request, route.legs, hint, body, &session.req_header().headers, &work).await?;
-    let recipient = recipient(gateway, session, &dispatch, key, count_slot);
-    // Large, and passed on several times: boxed where it is made.
-    Ok(Box::new(Admitted {
-        dispatch,
-        bill,
-        basis,
-        recipient,
-    }))
+    let prepared = prepare(request, route.legs, hint, body);
+    let prepared = edit(prepared?, &session.req_header().headers, &work).await?;
+    let recipient = recipient(gateway, session, &prepared, key, count_slot);
+    let Prepared {
+        request,
+        attempts,
+        body,
+    } = prepared;
+    Ok(Forward::new(request, attempts, body, ticket, recipient))
 }
 
-/// Chooses the first provider and edits the body for it. The edits of a provider that has some take another walk over the body,
-/// which is done and charged as the scan is.
-async fn begin(
+/// A request whose first endpoint is chosen.
+struct Prepared {
+    request: Request,
+    attempts: Attempts,
+    body: RequestBody,
+}
+
+impl Prepared {
+    /// Edits the body for the first provider.
+    fn edit(mut self, headers: &HeaderMap) -> Result<Self, Refusal> {
+        let leg = self.attempts.leg();
+        let facts = self.request.facts(headers, leg);
+        self.body.edit_for(leg, &facts, &self.request.scan)?;
+        Ok(self)
+    }
+}
+
+/// Chooses the first provider and credential.
+fn prepare(
     request: Request,
     legs: Vec<Leg>,
     hint: Option<SessionHint>,
-    body: RequestBody,
-    headers: &HeaderMap,
-    work: &KeyWork,
-) -> Result<Dispatch, Refusal> {
-    let has_edits = legs.iter().any(|leg| !leg.provider.body.is_empty());
-    let length = body.bytes.len();
-    if !has_edits || length <= FREE_BYTES_MAX {
-        return Dispatch::begin(request, legs, hint, body, headers);
+    mut body: RequestBody,
+) -> Result<Prepared, Refusal> {
+    if legs.len() > 1 {
+        // Only a further provider needs the body as the client sent it.
+        body.keep_original();
+    }
+    let (pools, probing) = (Arc::clone(&request.live.pools), body.probing());
+    let (dice, now) = (rand::rng().random(), clock::instant());
+    let attempts = Attempts::begin(request.operation, legs, pools, hint, probing, dice, now);
+    Ok(Prepared {
+        attempts: attempts.ok_or(Refusal::Internal)?,
+        request,
+        body,
+    })
+}
+
+/// Edits the body for the first provider. The edits of a route that has some take another walk over the body, which is done and
+/// charged as the scan is.
+async fn edit(prepared: Prepared, headers: &HeaderMap, work: &KeyWork) -> Result<Prepared, Refusal> {
+    let length = prepared.body.bytes.len();
+    if !prepared.attempts.has_edits() || length <= FREE_BYTES_MAX {
+        return prepared.edit(headers);
     }
     if length <= AT_ONCE_BYTES_MAX {
-        return work.charged(|| Dispatch::begin(request, legs, hint, body, headers));
+        return work.charged(|| prepared.edit(headers));
     }
     let headers = headers.clone();
     // Boxed, because few bodies are so large and each request would carry the room for it.
-    Box::pin(work.in_turn(move || Dispatch::begin(request, legs, hint, body, &headers))).await?
+    Box::pin(work.in_turn(move || prepared.edit(&headers))).await?
 }
 
-/// Whoever gets the answer to a request at its first provider.
+/// The client of a request, as the first provider's file treats its departure.
 fn recipient(
     gateway: &Gateway,
     session: &mut Session,
-    dispatch: &Dispatch,
+    prepared: &Prepared,
     key: Arc<KeyRecord>,
     count_slot: Option<KeySlot>,
 ) -> Recipient {
-    let request = &dispatch.request;
-    let presence = permits::presence(gateway, request, dispatch.provider());
+    let request = &prepared.request;
+    let presence = permits::presence(gateway, request, &prepared.attempts.leg().provider);
     Recipient {
         gate: permits::connection(session, request, presence.as_ref()),
         presence,
@@ -240,19 +245,11 @@ async fn body_unless_refused(
     live: &Live,
     caller: &Caller,
     (operation, body_head): (Operation, BodyHead),
-    entry: &mut Entry,
-) -> Result<(RequestBody, Scan), Rejection> {
+    log: &mut LogEntry,
+) -> Result<(RequestBody, Scan), End> {
     let (billing, key) = (&gateway.billing, caller.found());
     if let Err(refusal) = billing.refuse_early(key, operation, body_head.is_heavy()).await {
-        Box::pin(find_model(
-            gateway,
-            session,
-            live,
-            caller,
-            (operation, body_head),
-            entry,
-        ))
-        .await?;
+        Box::pin(find_model(gateway, session, live, caller, (operation, body_head), log)).await?;
         return Err(refusal.into());
     }
     read_body(gateway, session, live, caller, operation.protocol(), body_head).await
@@ -267,8 +264,8 @@ async fn find_model(
     live: &Live,
     caller: &Caller,
     (operation, body_head): (Operation, BodyHead),
-    entry: &mut Entry,
-) -> Result<(), Rejection> {
+    log: &mut LogEntry,
+) -> Result<(), End> {
     let is_told_by_head = session.req_header().headers.contains_key(header::EXPECT);
     let is_read = !operation.model_in_path() && !body_head.is_heavy() && !is_told_by_head;
     if !is_read || !live.catalogue.has_own_error_forms(operation.protocol()) {
@@ -276,14 +273,14 @@ async fn find_model(
     }
     match read_body(gateway, session, live, caller, operation.protocol(), body_head).await {
         Ok((body, scan)) => {
-            entry.record.request_bytes = body.bytes.len() as u64;
+            log.record.request_bytes = body.bytes.len() as u64;
             if let Ok(asked) = model::asked(operation, None, &scan) {
-                model::note(&live.catalogue, operation, &asked, entry);
+                log.record.model_asked = model::known(&live.catalogue, operation, &asked);
             }
             Ok(())
         }
-        Err(Rejection::Refused(_)) => Ok(()),
-        Err(gone) => Err(gone),
+        Err(End::Refused(_)) => Ok(()),
+        Err(end) => Err(end),
     }
 }
 
@@ -295,7 +292,7 @@ async fn read_body(
     caller: &Caller,
     protocol: Protocol,
     body_head: BodyHead,
-) -> Result<(RequestBody, Scan), Rejection> {
+) -> Result<(RequestBody, Scan), End> {
     let limits = &live.config.gateway;
     let address = peer::client_alone(session, &gateway.limits.trusted_proxies);
     let lease = gateway.limits.bodies.lease(caller.digest, address);
@@ -307,7 +304,7 @@ async fn read_body(
             references_max: limits.references_max,
         };
         let scan = scanning::scan(&body, protocol, limits, &work).await?;
-        Ok::<_, Rejection>((body, scan))
+        Ok::<_, End>((body, scan))
     };
     tokio::select! {
         biased;
@@ -334,7 +331,7 @@ async fn hold(
     asking: &AdmissionRequest<'_>,
     route: &Route,
     (scan, body): (&Scan, &RequestBody),
-) -> Result<(Option<Bill>, Option<SessionHint>), Rejection> {
+) -> Result<(Option<Bill>, Option<SessionHint>), End> {
     let key = asking.key.record;
     let named = named_state::look_up(gateway, &key.account, route, scan);
     let admission = async {
@@ -359,10 +356,10 @@ async fn hold(
 }
 
 /// Waits in the queue while the client is connected.
-async fn wait(session: &mut Session, ticket: QueueTicket<'_>) -> Result<Bill, Rejection> {
+async fn wait(session: &mut Session, ticket: QueueTicket<'_>) -> Result<Bill, End> {
     tokio::select! {
         biased;
-        bill = ticket.admitted() => bill.map_err(Rejection::from),
-        () = peer::left(session) => Err(Rejection::ClientGone),
+        bill = ticket.admitted() => bill.map_err(End::from),
+        () = peer::left(session) => Err(End::ClientLeft),
     }
 }

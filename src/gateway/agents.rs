@@ -11,8 +11,7 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        admission::caller, entry::Entry, exchange::Exchange, parts::Gateway, peer, reply::agent_settings,
-        request::head::QueryKeys,
+        admission::caller, exchange::Exchange, parts::Gateway, peer, reply::agent_settings, request::head::QueryKeys,
     },
 };
 
@@ -23,18 +22,22 @@ use crate::{
 pub(crate) async fn reply(
     gateway: &Gateway,
     session: &Session,
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     keys: &QueryKeys,
-    (target, entry): (&Target, &mut Entry),
+    target: &Target,
 ) -> Result<Reply, Refusal> {
     let agents = gateway.pages.agents.as_ref().ok_or(Refusal::UnknownPath)?;
-    let (live, asker) = (&exchange.live, peer::client(session, &gateway.limits.trusted_proxies));
+    let asker = peer::client(session, &gateway.limits.trusted_proxies);
     gateway.pages.own_usage.admit(asker, clock::instant())?;
+    let caller = caller::identify(gateway, session, exchange, keys).await?;
+    exchange.log.name_key(&caller.key);
+    let now = gateway.billing.time().now_seconds(clock::instant());
     if let Target::Spend = target {
-        let caller = caller::identify(gateway, session, live, exchange.shape, keys, entry).await?;
+        caller.check_but_expiry(now)?;
         return spend(gateway, &caller.key).await;
     }
-    caller::authenticate(gateway, session, live, exchange.shape, keys, entry).await?;
+    caller.check(now)?;
+    gateway.keys.touch(&caller.key.id, now);
     let settings = agents.settings.as_ref().ok_or(Refusal::UnknownPath)?;
     Ok(agent_settings::reply(settings, &session.req_header().headers))
 }

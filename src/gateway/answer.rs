@@ -2,12 +2,9 @@
 
 pub(crate) mod beginning;
 pub(crate) mod body;
-pub(crate) mod broken_off;
 pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod head;
 pub(crate) mod interim;
-pub(crate) mod interrupted;
-pub(crate) mod redirect;
 pub(crate) mod shape;
 pub(crate) mod spend_limit;

@@ -9,26 +9,26 @@ use crate::{
     console,
     domain::{
         faults::{
-            outcome::Outcome,
+            end::End,
             refusal::{Refusal, Reply},
         },
         wire::operation::Target,
     },
     edges::clock,
     gateway::{
-        admission::{self, Admitted, caller},
+        admission::{
+            self,
+            caller::{self, Caller},
+        },
         agents,
         answer::interim,
-        entry::Entry,
-        exchange::{Arrived, Exchange, Stage},
+        exchange::{Exchange, Stage},
+        forward::Forward,
         keepalive,
         parts::Gateway,
         peer,
         reply::{self, greeting, listing, portal, published},
-        request::{
-            Rejection,
-            head::{self, QueryKeys},
-        },
+        request::head::{self, QueryKeys},
     },
     stability::public::PublicResponse,
 };
@@ -36,7 +36,7 @@ use crate::{
 /// What is to be done with a request.
 enum Decision {
     /// A provider answers it.
-    Forward(Box<Admitted>),
+    Forward(Box<Forward>),
     /// weir answers it.
     Reply(Reply),
     /// The public stability service or the portal answers it, by the name that the log has.
@@ -52,36 +52,32 @@ pub(crate) fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Ex
     session.set_total_drain_timeout(Some(Duration::from_secs(1)));
     interim::keep_from_client(session);
     let query_keys = head::strip_query_keys(session.req_header_mut());
-    exchange.shape = head::shape(session.req_header(), &query_keys);
-    if let Stage::Arrived(arrived) = &mut exchange.stage {
-        arrived.query_keys = query_keys;
-        arrived.entry.record.protocol = Some(exchange.shape.as_str());
-        arrived.entry.record.client_version = if session.is_http2() { 2 } else { 1 };
-    }
+    exchange.protocol = head::shape(session.req_header(), &query_keys);
+    let record = &mut exchange.log.record;
+    record.protocol = Some(exchange.protocol.as_str());
+    record.client_version = if session.is_http2() { 2 } else { 1 };
+    exchange.stage = Stage::Arrived(query_keys);
 }
 
 /// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
 pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
     fail::fail_point!("request_filter");
-    let Stage::Arrived(arrived) = exchange.take_stage() else {
+    let Stage::Arrived(query_keys) = exchange.take_stage() else {
         return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
     };
-    let Arrived { mut entry, query_keys } = *arrived;
-    let decision = decide(gateway, session, exchange, &query_keys, &mut entry).await;
+    let decision = decide(gateway, session, exchange, &query_keys).await;
     keepalive::withdraw(session, &gateway.drain);
     match decision {
-        Ok(Decision::Forward(admitted)) => {
+        Ok(Decision::Forward(forward)) => {
             head::end_connection(session.req_header_mut());
-            exchange.stage = Stage::Forwarding(admitted.issue(entry));
+            exchange.stage = Stage::Forwarding(forward);
             return Ok(false);
         }
-        Ok(Decision::Reply(answer)) => reply::give(session, exchange.shape, entry, answer).await,
-        Ok(Decision::Publish(operation, answer)) => published::send(session, operation, answer, entry).await,
-        Err(Rejection::Refused(refusal)) => {
-            reply::refuse(session, &exchange.live, exchange.shape, entry, &refusal).await?;
-        }
-        Err(Rejection::ClientGone) => {
-            entry.close(Outcome::ClientGone);
+        Ok(Decision::Reply(answer)) => reply::give(session, exchange, answer).await,
+        Ok(Decision::Publish(operation, answer)) => published::send(session, exchange, operation, answer).await,
+        Err(End::Refused(refusal)) => reply::refuse(session, exchange, refusal).await?,
+        Err(end) => {
+            exchange.log.close(&end);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down());
         }
     }
@@ -91,12 +87,10 @@ pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &
 async fn decide(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     keys: &QueryKeys,
-    entry: &mut Entry,
-) -> Result<Decision, Rejection> {
-    let (live, shape) = (&exchange.live, exchange.shape);
-    head::check_size(session.req_header(), &live.config.gateway)?;
+) -> Result<Decision, End> {
+    head::check_size(session.req_header(), &exchange.live.config.gateway)?;
     if let Some(answer) = published::find(&gateway.pages.public, gateway.billing.time(), session) {
         return Ok(Decision::Publish("stability", answer));
     }
@@ -106,70 +100,80 @@ async fn decide(
         return Ok(Decision::Publish(operation, answer));
     }
     let target = head::target(session.req_header())?;
-    entry.record.operation = match &target {
+    exchange.log.record.operation = match &target {
         Target::Forward { operation, .. } => Some(operation.as_str()),
         Target::ListModels | Target::ShowModel { .. } => Some("models"),
         Target::OwnUsage => Some("own_usage"),
         Target::ManagedSettings | Target::Spend => Some("agents"),
         Target::Hello => Some("hello"),
     };
-    if target == Target::Hello {
-        return Ok(Decision::Reply(greeting::reply()));
-    }
-    if target == Target::OwnUsage {
-        return Ok(Decision::Reply(
-            Box::pin(own_usage(gateway, session, exchange, keys, entry)).await?,
-        ));
-    }
-    if matches!(target, Target::ManagedSettings | Target::Spend) {
-        let answer = agents::reply(gateway, session, exchange, keys, (&target, entry));
-        return Ok(Decision::Reply(Box::pin(answer).await?));
-    }
-    let caller = caller::authenticate(gateway, session, live, shape, keys, entry).await?;
-    let wanted = match target {
-        Target::Forward { .. } if gateway.drain.running() > gateway.limits.running_max => {
-            return Err(Refusal::TooManyRunning.into());
+    let reply = match target {
+        Target::Hello => greeting::reply(),
+        Target::OwnUsage => Box::pin(own_usage(gateway, session, exchange, keys)).await?,
+        Target::ManagedSettings | Target::Spend => {
+            Box::pin(agents::reply(gateway, session, exchange, keys, &target)).await?
         }
         Target::Forward { operation, model } => {
-            let admitted = admission::admit(gateway, session, live, caller, operation, model, entry).await?;
-            return Ok(Decision::Forward(admitted));
+            let caller = authenticate(gateway, session, exchange, keys).await?;
+            if gateway.drain.running() > gateway.limits.running_max {
+                return Err(Refusal::TooManyRunning.into());
+            }
+            let forward = admission::admit(gateway, session, exchange, caller, operation, model).await?;
+            return Ok(Decision::Forward(forward));
         }
-        Target::ListModels | Target::OwnUsage | Target::ManagedSettings | Target::Spend | Target::Hello => None,
-        Target::ShowModel { model } => Some(model),
+        Target::ListModels => {
+            let caller = authenticate(gateway, session, exchange, keys).await?;
+            list(gateway, session, exchange, &caller, None)?
+        }
+        Target::ShowModel { model } => {
+            let caller = authenticate(gateway, session, exchange, keys).await?;
+            list(gateway, session, exchange, &caller, Some(&model))?
+        }
     };
-    Ok(Decision::Reply(list(
-        gateway,
-        session,
-        exchange,
-        &caller,
-        wanted.as_deref(),
-    )?))
+    Ok(Decision::Reply(reply))
+}
+
+/// Finds the caller, and checks that its key is valid. The access log gets the key in any case.
+async fn authenticate(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &mut Exchange,
+    keys: &QueryKeys,
+) -> Result<Caller, Refusal> {
+    let caller = caller::identify(gateway, session, exchange, keys).await?;
+    exchange.log.name_key(&caller.key);
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    caller.check(now)?;
+    gateway.keys.touch(&caller.key.id, now);
+    Ok(caller)
 }
 
 async fn own_usage(
     gateway: &Gateway,
     session: &Session,
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     keys: &QueryKeys,
-    entry: &mut Entry,
 ) -> Result<Reply, Refusal> {
-    let (live, asker) = (&exchange.live, peer::client(session, &gateway.limits.trusted_proxies));
+    let asker = peer::client(session, &gateway.limits.trusted_proxies);
     gateway.pages.own_usage.admit(asker, clock::instant())?;
-    let caller = caller::identify(gateway, session, live, exchange.shape, keys, entry).await?;
+    let caller = caller::identify(gateway, session, exchange, keys).await?;
+    exchange.log.name_key(&caller.key);
+    caller.check_but_expiry(gateway.billing.time().now_seconds(clock::instant()))?;
     let now_ms = gateway.billing.time().now_ms(clock::instant());
     let is_off = |provider: &str| gateway.switches.is_off(provider);
     let (head, usage) = (session.req_header(), &gateway.pages.own_usage);
     let entrance = (usage.tls, &*gateway.limits.trusted_proxies);
     let base = console::base(head, peer::address(session), entrance);
     let asked = (head.uri.query(), base.as_deref());
-    usage.reply(&caller.key, &live.catalogue, is_off, asked, now_ms).await
+    let catalogue = &exchange.live.catalogue;
+    usage.reply(&caller.key, catalogue, is_off, asked, now_ms).await
 }
 
 fn list(
     gateway: &Gateway,
     session: &Session,
     exchange: &Exchange,
-    caller: &caller::Caller,
+    caller: &Caller,
     wanted: Option<&str>,
 ) -> Result<Reply, Refusal> {
     let query = session.req_header().uri.query();
@@ -178,7 +182,7 @@ fn list(
         &exchange.live.catalogue,
         is_off,
         &caller.key,
-        exchange.shape,
+        exchange.protocol,
         wanted,
         query,
     )

@@ -1,18 +1,14 @@
 //! One attempt of a request at a provider.
 
 pub(crate) mod attempts;
-pub(crate) mod connect;
-pub(crate) mod connector;
 pub(crate) mod deadline;
-pub(crate) mod dispatch;
-pub(crate) mod failure;
-pub(crate) mod interruption;
-pub(crate) mod send;
-pub(crate) mod verdict;
 
 use std::time::{Duration, Instant};
 
-use crate::gateway::attempt::deadline::{Fate, Watch};
+use crate::{
+    domain::faults::refusal::Refusal,
+    gateway::attempt::deadline::{Fate, Watch},
+};
 
 /// How soon after a request was written to a pooled connection its end counts as a stale connection: a few round trips,
 /// and what a busy machine takes to notice.
@@ -28,6 +24,20 @@ pub(crate) struct Attempt {
     replay_bytes: usize,
     /// The answer's head was also its end.
     is_bodiless: bool,
+    /// What follows the attempt.
+    pub verdict: Verdict,
+}
+
+/// What follows an attempt: `upstream::verdict` and the hooks decide it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing else: the answer goes on, or the request ends as the attempt did.
+    #[default]
+    Proceed,
+    /// Another attempt.
+    Retry,
+    /// The client gets this refusal in place of an answer.
+    Refuse(Refusal),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

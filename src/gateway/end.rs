@@ -1,126 +1,259 @@
-//! The end of a request: what its client gets when it fails, and what is settled and recorded however it ends.
+//! The end of an attempt that failed, and of a request, however it ends: its client's last bytes, what is settled and recorded.
 
 use bytes::Bytes;
 use pingora::{Error, ErrorSource, ErrorType};
 use pingora_proxy::Session;
 
 use crate::{
-    domain::faults::{outcome::Outcome, refusal::Refusal},
+    domain::{
+        faults::{end::End, refusal::Refusal},
+        wire::protocol::{Break, Framing},
+    },
     gateway::{
-        answer::{body, broken_off},
-        attempt::{deadline::Fate, interruption::Interruption},
-        entry::Entry,
-        exchange::{Exchange, Leftover, Stage},
+        answer::{beginning, error},
+        attempt::{Verdict, deadline::Fate},
+        exchange::{Exchange, Stage},
         forward::Forward,
         keepalive,
         outlet::{Outlet, withheld_error::WholeError},
         panics, reply,
         request::gather,
-        ticket::Cause,
+        upstream::verdict::{self, Event},
     },
     providers::sessions::Sessions,
+    telemetry::metrics::Metrics,
 };
 
 /// The status of a request whose client has none.
 const NO_STATUS: u16 = 0;
 
+/// The last bytes of a request for its client.
+enum LastBytes {
+    /// None: the client has them, or has left.
+    None,
+    /// A complete error answer of the provider.
+    Error(Box<WholeError>),
+    /// A refusal, because nothing of an answer has reached the client.
+    Refusal(Refusal),
+    /// The rest of a complete answer.
+    Rest(Bytes),
+    /// The protocol's in-band error; `None` where it has none.
+    Break(Option<Bytes>),
+}
+
+/// An attempt has failed: another one follows, or the error answer as far as it came, or the end of the request.
+pub(crate) fn attempt_failed(
+    metrics: &Metrics,
+    session: &mut Session,
+    forward: &mut Forward,
+    error: Box<Error>,
+    reused: bool,
+) -> Box<Error> {
+    let mut error = beginning::catch_up(session, forward).err().unwrap_or(error);
+    let is_undecided = forward.attempt.verdict == Verdict::Proceed;
+    let is_stopped = forward.attempt.fate() == Fate::Stopped;
+    let is_providers = *error.esource() == ErrorSource::Upstream;
+    if is_undecided && is_providers && !is_stopped && matches!(forward.outlet, Outlet::Withheld(_)) {
+        match error::conclude(metrics, forward) {
+            Ok(()) => {
+                error.set_retry(false);
+                return error;
+            }
+            Err(verdict) => error = verdict,
+        }
+    } else if is_undecided {
+        let event = Event::Failed { error: &error, reused };
+        verdict::next(metrics, forward, reply::has_begun(session), event);
+    }
+    let again = forward.attempt.verdict == Verdict::Retry && !is_stopped && !reply::has_begun(session);
+    error.set_retry(again);
+    if again {
+        forward.abandon_answer();
+    }
+    error
+}
+
 /// Ends a request that Pingora is done with.
 pub(crate) async fn finish(sessions: &Sessions, session: &mut Session, exchange: &mut Exchange) {
     match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
-            if matches!(forward.outlet, Outlet::WholeError(_)) {
-                send_withheld(session, &mut forward).await;
-            } else if forward.has_not_begun() {
-                forward.abandon_answer();
-                refuse_with(session, &Refusal::ProviderBroken, &mut forward).await;
-            }
-            forward.settle(sessions);
+            let last = last_of_passed(&mut forward);
+            forward.settle();
+            write(session, &mut forward, last).await;
+            forward.finish(sessions, &mut exchange.log);
         }
-        Stage::Ended(Leftover::Reusable) => keepalive::park(session).await,
-        Stage::Arrived(_) | Stage::Ended(Leftover::Pingoras) => {}
-    }
-}
-
-/// Sends the client a complete error answer. Pingora only has to end the request after that, so both connections stay
-/// usable; an error return from a filter would close them.
-async fn send_withheld(session: &mut Session, forward: &mut Forward) -> (u16, Leftover) {
-    let Outlet::WholeError(WholeError { head, body }) = std::mem::take(&mut forward.outlet) else {
-        return (NO_STATUS, Leftover::Pingoras);
-    };
-    // Charge first: the client may send its next request at once.
-    forward.ticket.charge(Cause::Over);
-    let status = head.status.as_u16();
-    match reply::send(session, head, body).await {
-        Ok(()) => (status, Leftover::Reusable),
-        Err(_) => {
-            forward.ticket.client_left();
-            (NO_STATUS, Leftover::Pingoras)
-        }
+        Stage::Ended if exchange.park => keepalive::park(session).await,
+        Stage::Arrived(_) | Stage::Ended => {}
     }
 }
 
 /// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error,
 /// or, if it has none, a broken connection. The end never looks like a success. Returns the status that the client got.
 pub(crate) async fn fail(sessions: &Sessions, session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
-    let (status, leftover) = match exchange.take_stage() {
+    exchange.log.cause = Some(error.etype().as_str());
+    match exchange.take_stage() {
         Stage::Forwarding(mut forward) => {
-            let ended = fail_forward(session, error, &mut forward).await;
-            forward.settle(sessions);
-            ended
+            let last = last_of_failed(session, error, &mut forward);
+            forward.settle();
+            let (status, is_whole) = write(session, &mut forward, last).await;
+            exchange.park = is_whole;
+            forward.finish(sessions, &mut exchange.log);
+            status
         }
-        Stage::Arrived(arrived) => (
-            fail_arrived(session, error, exchange, arrived.entry).await,
-            Leftover::Pingoras,
-        ),
-        Stage::Ended(_) => (fail_without_record(session, error, exchange).await, Leftover::Pingoras),
-    };
-    exchange.stage = Stage::Ended(leftover);
-    status
+        Stage::Arrived(_) => fail_arrived(session, error, exchange).await,
+        Stage::Ended => {
+            // Open only if a hook panicked before the end of the admission.
+            exchange.log.close(&End::Broken(Break::Internal));
+            fail_unrecorded(session, error, exchange).await
+        }
+    }
 }
 
-async fn fail_forward(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
-    forward.ticket.because(error.etype().as_str());
-    let is_gone = reply::has_begun(session) || body_fault(error).is_none();
-    if client_left(error) && is_gone {
-        forward.ticket.client_left();
-        return (NO_STATUS, Leftover::Pingoras);
+/// An error answer is sent once Pingora is done with the provider: both connections stay usable; an error return from a filter
+/// would close them.
+fn last_of_passed(forward: &mut Forward) -> LastBytes {
+    if let Some(error) = take_error(forward) {
+        return LastBytes::Error(Box::new(error));
+    }
+    match forward.has_not_begun() {
+        true => {
+            forward.abandon_answer();
+            refuse(forward, Refusal::ProviderBroken)
+        }
+        false => LastBytes::None,
+    }
+}
+
+fn last_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> LastBytes {
+    let has_begun = reply::has_begun(session);
+    if client_left(error) && (has_begun || body_fault(error).is_none()) {
+        forward.decide_client_left();
+        return LastBytes::None;
     }
     if forward.recipient.has_left() {
         forward.note_client();
-        return (NO_STATUS, Leftover::Pingoras);
+        return LastBytes::None;
     }
-    if matches!(forward.outlet, Outlet::WholeError(_)) {
-        return send_withheld(session, forward).await;
+    if let Some(error) = take_error(forward) {
+        return LastBytes::Error(Box::new(error));
     }
     if forward.has_not_begun() {
         forward.abandon_answer();
     }
-    match reply::has_begun(session) {
-        true => break_off(session, error, forward).await,
-        false => refuse(session, error, forward).await,
+    if has_begun {
+        return break_off(error, forward);
+    }
+    let refusal = refusal_of(error, forward);
+    refuse(forward, refusal)
+}
+
+fn take_error(forward: &mut Forward) -> Option<WholeError> {
+    match std::mem::take(&mut forward.outlet) {
+        Outlet::WholeError(error) => Some(error),
+        other => {
+            forward.outlet = other;
+            None
+        }
     }
 }
 
-async fn fail_arrived(session: &mut Session, error: &Error, exchange: &Exchange, mut entry: Entry) -> u16 {
-    entry.cause = Some(error.etype().as_str());
+fn refuse(forward: &mut Forward, refusal: Refusal) -> LastBytes {
+    forward.decide(refusal.clone().into());
+    LastBytes::Refusal(refusal)
+}
+
+/// Ends an answer that has begun.
+fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
+    let has_panicked = *error.etype() == panics::PANICKED;
+    if !has_panicked && let Some(rest) = rest_of_complete(forward) {
+        return LastBytes::Rest(rest);
+    }
+    let why = if has_panicked {
+        Break::Internal
+    } else if forward.ticket.is_cut() {
+        Break::LimitReached
+    } else {
+        forward.attempt.fate().broken().unwrap_or(Break::ProviderCut)
+    };
+    forward.decide(End::Broken(why));
+    LastBytes::Break(forward.meter.failure_tail(why).map(|tail| {
+        // What is buffered of an event goes first; the tail completes it.
+        let mut last = forward.rest();
+        last.extend_from_slice(&tail);
+        last.into()
+    }))
+}
+
+/// The bytes still missing from a complete answer whose provider connection broke. `None` if the answer is not
+/// complete, or if only the connection's end delimits it.
+fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
+    let meter = &mut forward.meter;
+    let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));
+    if !is_stream || meter.is_coded() || !meter.is_complete() {
+        return None;
+    }
+    meter.body_ended();
+    let closing = meter.closing();
+    let mut rest = forward.rest();
+    rest.extend(closing.unwrap_or_default());
+    Some(rest.into())
+}
+
+/// Writes the last bytes. Returns the status that the client got, and whether it has a complete answer, so that its connection
+/// can carry further requests.
+async fn write(session: &mut Session, forward: &mut Forward, last: LastBytes) -> (u16, bool) {
+    match last {
+        LastBytes::None => (NO_STATUS, false),
+        LastBytes::Error(error) => {
+            let WholeError { head, body } = *error;
+            let status = head.status.as_u16();
+            if reply::send(session, head, body).await.is_ok() {
+                return (status, true);
+            }
+            forward.decide_client_left();
+            (NO_STATUS, false)
+        }
+        LastBytes::Refusal(refusal) => {
+            let request_id = &forward.ticket.request_id;
+            let reply = refusal.reply(forward.error_form(), request_id);
+            match reply::write(session, reply, request_id).await {
+                Ok(()) => (refusal.status(), true),
+                Err(_) => (NO_STATUS, false),
+            }
+        }
+        LastBytes::Rest(rest) => (forward.meter.status(), write_last(session, rest).await),
+        LastBytes::Break(Some(tail)) => (Refusal::ProviderBroken.status(), write_last(session, tail).await),
+        LastBytes::Break(None) => {
+            session.downstream_session.shutdown().await;
+            (Refusal::ProviderBroken.status(), false)
+        }
+    }
+}
+
+/// Writes the end of an answer. If this fails the connection is broken, which tells the client the same.
+async fn write_last(session: &mut Session, bytes: Bytes) -> bool {
+    session.write_response_body(Some(bytes), true).await.is_ok()
+}
+
+async fn fail_arrived(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     if client_left(error) || reply::has_begun(session) {
-        entry.close(Outcome::ClientGone);
+        exchange.log.close(&End::ClientLeft);
         return NO_STATUS;
     }
     // The failed hook may have left the connection in any state, such as a half-read body.
     session.set_keepalive(None);
     // A failed write does not change the record.
-    let _ = reply::refuse(session, &exchange.live, exchange.shape, entry, &Refusal::Internal).await;
+    let _ = reply::refuse(session, exchange, Refusal::Internal).await;
     Refusal::Internal.status()
 }
 
-/// The log record was lost with the failed hook; the client still gets an answer.
-async fn fail_without_record(session: &mut Session, error: &Error, exchange: &Exchange) -> u16 {
+/// Answers a request whose line in the access log is closed.
+async fn fail_unrecorded(session: &mut Session, error: &Error, exchange: &Exchange) -> u16 {
     if client_left(error) || reply::has_begun(session) {
         return NO_STATUS;
     }
     session.set_keepalive(None);
-    let reply = Refusal::Internal.reply(exchange.shape, &exchange.request_id);
+    let reply = Refusal::Internal.reply(exchange.protocol, &exchange.request_id);
     match reply::write(session, reply, &exchange.request_id).await {
         Ok(()) => Refusal::Internal.status(),
         Err(_) => NO_STATUS,
@@ -137,57 +270,15 @@ fn body_fault(error: &Error) -> Option<Refusal> {
     is_clients.then(|| gather::refusal_of(error)).flatten()
 }
 
-/// Answers with a refusal, because nothing of an answer has reached the client.
-async fn refuse(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
-    let refusal = Interruption::refusal(error).cloned().or_else(|| body_fault(error));
-    let refusal = refusal.unwrap_or_else(|| refusal_of(error, forward));
-    refuse_with(session, &refusal, forward).await
-}
-
-async fn refuse_with(session: &mut Session, refusal: &Refusal, forward: &mut Forward) -> (u16, Leftover) {
-    forward.ticket.charge(Cause::Refused(refusal));
-    let request_id = forward.ticket.request_id();
-    let reply = refusal.reply(forward.dispatch.error_form(), request_id);
-    match reply::write(session, reply, request_id).await {
-        Ok(()) => (refusal.status(), Leftover::Reusable),
-        Err(_) => (NO_STATUS, Leftover::Pingoras),
-    }
-}
-
-/// Ends an answer that has begun.
-async fn break_off(session: &mut Session, error: &Error, forward: &mut Forward) -> (u16, Leftover) {
-    let panicked = *error.etype() == panics::PANICKED;
-    if !panicked && let Some(rest) = body::rest_of_whole(forward) {
-        forward.ticket.charge(Cause::Over);
-        return (forward.ticket.meter.status(), write_last(session, rest).await);
-    }
-    let (outcome, failure) = broken_off::failure_of(forward, panicked);
-    forward.ticket.charge(Cause::Failed(outcome));
-    let leftover = match forward.ticket.meter.failure_tail(&failure) {
-        Some(tail) => {
-            // What is buffered of an event goes first; the tail completes it.
-            let mut last = forward.rest();
-            last.extend_from_slice(&tail);
-            write_last(session, last.into()).await
-        }
-        None => {
-            session.downstream_session.shutdown().await;
-            Leftover::Pingoras
-        }
-    };
-    (Refusal::ProviderBroken.status(), leftover)
-}
-
-/// Writes the end of an answer. If this fails the connection is broken, which tells the client the same.
-async fn write_last(session: &mut Session, bytes: Bytes) -> Leftover {
-    match session.write_response_body(Some(bytes), true).await {
-        Ok(()) => Leftover::Reusable,
-        Err(_) => Leftover::Pingoras,
-    }
-}
-
+/// The refusal for a request of which no attempt has brought an answer.
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
-    let attempt = &forward.dispatch.attempt;
+    let attempt = &forward.attempt;
+    if let Verdict::Refuse(refusal) = &attempt.verdict {
+        return refusal.clone();
+    }
+    if let Some(refusal) = body_fault(error) {
+        return refusal;
+    }
     if attempt.fate() == Fate::Stopped {
         return Refusal::Stopping;
     }

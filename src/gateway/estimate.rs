@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         catalogue::{Catalogue, Model},
-        faults::outcome::Outcome,
+        faults::{end::End, refusal::Refusal},
         keys::key::{KeyId, KeyRecord},
         ledger::{
             calibration::{Estimate, output_estimate},
@@ -19,8 +19,8 @@ use crate::{
         wire::{
             json_scan::{NamedModels, Scan, Turns, input_estimate},
             operation::Operation,
-            protocol::Protocol,
-            tokens::bill::{Billed, End, Evidence, Limits, bill},
+            protocol::{Break, Protocol},
+            tokens::bill::{Billed, Evidence, Extent, Limits, bill},
             usage::{Run, RunKind, Usage},
         },
     },
@@ -119,8 +119,8 @@ impl Basis {
         }
     }
 
-    /// What a request has consumed at the provider of a leg. `outcome` says how it ended; `None` while it runs.
-    pub(crate) fn consumed(&self, meter: &Meter, leg: usize, outcome: Option<Outcome>) -> Consumed {
+    /// What a request has consumed at the provider of a leg. `end` is `None` while it runs.
+    pub(crate) fn consumed(&self, meter: &Meter, leg: usize, end: Option<&End>) -> Consumed {
         let provider = &self.route.leg(leg).provider;
         let observed = meter.observed();
         let factors = self.learnt.factors(&self.model.name);
@@ -131,7 +131,7 @@ impl Basis {
             is_full: observed
                 .as_ref()
                 .is_some_and(|observed| observed.usage_source == Some(UsageSource::Reported)),
-            end: end(outcome, meter),
+            extent: extent(end, meter),
             input_scanned: self.input_scanned,
             output_observed: meter.output_estimate(),
             input_factor: factors.input,
@@ -240,31 +240,27 @@ fn limits(model: &Model) -> Limits {
     }
 }
 
-/// How the request ended, for billing. A report is final only if the provider ended its answer itself, even if the
+/// How much of the answer there is to price. A report is final only if the provider ended its answer itself, even if the
 /// client had disconnected before.
-fn end(outcome: Option<Outcome>, meter: &Meter) -> End {
-    match outcome {
-        Some(Outcome::Ok) => End::Whole,
-        Some(Outcome::ProviderError | Outcome::CredentialRefused | Outcome::Refused) => End::Refused,
-        Some(Outcome::ProviderUnreachable) => End::NoAnswer,
-        Some(Outcome::ClientGone) if meter.status() >= 400 => End::Refused,
-        Some(Outcome::ClientGone) if meter.is_complete() => End::Whole,
-        Some(Outcome::ClientGone) => End::ClientLeft,
-        Some(Outcome::ProviderTimeout | Outcome::ProviderCut | Outcome::Stopped | Outcome::Internal)
-            if meter.output_estimate() == 0 =>
-        {
-            End::NoAnswer
-        }
-        Some(Outcome::InBandError) if meter.output_estimate() == 0 => End::Refused,
-        Some(
-            Outcome::ProviderTimeout
-            | Outcome::ProviderCut
-            | Outcome::Internal
-            | Outcome::InBandError
-            | Outcome::LimitReached
-            | Outcome::Stopped,
-        )
-        | None => End::Cut,
+fn extent(end: Option<&End>, meter: &Meter) -> Extent {
+    let has_text = meter.output_estimate() > 0;
+    match end {
+        Some(End::Complete) => Extent::Whole,
+        Some(End::ProviderError) => Extent::Refused,
+        Some(End::InBandError) if !has_text => Extent::Refused,
+        Some(End::Refused(Refusal::ProviderUnreachable)) => Extent::NoAnswer,
+        Some(End::Refused(
+            Refusal::ProviderTimeout | Refusal::ProviderBroken | Refusal::Stopping | Refusal::Internal,
+        )) => match has_text {
+            true => Extent::Cut,
+            false => Extent::NoAnswer,
+        },
+        Some(End::Refused(_)) => Extent::Refused,
+        Some(End::ClientLeft) if meter.status() >= 400 => Extent::Refused,
+        Some(End::ClientLeft) if meter.is_complete() => Extent::Whole,
+        Some(End::ClientLeft) => Extent::ClientLeft,
+        Some(End::Broken(why)) if !has_text && *why != Break::LimitReached => Extent::NoAnswer,
+        Some(End::InBandError | End::Broken(_)) | None => Extent::Cut,
     }
 }
 

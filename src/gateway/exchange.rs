@@ -11,8 +11,9 @@ use crate::{
     edges::clock,
     gateway::{
         drain::InFlight,
-        entry::{Entry, Sinks},
-        forward::Forward,
+        failure_log,
+        forward::{Forward, dropped},
+        log_entry::{LogEntry, Sinks},
         request::head::QueryKeys,
     },
     providers::live::Live,
@@ -24,11 +25,16 @@ pub(crate) struct Exchange {
     /// The configuration that holds for this request from start to end.
     pub live: Arc<Live>,
     /// The protocol whose error form the client gets.
-    pub shape: Protocol,
+    pub protocol: Protocol,
     /// weir's request id (`x-weir-request-id`, and in the logs).
     pub request_id: Arc<str>,
-    /// How far the request has come. A stage is a value that the next one consumes.
+    /// The request's line in the access log.
+    pub log: Box<LogEntry>,
+    /// How far the request has come.
     pub stage: Stage,
+    /// The request has failed, but its client got a complete answer, so that the connection can carry further requests:
+    /// [`keepalive::park`](crate::gateway::keepalive::park).
+    pub park: bool,
     /// Keeps the process running while the request runs.
     #[expect(dead_code, reason = "held until the request ends")]
     pub in_flight: InFlight,
@@ -37,37 +43,19 @@ pub(crate) struct Exchange {
 /// The stages of a request.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Being read and checked. Nothing may be forwarded.
-    Arrived(Box<Arrived>),
+    /// Being read and checked. Nothing may be forwarded. The keys were taken out of the query, until authentication reads them.
+    Arrived(QueryKeys),
     /// Admitted: on its way to a provider.
     Forwarding(Box<Forward>),
     /// Answered, or given up.
-    Ended(Leftover),
-}
-
-/// A request whose head has been read.
-#[derive(Debug)]
-pub(crate) struct Arrived {
-    /// Its line in the access log.
-    pub entry: Entry,
-    /// Keys taken out of the query, until authentication reads them.
-    pub query_keys: QueryKeys,
-}
-
-/// What an ended request leaves of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leftover {
-    /// Whatever Pingora makes of it.
-    Pingoras,
-    /// The request has failed, but its client got a complete answer, so the connection can carry further requests.
-    Reusable,
+    Ended,
 }
 
 impl Exchange {
     /// A request that has just arrived. Nothing is known of it yet.
     pub(crate) fn begin(live: Arc<Live>, sinks: &Arc<Sinks>, in_flight: InFlight) -> Self {
         let request_id = new_request_id();
-        let entry = Entry::open(
+        let log = LogEntry::open(
             Arc::clone(sinks),
             SmolStr::from(Arc::clone(&request_id)),
             clock::instant(),
@@ -75,19 +63,18 @@ impl Exchange {
         );
         Self {
             live,
-            shape: Protocol::Responses,
+            protocol: Protocol::Responses,
             request_id,
-            stage: Stage::Arrived(Box::new(Arrived {
-                entry,
-                query_keys: QueryKeys::default(),
-            })),
+            log: Box::new(log),
+            stage: Stage::Arrived(QueryKeys::default()),
+            park: false,
             in_flight,
         }
     }
 
     /// Takes the stage out. Until another one is set, the request counts as given up.
     pub(crate) fn take_stage(&mut self) -> Stage {
-        std::mem::replace(&mut self.stage, Stage::Ended(Leftover::Pingoras))
+        std::mem::replace(&mut self.stage, Stage::Ended)
     }
 
     /// The admitted request.
@@ -97,10 +84,25 @@ impl Exchange {
     pub(crate) fn forward(&mut self) -> Result<&mut Forward> {
         match &mut self.stage {
             Stage::Forwarding(forward) => Ok(forward),
-            Stage::Arrived(_) | Stage::Ended(_) => {
+            Stage::Arrived(_) | Stage::Ended => {
                 Error::e_explain(ErrorType::InternalError, "a request that was not admitted")
             }
         }
+    }
+}
+
+impl Drop for Exchange {
+    /// Settles the request and closes its line in the access log, if nothing else has: a hook panicked, or the process dropped
+    /// the request at its end.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.log.cause = Some(failure_log::PANICKED);
+        }
+        if let Stage::Forwarding(forward) = &mut self.stage {
+            forward.decide(dropped());
+            forward.close(&mut self.log);
+        }
+        self.log.close(&dropped());
     }
 }
 

@@ -7,22 +7,28 @@
 
 use std::net::SocketAddr;
 
-use crate::{domain::faults::outcome::Outcome, telemetry::access_log::RequestRecord};
+use crate::{
+    domain::{
+        faults::{end::End, refusal::Refusal},
+        wire::protocol::Break,
+    },
+    telemetry::access_log::RequestRecord,
+};
 
 /// The cause of a request that ended in a panic. The panic hook has logged the panic and its place.
 pub(crate) const PANICKED: &str = "panicked";
 
 /// Logs the end of a failed request. `cause` is a name out of a closed set.
-pub(crate) fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option<&'static str>) {
+pub(crate) fn of_request(record: &RequestRecord, end: &End, cause: Option<&'static str>) {
     let request_id = record.request_id.as_str();
     let provider = record.provider.as_deref().unwrap_or("none");
     let cause = cause.unwrap_or("none");
-    match outcome {
-        Outcome::Internal if cause == PANICKED => {}
-        Outcome::Internal => {
+    match end {
+        End::Broken(Break::Internal) | End::Refused(Refusal::Internal) if cause == PANICKED => {}
+        End::Broken(Break::Internal) | End::Refused(Refusal::Internal) => {
             tracing::error!(request_id, provider, cause, "weir failed a request: report it");
         }
-        Outcome::ProviderUnreachable => {
+        End::Refused(Refusal::ProviderUnreachable) => {
             tracing::warn!(
                 request_id,
                 provider,
@@ -31,10 +37,10 @@ pub(crate) fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option
                 "no connection to the provider could be made"
             );
         }
-        Outcome::ProviderTimeout => {
+        End::Broken(Break::ProviderTimeout) | End::Refused(Refusal::ProviderTimeout) => {
             tracing::info!(request_id, provider, cause, "the provider did not answer in time");
         }
-        Outcome::ProviderCut => {
+        End::Broken(Break::ProviderCut | Break::ProviderEnded) | End::Refused(Refusal::ProviderBroken) => {
             tracing::info!(
                 request_id,
                 provider,
@@ -42,14 +48,12 @@ pub(crate) fn of_request(record: &RequestRecord, outcome: Outcome, cause: Option
                 "the provider's answer cannot be used, or broke off"
             );
         }
-        Outcome::Ok
-        | Outcome::ProviderError
-        | Outcome::InBandError
-        | Outcome::CredentialRefused
-        | Outcome::ClientGone
-        | Outcome::LimitReached
-        | Outcome::Stopped
-        | Outcome::Refused => {}
+        End::Complete
+        | End::ProviderError
+        | End::InBandError
+        | End::ClientLeft
+        | End::Broken(Break::LimitReached | Break::Stopped)
+        | End::Refused(_) => {}
     }
 }
 

@@ -1,11 +1,27 @@
 //! An admitted request on its way to a provider, and its answer on the way back.
 
+use std::time::Instant;
+
+use http::HeaderMap;
+use pingora::{Error, ErrorType};
+
 use crate::{
+    domain::{
+        faults::{end::End, refusal::Refusal},
+        rules::Provider,
+        wire::{
+            finish_reason,
+            protocol::{Break, ErrorForm},
+        },
+    },
     gateway::{
-        attempt::dispatch::Dispatch,
+        attempt::{Attempt, Verdict, attempts::Attempts},
+        log_entry::LogEntry,
+        meter::Meter,
         outlet::{Outlet, masking::Masking, unbegun::Unbegun},
         recipient::Recipient,
-        ticket::{Cause, Ticket},
+        request::{Request, body::RequestBody},
+        ticket::Ticket,
     },
     providers::sessions::Sessions,
 };
@@ -13,26 +29,94 @@ use crate::{
 /// An admitted request.
 #[derive(Debug)]
 pub(crate) struct Forward {
-    /// The request and its attempts.
-    pub dispatch: Dispatch,
-    /// The right to forward and the duty to account, with what has been observed of the answer.
+    /// The client's request.
+    pub request: Request,
+    /// Its body. `None` once no attempt can follow.
+    pub body: Option<RequestBody>,
+    /// Chooses provider, credential and backend of each attempt.
+    pub attempts: Attempts,
+    /// The current attempt.
+    pub attempt: Attempt,
+    /// The right to forward and the duty to charge.
     pub ticket: Ticket,
+    /// Observes the current attempt's answer.
+    pub meter: Meter,
     /// The current answer, while it is a success that has not begun.
     pub unbegun: Option<Unbegun>,
     /// Masks the credential in errors within the answer's body.
     pub masking: Masking,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
-    /// Whoever gets the answer.
+    /// The client.
     pub recipient: Recipient,
 }
 
 impl Forward {
-    /// Marks the request as abandoned if its client disconnected before the answer was complete.
-    pub(crate) fn note_client(&mut self) {
-        if self.recipient.has_left() && !self.ticket.meter.is_complete() {
-            self.ticket.client_left();
-        }
+    /// A request that nothing has been sent of.
+    pub(crate) fn new(
+        request: Request,
+        attempts: Attempts,
+        body: RequestBody,
+        ticket: Ticket,
+        recipient: Recipient,
+    ) -> Box<Self> {
+        Box::new(Self {
+            request,
+            body: Some(body),
+            attempts,
+            attempt: Attempt::default(),
+            ticket,
+            meter: Meter::default(),
+            unbegun: None,
+            masking: Masking::default(),
+            outlet: Outlet::default(),
+            recipient,
+        })
+    }
+
+    /// An attempt begins at the current endpoint. Nothing observed of an earlier one counts.
+    pub(crate) fn begin_attempt(&mut self) {
+        self.ticket.begin_attempt(self.attempts.leg());
+        self.meter = Meter::default();
+    }
+
+    /// Edits the body for the current provider, unless that is done.
+    ///
+    /// # Errors
+    /// The refusal of a body that the provider cannot take.
+    pub(crate) fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let body = self.body.as_mut().ok_or(Refusal::Internal)?;
+        let leg = self.attempts.leg();
+        let facts = self.request.facts(headers, leg);
+        body.edit_for(leg, &facts, &self.request.scan)
+    }
+
+    /// The current provider.
+    pub(crate) fn provider(&self) -> &Provider {
+        &self.attempts.leg().provider
+    }
+
+    /// The form in which the client gets errors of the current provider.
+    pub(crate) fn error_form(&self) -> ErrorForm {
+        self.provider().error_form(self.request.operation.protocol())
+    }
+
+    /// Whether a further attempt can send the body again.
+    pub(crate) fn can_resend(&self) -> bool {
+        self.body.as_ref().is_some_and(RequestBody::can_resend)
+    }
+
+    /// Ends the attempt with a refusal for the client. `context` is for a reader of the code: Pingora's log is off.
+    pub(crate) fn refuse(&mut self, refusal: Refusal, etype: ErrorType, context: &'static str) -> Box<Error> {
+        self.attempt.verdict = Verdict::Refuse(refusal);
+        Error::explain(etype, context)
+    }
+
+    /// Ends the attempt because the provider's answer cannot be passed on.
+    pub(crate) fn refuse_answer(&mut self) -> Box<Error> {
+        let context = "an answer that cannot be passed on";
+        self.refuse(Refusal::ProviderBroken, ErrorType::InvalidHTTPHeader, context)
+            .into_up()
     }
 
     /// Whether the current answer is a success of which the client has nothing yet.
@@ -46,27 +130,110 @@ impl Forward {
         self.masking = Masking::default();
         self.outlet = Outlet::default();
         self.recipient.gate.head.take();
-        self.ticket.meter.discard();
+        self.meter.discard();
     }
 
-    /// What an answer that breaks off still has in hand.
+    /// No attempt can follow: frees the memory that only one would need.
+    pub(crate) fn free_body(&mut self) {
+        self.body = None;
+        self.request.scan.tape.clear();
+    }
+
+    /// The bytes in hand of an answer that breaks off.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let masked = self.masking.rest(self.dispatch.secret());
+        let masked = self.masking.rest(self.attempts.secret());
         self.outlet.rest(masked)
     }
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
     pub(crate) fn remember(&mut self, sessions: &Sessions, end: bool) {
-        let write_limit = self.dispatch.request.live.config.gateway.write;
-        let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
-        self.recipient.remember(sessions, attempts, meter, end, write_limit);
+        let write_limit = self.request.live.config.gateway.write;
+        self.recipient
+            .remember(sessions, &self.attempts, &self.meter, end, write_limit);
     }
 
-    /// Settles the request, and records what it has created, however it has ended.
-    pub(crate) fn settle(mut self: Box<Self>, sessions: &Sessions) {
-        let (attempts, meter) = (&self.dispatch.attempts, &self.ticket.meter);
-        self.recipient.remember_rest(sessions, attempts, meter);
-        self.ticket.end(Cause::Over);
-        self.recipient.close(self.ticket.meter.is_complete());
+    /// Called with each piece of the answer: from time to time, has the bill follow it.
+    pub(crate) fn look(&mut self, now: Instant) {
+        self.ticket.look(&self.meter, now);
+    }
+
+    /// Decides that the client has left if it disconnected before the answer was complete.
+    pub(crate) fn note_client(&mut self) {
+        if self.recipient.has_left() && !self.meter.is_complete() {
+            self.decide_client_left();
+        }
+    }
+
+    /// Decides that the client has left. A failure that the provider has reported by now stays the provider's.
+    pub(crate) fn decide_client_left(&mut self) {
+        let end = self.meter.reported_failure().unwrap_or(End::ClientLeft);
+        self.decide(end);
+    }
+
+    /// Decides how the request ends, unless that is decided.
+    pub(crate) fn decide(&mut self, end: End) {
+        let status = match &end {
+            End::Refused(refusal) => Some(refusal.status()),
+            _ => None,
+        };
+        if self.ticket.decide(end)
+            && let Some(status) = status
+        {
+            self.meter.replaced_by(status);
+        }
+    }
+
+    /// How the request ends: as decided, else as observed by the meter. The row takes it when the request is settled, and the
+    /// access log when it is over: a client that leaves behind the last event of a complete answer is `client_gone` only there.
+    pub(crate) fn end(&self) -> End {
+        self.ticket.end(&self.meter)
+    }
+
+    /// Charges the request; later calls do nothing. Called before the client has the last bytes, so that its next request
+    /// finds neither the hold nor the concurrency slot still in use.
+    pub(crate) fn settle(&mut self) {
+        self.ticket.settle(&self.meter);
+    }
+
+    /// Ends the request: settles it, records what its answer has created, and closes its line in the access log.
+    pub(crate) fn finish(&mut self, sessions: &Sessions, log: &mut LogEntry) {
+        self.recipient.remember_rest(sessions, &self.attempts, &self.meter);
+        self.close(log);
+        self.recipient.close(self.meter.is_complete());
+    }
+
+    /// Settles the request and closes its line in the access log.
+    pub(crate) fn close(&mut self, log: &mut LogEntry) {
+        self.settle();
+        if log.is_closed() {
+            return;
+        }
+        let progress = self.ticket.progress(&self.meter, log.started);
+        let record = &mut log.record;
+        record.attempts = progress.attempts;
+        record.provider = self.ticket.provider().map(str::to_owned);
+        record.status = progress.status;
+        record.response_bytes = self.meter.response_bytes;
+        record.ttft_ms = progress.ttft_ms;
+        if let Some(observed) = self.meter.observed() {
+            record.usage = observed.usage;
+            record.finish_reason = observed.finish_reason.as_deref().map(finish_reason::word);
+        }
+        log.close(&self.end());
+    }
+}
+
+/// The end of a request that was dropped before anything else has ended it: a hook panicked, or the process ends.
+pub(crate) fn dropped() -> End {
+    End::Broken(match std::thread::panicking() {
+        true => Break::Internal,
+        false => Break::Stopped,
+    })
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        self.decide(dropped());
+        self.settle();
     }
 }

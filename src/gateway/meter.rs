@@ -6,8 +6,8 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        faults::outcome::Outcome,
-        wire::protocol::{Boundaries, Framing, Made, MidStreamFailure, Observed, Observer, Protocol},
+        faults::end::End,
+        wire::protocol::{Boundaries, Break, Framing, Made, Observed, Observer, Protocol},
     },
     gateway::coding::{Coded, answer_decoder::AnswerDecoder},
 };
@@ -103,11 +103,6 @@ impl Meter {
         is_broken || self.announced == Announced::Unknown && self.is_coded()
     }
 
-    /// Whether the provider has ended the body properly.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
     /// weir answers with this status instead of the provider.
     pub(crate) fn replaced_by(&mut self, status: u16) {
         self.status = status;
@@ -175,11 +170,8 @@ impl Meter {
 
     /// The in-band error that tells the client of a failure in the middle of the answer. `None` if the protocol has
     /// none.
-    pub(crate) fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
-        self.observer
-            .as_ref()
-            .filter(|_| !self.is_coded())?
-            .failure_tail(failure)
+    pub(crate) fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
+        self.observer.as_ref().filter(|_| !self.is_coded())?.failure_tail(why)
     }
 
     /// The estimated tokens of the text so far, before calibration.
@@ -225,12 +217,23 @@ impl Meter {
         Some(Cow::Borrowed(self.last_word.get_or_init(|| observer.observed())))
     }
 
+    /// The end of the answer as far as it came, apart from a failure that it reports.
+    pub(crate) fn observed_end(&self) -> End {
+        if !self.ended {
+            End::ClientLeft
+        } else if self.is_complete() {
+            End::Complete
+        } else {
+            End::Broken(Break::ProviderEnded)
+        }
+    }
+
     /// The failure that the answer itself reports, by status or in band.
-    pub(crate) fn reported_failure(&self) -> Option<Outcome> {
+    pub(crate) fn reported_failure(&self) -> Option<End> {
         if self.status >= 400 {
-            return Some(Outcome::ProviderError);
+            return Some(End::ProviderError);
         }
         let observed = self.observed()?;
-        observed.in_band_error.as_ref().map(|_| Outcome::InBandError)
+        observed.in_band_error.as_ref().map(|_| End::InBandError)
     }
 }

@@ -10,8 +10,8 @@ use crate::{
     edges::switches::Switches,
     gateway::{
         drain::Drain,
-        entry::Sinks,
         key_slots::KeySlots,
+        log_entry::Sinks,
         reply::{agent_settings::Agents, own_usage::OwnUsage},
         request::bodies::Bodies,
     },

@@ -17,13 +17,12 @@ use pingora_proxy::Session;
 use crate::{
     domain::{
         faults::{
-            outcome::Outcome,
+            end::End,
             refusal::{Refusal, Reply},
         },
-        wire::protocol::{ErrorForm, Protocol},
+        wire::protocol::ErrorForm,
     },
-    gateway::{entry::Entry, request::head::content_length},
-    providers::live::Live,
+    gateway::{exchange::Exchange, request::head::content_length},
 };
 
 /// The header with weir's request id; a provider's own id keeps its header.
@@ -43,46 +42,45 @@ pub(crate) fn has_begun(session: &Session) -> bool {
         .is_some_and(|head| !head.status.is_informational())
 }
 
-/// Answers with a refusal and closes the log record.
-pub(crate) async fn refuse(
-    session: &mut Session,
-    live: &Live,
-    shape: Protocol,
-    mut entry: Entry,
-    refusal: &Refusal,
-) -> Result<()> {
-    let reply = refusal.reply(form(live, shape, &entry), &entry.record.request_id);
-    entry.record.response_bytes = reply.body.len() as u64;
-    let request_id = entry.record.request_id.clone();
-    entry.refused(refusal);
+/// Answers with a refusal and closes the line in the access log.
+pub(crate) async fn refuse(session: &mut Session, exchange: &mut Exchange, refusal: Refusal) -> Result<()> {
+    let reply = refusal.reply(form(exchange), &exchange.request_id);
+    exchange.log.record.response_bytes = reply.body.len() as u64;
     if matches!(refusal, Refusal::BodyTimeout) {
         // The rest of the body will not arrive either.
         session.set_keepalive(None);
     }
-    write(session, reply, &request_id).await
+    exchange.log.close(&End::Refused(refusal));
+    write(session, reply, &exchange.request_id).await
 }
 
-/// Sends an answer of weir's own that is not a refusal, and closes the log record.
-pub(crate) async fn give(session: &mut Session, shape: Protocol, mut entry: Entry, mut reply: Reply) {
-    entry.record.status = reply.status;
-    let request_id = entry.record.request_id.clone();
-    reply.headers.push((shape.request_id_header(), request_id.to_string()));
-    let outcome = match write(session, reply, &request_id).await {
-        Ok(()) => Outcome::Ok,
-        Err(_) => Outcome::ClientGone,
-    };
-    entry.close(outcome);
+/// Sends an answer of weir's own that is not a refusal, and closes the line in the access log.
+pub(crate) async fn give(session: &mut Session, exchange: &mut Exchange, mut reply: Reply) {
+    exchange.log.record.status = reply.status;
+    let id_header = exchange.protocol.request_id_header();
+    reply.headers.push((id_header, exchange.request_id.to_string()));
+    let sent = write(session, reply, &exchange.request_id).await;
+    exchange.log.close(&end_of_reply(&sent));
+}
+
+/// The end of a request that weir has answered by itself.
+pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
+    match sent {
+        Ok(()) => End::Complete,
+        Err(_) => End::ClientLeft,
+    }
 }
 
 /// The error form of a refusal: that of the requested model's provider, once the model is known, else that of the
 /// protocol.
-fn form(live: &Live, shape: Protocol, entry: &Entry) -> ErrorForm {
-    let asked = entry.record.model_asked.as_deref();
+fn form(exchange: &Exchange) -> ErrorForm {
+    let protocol = exchange.protocol;
+    let asked = exchange.log.record.model_asked.as_deref();
     let providers = asked
-        .and_then(|asked| live.catalogue.resolve(shape, asked))
+        .and_then(|asked| exchange.live.catalogue.resolve(protocol, asked))
         .map_or(&[][..], |model| &model.providers);
     let preferred = providers.iter().find(|provider| provider.is_on()).or(providers.first());
-    preferred.map_or(shape.into(), |provider| provider.error_form(shape))
+    preferred.map_or(protocol.into(), |provider| provider.error_form(protocol))
 }
 
 /// Sends a complete answer of weir's own.

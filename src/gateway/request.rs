@@ -16,7 +16,6 @@ use http::HeaderMap;
 use crate::{
     domain::{
         catalogue::{Model, route::Leg},
-        faults::refusal::Refusal,
         keys::secret::ServiceKey,
         rules::RequestFacts,
         wire::{json_scan::Scan, operation::Operation},
@@ -54,20 +53,5 @@ impl Request {
             upstream_model: &leg.upstream_model,
             headers,
         }
-    }
-}
-
-/// Why a request is not admitted.
-#[derive(Debug)]
-pub(crate) enum Rejection {
-    /// It is to be answered with this refusal.
-    Refused(Refusal),
-    /// The client disconnected or broke the framing; there is nobody to answer.
-    ClientGone,
-}
-
-impl From<Refusal> for Rejection {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
     }
 }

@@ -12,8 +12,8 @@ use crate::{
     gateway::{
         Gateway, Limits, Pages,
         drain::Drain,
-        entry::Sinks,
         key_slots::KeySlots,
+        log_entry::Sinks,
         reply::{
             agent_settings::Agents,
             own_usage::{LastRows, OwnUsage},

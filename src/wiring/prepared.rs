@@ -12,7 +12,7 @@ use crate::{
         resolver::{Resolver, ResolverSettings},
         switches::Switches,
     },
-    gateway::entry::Sinks,
+    gateway::log_entry::Sinks,
     journal::lanes::{Lanes, Place},
     providers::{
         live::{Live, LiveCell},

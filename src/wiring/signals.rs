@@ -9,7 +9,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::gateway::entry::Sinks;
+use crate::gateway::log_entry::Sinks;
 
 /// How far the end of the process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 use weir::parts::{
-    BodyRules, EditError, FailureKind, Framing, HEAP_BYTES_MAX, JsonEnd, MidStreamFailure, Observed, Observer,
-    Operation, Progress, Protocol, RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
+    BodyRules, Break, EditError, Framing, HEAP_BYTES_MAX, JsonEnd, Observed, Observer, Operation, Progress, Protocol,
+    RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
 };
 
 pub(crate) use files::{journal_frames, price_list, provider_file};
@@ -111,7 +111,7 @@ pub(crate) fn sse(data: &[u8]) {
             continue;
         }
         let tail = observer
-            .failure_tail(&failure())
+            .failure_tail(Break::ProviderCut)
             .expect("an SSE stream can always tell of a failure");
         let mut whole = Observer::new(protocol, Framing::Sse);
         whole.push(data);
@@ -126,7 +126,7 @@ pub(crate) fn sse(data: &[u8]) {
 /// Gemini's JSON array: as for SSE; a failure tail, where there is one, leaves valid JSON if the text was valid so far.
 pub(crate) fn json_array(data: &[u8]) {
     let observer = split_does_not_matter(Protocol::Gemini, Framing::JsonArray, data);
-    if let Some(tail) = observer.failure_tail(&failure()) {
+    if let Some(tail) = observer.failure_tail(Break::ProviderCut) {
         let mut whole = Observer::new(Protocol::Gemini, Framing::JsonArray);
         whole.push(data);
         whole.push(&tail);
@@ -145,7 +145,7 @@ pub(crate) fn unary(data: &[u8]) {
     for protocol in PROTOCOLS {
         split_does_not_matter(protocol, Framing::Json, closed);
         let observer = split_does_not_matter(protocol, Framing::Json, data);
-        assert!(observer.framing() != Framing::Json || observer.failure_tail(&failure()).is_none());
+        assert!(observer.framing() != Framing::Json || observer.failure_tail(Break::ProviderCut).is_none());
     }
 }
 
@@ -316,11 +316,4 @@ fn is_prefix_of_array(data: &[u8]) -> bool {
     ["]", "{}]", "[]"].iter().any(|end| {
         serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(&format!("{text}{end}")).is_ok()
     })
-}
-
-fn failure() -> MidStreamFailure {
-    MidStreamFailure {
-        kind: FailureKind::ProviderCut,
-        message: "the provider broke off".to_owned(),
-    }
 }

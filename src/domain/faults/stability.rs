@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{faults::outcome::Outcome, ledger::consumption::Row};
+use crate::domain::{faults::end::End, ledger::consumption::Row};
 
 /// How many hours the published window has: the current one and those before it.
 pub(crate) const WINDOW_HOURS: i64 = 24;
@@ -91,7 +91,7 @@ impl Counters {
     /// rate rests on successes with output tokens and a duration that can be measured; all else would make it slower or
     /// faster than anybody saw it.
     pub fn of(row: &Row) -> Option<Self> {
-        if !Outcome::is_published(&row.outcome) {
+        if !End::is_published(&row.outcome) {
             return None;
         }
         let success = (200..300).contains(&row.status);

@@ -77,7 +77,7 @@ pub struct Row {
     pub provider: SmolStr,
     /// The final status: what the client got, or what stands for it where a stream failed after its 200 (502, 504).
     pub status: u16,
-    /// How it ended: [`crate::domain::faults::outcome::Outcome::as_str`], or `crash` if weir crashed.
+    /// How it ended: [`crate::domain::faults::end::End::label`], or `crash` if weir crashed.
     pub outcome: SmolStr,
     /// The answer was a stream.
     pub stream: bool,

@@ -17,8 +17,8 @@ mod varying;
 
 pub use crate::domain::wire::Protocol;
 pub(crate) use error_form::ErrorForm;
+pub use failure::Break;
 pub(crate) use failure::InBandError;
-pub use failure::{FailureKind, MidStreamFailure};
 pub(crate) use made::Made;
 pub(crate) use model_list::{ListedModel, model_entry, models_list};
 pub(crate) use observer::Boundaries;

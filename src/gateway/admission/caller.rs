@@ -12,17 +12,15 @@ use crate::{
             key::{KeyDenied, KeyRecord},
             secret::{KeyDigest, ServiceKey},
         },
-        wire::protocol::Protocol,
     },
     edges::clock,
     gateway::{
-        entry::Entry,
+        exchange::Exchange,
         parts::Gateway,
         peer,
         request::head::{self, QueryKeys},
     },
     money::billing::FoundKey,
-    providers::live::Live,
     store::key_cache::{KeyLookupError, tokens::Presented},
 };
 
@@ -38,6 +36,25 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Checks that the key is neither revoked nor replaced nor expired.
+    ///
+    /// # Errors
+    /// The refusal of a key that is.
+    pub(crate) fn check(&self, now_unix: i64) -> Result<(), Refusal> {
+        Ok(self.key.check(&self.digest, now_unix)?)
+    }
+
+    /// The same for a key that may have expired: its usage can still be read.
+    ///
+    /// # Errors
+    /// The refusal of a key that was revoked or replaced.
+    pub(crate) fn check_but_expiry(&self, now_unix: i64) -> Result<(), Refusal> {
+        match self.key.check(&self.digest, now_unix) {
+            Ok(()) | Err(KeyDenied::Expired) => Ok(()),
+            Err(denied) => Err(denied.into()),
+        }
+    }
+
     /// The caller's key, for billing.
     pub(crate) fn found(&self) -> FoundKey<'_> {
         FoundKey {
@@ -47,34 +64,16 @@ impl Caller {
     }
 }
 
-/// Finds the key's record and checks that it is neither revoked nor expired. Reads no byte of the body.
-pub(crate) async fn authenticate(
-    gateway: &Gateway,
-    session: &Session,
-    live: &Live,
-    shape: Protocol,
-    keys: &QueryKeys,
-    entry: &mut Entry,
-) -> Result<Caller, Refusal> {
-    let caller = identify(gateway, session, live, shape, keys, entry).await?;
-    let now = gateway.billing.time().now_seconds(clock::instant());
-    caller.key.check(&caller.digest, now)?;
-    gateway.keys.touch(&caller.key.id, now);
-    Ok(caller)
-}
-
-/// The same for a key that may have expired: what it has used can still be read.
+/// Finds the record of the key that the request's head presents. Reads no byte of the body.
 pub(crate) async fn identify(
     gateway: &Gateway,
     session: &Session,
-    live: &Live,
-    shape: Protocol,
+    exchange: &Exchange,
     keys: &QueryKeys,
-    entry: &mut Entry,
 ) -> Result<Caller, Refusal> {
     let offered = head::offered(session.req_header(), keys);
-    let prefix = &live.config.gateway.key_prefix;
-    let presented = credential::take(shape, &offered, prefix).map_err(|error| match error {
+    let prefix = &exchange.live.config.gateway.key_prefix;
+    let presented = credential::take(exchange.protocol, &offered, prefix).map_err(|error| match error {
         CredentialError::Missing => Refusal::CredentialMissing,
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
@@ -93,16 +92,9 @@ pub(crate) async fn identify(
             Refusal::StoreUnavailable
         }
     })?;
-    let (digest, key) = match found {
-        None => return Err(Refusal::KeyUnknown),
-        Some(Presented::Key(digest, key)) => (digest, key),
-        Some(Presented::TokenExpired) => return Err(Refusal::KeyExpired),
-    };
-    entry.record.key_id = Some(key.id.as_str().to_owned());
-    entry.record.account = Some(key.account.to_string());
-    match key.check(&digest, now_unix) {
-        Ok(()) | Err(KeyDenied::Expired) => {}
-        Err(denied) => return Err(denied.into()),
+    match found {
+        None => Err(Refusal::KeyUnknown),
+        Some(Presented::Key(digest, key)) => Ok(Caller { digest, key, presented }),
+        Some(Presented::TokenExpired) => Err(Refusal::KeyExpired),
     }
-    Ok(Caller { digest, key, presented })
 }

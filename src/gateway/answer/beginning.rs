@@ -12,7 +12,6 @@ use crate::{
     edges::clock,
     gateway::{
         answer::{error, interim, shape},
-        attempt::{interruption::Interruption, verdict},
         coding,
         forward::Forward,
         meter::Meter,
@@ -21,6 +20,7 @@ use crate::{
             unbegun::{HELD_BYTES_MAX, Unbegun},
             withheld_error::{Judged, WithheldError},
         },
+        upstream::verdict::{self, Event},
     },
     telemetry::metrics::Metrics,
 };
@@ -49,7 +49,7 @@ pub(crate) fn hold(
     head: &mut ResponseHeader,
     announced: Framing,
 ) -> Result<()> {
-    let due = clock::instant() + forward.dispatch.request.live.config.upstream.head_wait;
+    let due = clock::instant() + forward.request.live.config.upstream.head_wait;
     let held = std::mem::replace(head, interim::head()?);
     let keeps_alive = session.get_keepalive().is_some();
     forward.recipient.gate.head.hold(Box::new(held), due, keeps_alive);
@@ -69,8 +69,8 @@ pub(crate) fn take(
     let Some(unbegun) = &mut forward.unbegun else {
         return Ok(true);
     };
-    let meter = &forward.ticket.meter;
-    let counts_tokens = forward.dispatch.request.operation.counts_tokens();
+    let meter = &forward.meter;
+    let counts_tokens = forward.request.operation.counts_tokens();
     let seen = seen(unbegun.held(), piece.as_deref(), meter, end, counts_tokens);
     let is_sent = !forward.recipient.gate.head.is_waiting();
     if seen == Seen::Answer || is_sent {
@@ -79,16 +79,19 @@ pub(crate) fn take(
             Seen::Error(status) => status,
             Seen::NoAnswer => NO_ANSWER,
         };
-        verdict::note(&mut forward.dispatch, status);
+        verdict::next(metrics, forward, true, Event::Begun { status });
         begin(session, forward, piece)?;
         return Ok(true);
     }
-    let is_stream = forward.ticket.meter.framing() != Some(Framing::Json);
+    let is_stream = forward.meter.framing() != Some(Framing::Json);
     match seen {
         Seen::Error(status) if is_stream => {
-            let refused = forward.dispatch.provider().refuses_credential(status, None);
-            let has_left = forward.recipient.has_left();
-            verdict::act_on_failed_success(metrics, &mut forward.dispatch, has_left, status, refused)?;
+            let credential_refused = forward.provider().refuses_credential(status, None);
+            let event = Event::NeverBegan {
+                status,
+                credential_refused,
+            };
+            verdict::after_answer(metrics, forward, event)?;
             // No other attempt follows, so the client gets the provider's words.
             begin(session, forward, piece)?;
             Ok(true)
@@ -176,25 +179,28 @@ pub(crate) fn catch_up(session: &mut Session, forward: &Forward) -> Result<()> {
 
 /// The error that ends an attempt whose success has no answer in it.
 pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> {
-    let has_left = forward.recipient.has_left();
-    let repeated = verdict::act_on_failed_success(metrics, &mut forward.dispatch, has_left, NO_ANSWER, false);
+    let event = Event::NeverBegan {
+        status: NO_ANSWER,
+        credential_refused: false,
+    };
+    let repeated = verdict::after_answer(metrics, forward, event);
     forward.abandon_answer();
     match repeated {
         Err(error) => error,
-        Ok(()) => Interruption::unusable(),
+        Ok(()) => forward.refuse_answer(),
     }
 }
 
 /// Turns a success that is an error into an error answer with this status.
 fn answer_with_error(metrics: &Metrics, forward: &mut Forward, status: u16, piece: Option<Bytes>) -> Result<()> {
     let (Some(unbegun), Some(mut head)) = (forward.unbegun.take(), forward.recipient.gate.head.take()) else {
-        return Err(Interruption::unusable());
+        return Err(forward.refuse_answer());
     };
     head.set_status(status)?;
     let coded = coding::of_answer(&head.headers);
     let mut withheld = WithheldError::new(*head, coded, Judged::NotInSuccess);
     withheld.push(&unbegun.into_body(piece).unwrap_or_default());
-    forward.ticket.meter.replaced_by(status);
+    forward.meter.replaced_by(status);
     forward.outlet = Outlet::WholeError(error::finish(withheld, metrics, forward)?);
     Ok(())
 }

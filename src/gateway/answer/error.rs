@@ -20,13 +20,14 @@ use crate::{
     edges::clock,
     gateway::{
         answer::{fields, interim},
-        attempt::{deadline::Fate, verdict},
+        attempt::deadline::Fate,
         coding,
         forward::Forward,
         outlet::{
             Outlet,
             withheld_error::{Judged, WholeError, WithheldError},
         },
+        upstream::verdict::{self, Event},
     },
     telemetry::metrics::Metrics,
 };
@@ -42,12 +43,12 @@ pub(crate) fn withhold(
     let withheld = std::mem::replace(head, interim::head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
-    let operation = forward.dispatch.request.operation;
+    let operation = forward.request.operation;
     let framing = framing_of(operation, content_type);
     let coded = coding::of_answer(&withheld.headers);
     let (status, protocol) = (withheld.status.as_u16(), operation.protocol());
-    forward.ticket.meter.head_seen(status, protocol, framing, &coded);
-    let attempt = &forward.dispatch.attempt;
+    forward.meter.head_seen(status, protocol, framing, &coded);
+    let attempt = &forward.attempt;
     attempt.error_seen(clock::instant());
     let is_empty = attempt.is_bodiless() || fields::say_no_body(&withheld);
     forward.outlet = Outlet::Withheld(WithheldError::new(withheld, coded, judged));
@@ -64,7 +65,7 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
     if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
         error.push(&bytes);
     }
-    if end && forward.dispatch.attempt.fate() == Fate::Stopped {
+    if end && forward.attempt.fate() == Fate::Stopped {
         // If only the connection's end delimits the answer, its time limit looks like a proper end.
         let context = "the error answer was not whole in time";
         return Err(Error::explain(ErrorType::ConnectionClosed, context).into_up());
@@ -79,9 +80,9 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
 /// time. An error return ends the attempt.
 pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
-        forward.dispatch.attempt.ended();
+        forward.attempt.ended();
         forward.outlet = Outlet::WholeError(finish(error, metrics, forward)?);
-        forward.ticket.meter.body_ended();
+        forward.meter.body_ended();
     }
     Ok(())
 }
@@ -92,30 +93,36 @@ pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut 
     let WithheldError { mut head, judged, .. } = error;
     let status = head.status.as_u16();
     let wait = text.as_deref().filter(|_| status == 429).and_then(retry_delay);
-    let refused = || forward.dispatch.provider().refuses_credential(status, text.as_deref());
-    let has_left = forward.recipient.has_left();
+    let refused = || forward.provider().refuses_credential(status, text.as_deref());
     match judged {
         Judged::ByStatus => {
             if let Some(wait) = wait {
-                forward.dispatch.attempts.credential().rest(wait, clock::instant());
+                forward.attempts.credential().rest(wait, clock::instant());
             }
         }
         Judged::Not => {
-            let (refused, wait) = (refused(), wait.or_else(|| asked_pause(&head)));
-            verdict::act(metrics, &mut forward.dispatch, has_left, status, refused, wait)?;
+            let event = Event::Answered {
+                status,
+                credential_refused: refused(),
+                pause: wait.or_else(|| asked_pause(&head)),
+            };
+            verdict::after_answer(metrics, forward, event)?;
         }
         Judged::NotInSuccess => {
-            let refused = refused();
-            verdict::act_on_failed_success(metrics, &mut forward.dispatch, has_left, status, refused)?;
+            let event = Event::NeverBegan {
+                status,
+                credential_refused: refused(),
+            };
+            verdict::after_answer(metrics, forward, event)?;
         }
     }
-    let form = forward.dispatch.error_form();
-    let masked = text.map(|text| redact(&text, forward.dispatch.secret()).map_or(text, Bytes::from));
-    let fits = |body: &Bytes| forward.dispatch.provider().errors == ErrorShape::Native && form.fits(body);
+    let form = forward.error_form();
+    let masked = text.map(|text| redact(&text, forward.attempts.secret()).map_or(text, Bytes::from));
+    let fits = |body: &Bytes| forward.provider().errors == ErrorShape::Native && form.fits(body);
     let is_native = masked.as_ref().is_some_and(fits);
     let body = match masked {
         Some(body) if is_native => body,
-        other => reshape_error(form, status, &other.unwrap_or_default(), forward.ticket.request_id()).into(),
+        other => reshape_error(form, status, &other.unwrap_or_default(), &forward.ticket.request_id).into(),
     };
     fields::fit(forward, &mut head)?;
     describe(&mut head, body.len(), is_native)?;

@@ -38,9 +38,9 @@ pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     spend_limit::tell(forward, head)?;
     // The provider's reason phrase is replaced by the standard one.
     head.set_reason_phrase(None)?;
-    let request_id = HeaderValue::from_str(forward.ticket.request_id())
+    let request_id = HeaderValue::from_str(&forward.ticket.request_id)
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
-    let protocol_id = forward.dispatch.request.operation.protocol().request_id_header();
+    let protocol_id = forward.request.operation.protocol().request_id_header();
     if !head.headers.contains_key(protocol_id) {
         head.insert_header(protocol_id, request_id.clone())?;
     }
@@ -64,7 +64,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     for name in present(&head.headers, is_unwanted) {
         head.remove_header(&name);
     }
-    let credential = forward.dispatch.secret();
+    let credential = forward.attempts.secret();
     // An error may quote the credential partly masked; any other answer could only contain it whole.
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {

@@ -24,7 +24,7 @@ pub(crate) fn shape(
     head: &mut ResponseHeader,
     framing: Framing,
 ) -> Result<()> {
-    let is_plain = !forward.ticket.meter.is_coded();
+    let is_plain = !forward.meter.is_coded();
     forward.outlet = match is_plain {
         true => outlet(session, forward, framing),
         false => Outlet::Pass,
@@ -50,7 +50,7 @@ pub(crate) fn shape(
 /// Lets a held head go to the client, in front of a body whose framing may be another than its head announces.
 pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: Framing) -> Result<()> {
     let gate = Arc::clone(&forward.recipient.gate);
-    match forward.ticket.meter.framing() {
+    match forward.meter.framing() {
         Some(framing) if framing != announced => match gate.head.is_waiting() {
             true => gate.head.edit(|head| shape(session, forward, head, framing))?,
             false => forward.outlet = Outlet::Pass,
@@ -60,16 +60,15 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: F
     gate.head.release(&mut session.downstream_session)?;
     if session.is_body_done() {
         // No attempt can follow, so the memory is freed before a long stream runs.
-        forward.dispatch.body = None;
-        forward.dispatch.request.scan.tape.clear();
+        forward.free_body();
     }
     Ok(())
 }
 
 /// The outlet of a success that is not compressed.
 fn outlet(session: &Session, forward: &Forward, framing: Framing) -> Outlet {
-    let leg = forward.dispatch.attempts.leg();
-    let facts = forward.dispatch.request.facts(&session.req_header().headers, leg);
+    let leg = forward.attempts.leg();
+    let facts = forward.request.facts(&session.req_header().headers, leg);
     let rewriter = ResponseRewriter::new(&leg.provider.response, &facts, framing);
     if framing == Framing::Json && leg.provider.errors == ErrorShape::Reshape {
         return Outlet::PossibleError(PossibleError::new(rewriter));

@@ -15,7 +15,7 @@ pub(crate) fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());
     };
-    if forward.dispatch.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
+    if forward.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
         return Ok(());
     }
     let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);

@@ -117,6 +117,12 @@ impl Attempts {
         &self.visit.leg
     }
 
+    /// Whether the file of a provider that may be asked has edits of bodies.
+    pub(crate) fn has_edits(&self) -> bool {
+        let has_some = |leg: &Leg| !leg.provider.body.is_empty();
+        has_some(self.leg()) || self.others.iter().any(has_some)
+    }
+
     /// The current provider's places.
     pub(crate) fn places(&self) -> &Arc<Places> {
         self.visit.places()
@@ -125,6 +131,11 @@ impl Attempts {
     /// The current credential.
     pub(crate) fn credential(&self) -> &CredentialState {
         self.visit.credential()
+    }
+
+    /// The current credential's secret.
+    pub(crate) fn secret(&self) -> &str {
+        self.credential().credential.secret.expose()
     }
 
     /// The state at a provider that the request continues.

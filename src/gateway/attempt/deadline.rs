@@ -22,6 +22,7 @@ use pingora::{
 use tokio::{net::TcpStream, sync::Notify, task::JoinHandle};
 
 use crate::{
+    domain::wire::protocol::Break,
     edges::clock,
     gateway::{drain::Drain, presence::Presence},
 };
@@ -70,6 +71,17 @@ pub(crate) enum Fate {
     Expired = 1,
     /// The process has no more time.
     Stopped = 2,
+}
+
+impl Fate {
+    /// Why an answer that the watch has ended breaks off; `None` if the watch has not.
+    pub(crate) fn broken(self) -> Option<Break> {
+        match self {
+            Self::Running => None,
+            Self::Expired => Some(Break::ProviderTimeout),
+            Self::Stopped => Some(Break::Stopped),
+        }
+    }
 }
 
 /// Watches one attempt, until dropped.

@@ -5,9 +5,8 @@ use pingora::{Result, http::ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::{
-    domain::faults::outcome::Outcome,
     edges::clock,
-    gateway::{entry::Entry, peer, reply},
+    gateway::{exchange::Exchange, peer, reply},
     stability::public::{Public, PublicRequest, PublicResponse},
     store::time::StoreTime,
 };
@@ -27,17 +26,20 @@ pub(crate) fn find(public: &Public, time: &StoreTime, session: &Session) -> Opti
     })
 }
 
-/// Sends the answer and closes the log record, which has no protocol.
-pub(crate) async fn send(session: &mut Session, operation: &'static str, answer: PublicResponse, mut entry: Entry) {
-    entry.record.protocol = None;
-    entry.record.operation = Some(operation);
-    entry.record.status = answer.status.as_u16();
-    entry.record.response_bytes = answer.body.len() as u64;
-    let outcome = match write(session, answer, &entry.record.request_id).await {
-        Ok(()) => Outcome::Ok,
-        Err(_) => Outcome::ClientGone,
-    };
-    entry.close(outcome);
+/// Sends the answer and closes the line in the access log, which has no protocol.
+pub(crate) async fn send(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    operation: &'static str,
+    answer: PublicResponse,
+) {
+    let record = &mut exchange.log.record;
+    record.protocol = None;
+    record.operation = Some(operation);
+    record.status = answer.status.as_u16();
+    record.response_bytes = answer.body.len() as u64;
+    let sent = write(session, answer, &exchange.request_id).await;
+    exchange.log.close(&reply::end_of_reply(&sent));
 }
 
 async fn write(session: &mut Session, answer: PublicResponse, request_id: &str) -> Result<()> {

@@ -18,14 +18,14 @@ use pingora_proxy::Session;
 use crate::{
     config::bodies::BodiesConfig,
     domain::{
-        faults::{pace::BodyTime, refusal::Refusal},
+        faults::{end::End, pace::BodyTime, refusal::Refusal},
         wire::json_scan::{JsonEnd, Progress},
     },
     edges::{body_budget::BodyLease, clock},
     gateway::{
         coding::Coding,
         request::{
-            Rejection, bodies,
+            bodies,
             body::{BodyForm, REPLAY_BYTES_MAX, RequestBody},
             body_work::KeyWork,
             compressed_body::CompressedBody,
@@ -47,7 +47,7 @@ pub(crate) async fn gather(
     limits: &BodiesConfig,
     lease: BodyLease,
     work: &KeyWork,
-) -> Result<RequestBody, Rejection> {
+) -> Result<RequestBody, End> {
     let gathering = Gathering {
         text: Text::new(head, limits.bytes_max, lease)?,
         received: 0,
@@ -58,10 +58,7 @@ pub(crate) async fn gather(
     };
     session.set_read_timeout(Some(limits.time.pace.wait_max));
     if head.expectation == Expectation::Continue {
-        session
-            .write_continue_response()
-            .await
-            .map_err(|_| Rejection::ClientGone)?;
+        session.write_continue_response().await.map_err(|_| End::ClientLeft)?;
     }
     match head.length {
         Some(length) => sized(session, length, gathering).await,
@@ -135,7 +132,7 @@ impl Gathering<'_> {
         }
     }
 
-    fn finish(self, form: BodyForm) -> Result<RequestBody, Rejection> {
+    fn finish(self, form: BodyForm) -> Result<RequestBody, End> {
         let (bytes, lease) = match self.text {
             Text::Plain(text, lease) => (text.freeze(), lease),
             Text::Coded(compressed) => compressed.finish()?,
@@ -144,7 +141,7 @@ impl Gathering<'_> {
     }
 }
 
-async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> Result<RequestBody, Rejection> {
+async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> Result<RequestBody, End> {
     loop {
         let left = length.saturating_sub(body.received as u64);
         if left <= REPLAY_BYTES_MAX as u64 {
@@ -161,7 +158,7 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> R
     body.finish(BodyForm::Sized)
 }
 
-async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestBody, Rejection> {
+async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestBody, End> {
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
     while let Some(piece) = read(session, &mut body).await? {
@@ -184,11 +181,11 @@ async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestB
 }
 
 /// Reads a piece. Pingora's own time limit does nothing over HTTP/2.
-async fn read(session: &mut Session, body: &mut Gathering<'_>) -> Result<Option<Bytes>, Rejection> {
+async fn read(session: &mut Session, body: &mut Gathering<'_>) -> Result<Option<Bytes>, End> {
     let due = body.time.wait(clock::instant());
     let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
-    let late = |_| Rejection::Refused(Refusal::BodyTimeout);
-    let gone = |error: Box<Error>| refusal_of(&error).map_or(Rejection::ClientGone, Rejection::Refused);
+    let late = |_| End::Refused(Refusal::BodyTimeout);
+    let gone = |error: Box<Error>| refusal_of(&error).map_or(End::ClientLeft, End::Refused);
     let piece = reading.await.map_err(late)?.map_err(gone)?;
     body.time.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
     Ok(piece)

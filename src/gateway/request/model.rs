@@ -17,7 +17,6 @@ use crate::{
         },
     },
     edges::switches::Switches,
-    gateway::entry::Entry,
 };
 
 /// The most models that a refusal names as alternatives.
@@ -41,28 +40,25 @@ pub(crate) fn asked(operation: Operation, path_model: Option<String>, scan: &Sca
     }
 }
 
-/// Gives the log entry a model's name, which decides the form of refusals too. Only known names are logged: an unknown one may be
-/// anything, even a key pasted into the wrong field.
-pub(crate) fn note(catalogue: &Catalogue, operation: Operation, model: &str, entry: &mut Entry) {
-    if model_name::is_plausible(model) && catalogue.resolve(operation.protocol(), model).is_some() {
-        entry.record.model_asked = Some(model.to_owned());
-    }
+/// The name if the catalogue has it. Only known names are logged, and decide the form of refusals: an unknown one may be anything,
+/// even a key pasted into the wrong field.
+pub(crate) fn known(catalogue: &Catalogue, operation: Operation, model: &str) -> Option<String> {
+    let is_known = model_name::is_plausible(model) && catalogue.resolve(operation.protocol(), model).is_some();
+    is_known.then(|| model.to_owned())
 }
 
-/// The route to the model of this name, if the key may use it. The log entry gets the name if it is a known one.
+/// The route to the model of this name, if the key may use it.
 pub(crate) fn route(
     catalogue: &Catalogue,
     switches: &Arc<Switches>,
     key: &KeyRecord,
     operation: Operation,
     model: &str,
-    entry: &mut Entry,
 ) -> Result<Route, Refusal> {
     let name = || model.to_owned();
     if !model_name::is_plausible(model) {
         return Err(Refusal::ModelUnknown { model: name() });
     }
-    note(catalogue, operation, model, entry);
     let is_off = |provider: &str| switches.is_off(provider);
     let route = route::route(catalogue, operation, model, is_off).map_err(|error| match error {
         RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },

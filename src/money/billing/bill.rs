@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     domain::{
-        faults::outcome::Outcome,
+        faults::end::End,
         ledger::{
             Admitted, Change, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, ToppedUp,
             consumption::{Modifiers, RequestEnd, Row, UsageSource},
@@ -24,7 +24,7 @@ use crate::{
         growth::TopUpAnswer,
         priced_route::PricedRoute,
         running::Running,
-        tally::End,
+        tally::Settled,
     },
 };
 
@@ -190,15 +190,15 @@ impl Bill {
     }
 
     /// Charges the request.
-    pub(crate) fn close(mut self, outcome: Outcome, progress: Progress, consumed: Consumed, now: Instant) {
-        let end = outcome.is_billed(progress.status).then(|| {
+    pub(crate) fn close(mut self, end: &End, progress: Progress, consumed: Consumed, now: Instant) {
+        let end = end.is_billed(progress.status).then(|| {
             let leg = self.route.leg(progress.leg);
             let Charge { cost, parts } = self.charge(&leg.price, &consumed);
             RequestEnd {
                 time_ms: self.time_ms(now),
                 provider: leg.provider.clone(),
-                status: outcome.recorded_status(progress.status),
-                outcome: outcome.as_str(),
+                status: end.recorded_status(progress.status),
+                outcome: end.label(),
                 usage: consumed.usage,
                 usage_source: consumed.source,
                 parts,
@@ -231,7 +231,7 @@ impl Bill {
         if let Some(row) = &settlement.row {
             self.engine.counters.charged(row, self.running.hold());
         }
-        let mut end = End {
+        let mut settled = Settled {
             step: None,
             cost: settlement.cost,
             tokens_estimated,
@@ -241,7 +241,7 @@ impl Bill {
         let change = Change::Settle(Box::new(settlement));
         let journal = &self.engine.journal;
         match journal.append_step(account, change, self.granted.watermark, &mut self.reservation) {
-            Ok((step, _)) => end.step = Some(step),
+            Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
                 // The next start of the process finds the admission unsettled and charges its last checkpoint.
                 tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
@@ -249,9 +249,9 @@ impl Bill {
             }
         }
         if let Some(part) = self.granted.part {
-            self.engine.leases.ended(part, end.cost, end.step);
+            self.engine.leases.ended(part, settled.cost, settled.step);
         }
-        self.engine.grace.ended(account, key, self.granted.seat, &end);
+        self.engine.grace.ended(account, key, self.granted.seat, &settled);
     }
 
     /// A time by the store's clock: the admission's, plus the monotonic time since.

@@ -12,7 +12,7 @@ use crate::{
     edges::clock,
     money::billing::{
         last_seen::{GraceLimits, LastSeen},
-        tally::{End, Seat},
+        tally::{Seat, Settled},
     },
 };
 
@@ -86,7 +86,7 @@ impl Grace {
     }
 
     /// Records that a request has ended.
-    pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &End) {
+    pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &Settled) {
         self.seen.lock().ended(account, key, seat, end);
     }
 

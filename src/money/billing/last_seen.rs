@@ -13,7 +13,7 @@ use crate::{
         money::NanoUsd,
         quick_map::QuickMap,
     },
-    money::billing::tally::{End, Seat, Tally},
+    money::billing::tally::{Seat, Settled, Tally},
 };
 
 /// The most accounts remembered. The ones updated longest ago make room.
@@ -172,7 +172,7 @@ impl LastSeen {
     }
 
     /// A request has ended, whoever admitted it.
-    pub(super) fn ended(&mut self, account: &str, key: &KeyId, seat: Seat, end: &End) {
+    pub(super) fn ended(&mut self, account: &str, key: &KeyId, seat: Seat, end: &Settled) {
         if let Some(account) = self.accounts.get_mut(account) {
             account.tally.end(seat, end, &account.rates);
         }
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    const DROPPED: End = End {
+    const DROPPED: Settled = Settled {
         step: None,
         cost: NanoUsd::ZERO,
         tokens_estimated: 0,

@@ -38,9 +38,9 @@ pub(super) struct Seat {
     pub(super) on_grace: bool,
 }
 
-/// How a request ended.
+/// What the end of a request changes in the tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct Settled {
     /// The number of the step that charges it; `None` if it could not be recorded.
     pub(super) step: Option<u64>,
     pub(super) cost: NanoUsd,
@@ -76,7 +76,7 @@ impl Tally {
     }
 
     /// A request has ended.
-    pub(super) fn end(&mut self, seat: Seat, end: &End, rates: &Rates) {
+    pub(super) fn end(&mut self, seat: Seat, end: &Settled, rates: &Rates) {
         self.running = self.running.saturating_sub(1);
         self.held = self.held.saturating_sub(seat.hold);
         if seat.on_grace {
@@ -186,8 +186,8 @@ mod tests {
         NanoUsd::from_nanos(amount)
     }
 
-    fn ended(step: u64, cost: i64) -> End {
-        End {
+    fn ended(step: u64, cost: i64) -> Settled {
+        Settled {
             step: Some(step),
             cost: nanos(cost),
             tokens_estimated: 0,

@@ -16,7 +16,7 @@ use crate::{
         money::{MoneyConfig, WaitingMax},
     },
     domain::{
-        faults::{outcome::Outcome, refusal::Refusal},
+        faults::{end::End, refusal::Refusal},
         keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{
             AccountView, Change, Denial, Record, Settlement, Step,
@@ -66,7 +66,7 @@ async fn a_request_is_admitted_and_closed_with_one_record_each() {
         (nanos(1_000), 1)
     );
     assert_eq!(fixture.billing.running(), 1);
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
     let records = fixture.records();
     assert!(
         matches!(&records[..], [Record::Admit(_), Record::Step { .. }]),
@@ -97,7 +97,7 @@ async fn what_was_never_sent_ends_its_hold_without_a_charge() {
     let refused = fixture.admit(&key, "r2").await.unwrap();
     let status = Progress { status: 404, ..SERVED };
     refused.close(
-        Outcome::ProviderError,
+        &End::ProviderError,
         status,
         consumed(Usage::default()),
         clock::instant(),
@@ -150,7 +150,7 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     bills.push(fixture.admit(&other, "r5").await.unwrap());
     assert_eq!(fixture.billing.offline(), 4);
     for bill in bills {
-        bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 600)), clock::instant());
+        bill.close(&End::Complete, SERVED, consumed(tokens(400, 600)), clock::instant());
     }
     // What it exceeded its grace by.
     assert_eq!(fixture.billing.excess_max(), nanos(500));

@@ -35,7 +35,7 @@ pub(crate) struct RequestRecord {
     pub provider: Option<String>,
     /// The HTTP status sent to the client; 0 when it left before one was sent.
     pub status: u16,
-    /// `Outcome::as_str`: how the request ended.
+    /// `End::label`: how the request ended.
     pub outcome: &'static str,
     /// `Refusal::reason`, if weir itself said no.
     pub refusal: Option<&'static str>,

@@ -4,6 +4,10 @@ use std::{collections::BTreeSet, fs};
 
 use super::source::package;
 
+/// The most functions that the walk names, and the most files that they are in: what can be read in one sitting.
+const FUNCTIONS_MAX: usize = 40;
+const FILES_MAX: usize = 30;
+
 /// The functions that the walk names, as file and name.
 fn walk(document: &str) -> Vec<(String, String)> {
     let section = document
@@ -39,6 +43,15 @@ fn each_function_of_the_walk_exists_and_is_named_once() {
         "ARCHITECTURE.md, \"One streaming request\":\n{}",
         complaints.join("\n")
     );
+}
+
+#[test]
+fn the_walk_is_short_enough_for_one_sitting() {
+    let document = fs::read_to_string(package().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let walk = walk(&document);
+    let files: BTreeSet<&str> = walk.iter().map(|(file, _)| file.as_str()).collect();
+    assert!(walk.len() <= FUNCTIONS_MAX, "{} functions", walk.len());
+    assert!(files.len() <= FILES_MAX, "{} files", files.len());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
 use crate::domain::wire::protocol::varying::Spoken;
-use crate::domain::wire::protocol::{MidStreamFailure, Protocol, gemini, messages, responses};
+use crate::domain::wire::protocol::{Break, Protocol, gemini, messages, responses};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 
@@ -192,18 +192,18 @@ impl Dialect {
     }
 
     /// The in-band error as a server-sent event.
-    pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
+    pub(super) fn failure_event(&self, why: Break, facts: &Facts) -> Vec<u8> {
         match self {
-            Self::Messages(_) => messages::failure_event(failure),
-            Self::Responses(state) => state.failure_event(failure, facts),
-            Self::Gemini(_) => gemini::failure_event(failure),
+            Self::Messages(_) => messages::failure_event(why),
+            Self::Responses(state) => state.failure_event(why, facts),
+            Self::Gemini(_) => gemini::failure_event(why),
         }
     }
 
     /// The in-band error as an array's last element, where the protocol has such a stream.
-    pub(super) fn failure_element(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
+    pub(super) fn failure_element(&self, why: Break) -> Option<Vec<u8>> {
         match self {
-            Self::Gemini(_) => Some(gemini::failure_chunk(failure).to_string().into_bytes()),
+            Self::Gemini(_) => Some(gemini::failure_chunk(why).to_string().into_bytes()),
             Self::Messages(_) | Self::Responses(_) => None,
         }
     }

@@ -1,19 +1,12 @@
 //! What goes wrong behind an answer's status line: a failure that weir tells the client of, an error that the provider sends.
 
-/// A failure of a stream whose status line was already sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MidStreamFailure {
-    /// The kind of failure, which decides the in-band error's type.
-    pub kind: FailureKind,
-    /// The message for the client. It is escaped where needed.
-    pub message: String,
-}
-
-/// Why a stream ends early.
+/// Why an answer that has begun could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureKind {
+pub enum Break {
     /// The provider closed or reset the connection.
     ProviderCut,
+    /// The provider ended the answer in order, but before it was complete by its protocol.
+    ProviderEnded,
     /// The provider was silent for longer than its time limit.
     ProviderTimeout,
     /// The key's quota or the account's balance is used up.
@@ -22,6 +15,24 @@ pub enum FailureKind {
     Stopped,
     /// An error of weir's own.
     Internal,
+}
+
+impl Break {
+    /// The message for the client.
+    pub(crate) const fn message(self) -> &'static str {
+        match self {
+            Self::ProviderCut => "the provider broke the answer off; send the request again",
+            Self::ProviderEnded => "the provider ended the answer before it was complete; send the request again",
+            Self::ProviderTimeout => "the provider was silent for too long; send the request again",
+            Self::LimitReached => {
+                "the quota of this API key or the balance of its account is used up; the answer ends here"
+            }
+            Self::Stopped => {
+                "the service is being restarted and the answer took too long to wait for; send the request again"
+            }
+            Self::Internal => "the gateway failed while passing the answer on; send the request again",
+        }
+    }
 }
 
 /// An error inside an answer. Never contains the message, which is the provider's text and may quote the prompt.

@@ -13,7 +13,7 @@ use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
-use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::wire::protocol::{Break, made, spoken};
 use crate::domain::wire::usage::{Modalities, Usage, fields::Fields};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use candidates::{Candidates, part};
@@ -299,19 +299,19 @@ fn reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
 }
 
 /// The error object that tells the client of a failure: an event's data, or an array's last element.
-pub(super) fn failure_chunk(failure: &MidStreamFailure) -> Value {
-    let status = match failure.kind {
-        FailureKind::ProviderCut | FailureKind::Stopped => 503,
-        FailureKind::ProviderTimeout => 504,
-        FailureKind::LimitReached => 429,
-        FailureKind::Internal => 500,
+pub(super) fn failure_chunk(why: Break) -> Value {
+    let status = match why {
+        Break::ProviderCut | Break::ProviderEnded | Break::Stopped => 503,
+        Break::ProviderTimeout => 504,
+        Break::LimitReached => 429,
+        Break::Internal => 500,
     };
-    error_body(status, error_status(status), &failure.message)
+    error_body(status, error_status(status), why.message())
 }
 
 /// The event that tells the client of a failure, ended as the protocol ends its lines.
-pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
-    format!("data: {}\r\n\r\n", failure_chunk(failure)).into_bytes()
+pub(super) fn failure_event(why: Break) -> Vec<u8> {
+    format!("data: {}\r\n\r\n", failure_chunk(why)).into_bytes()
 }
 
 /// The `error.status` that goes with a status.

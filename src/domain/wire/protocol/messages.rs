@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
-use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::wire::protocol::{Break, made, spoken};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use crate::domain::wire::usage::{Run, Usage, fields::Fields, total};
 use counts::{Counts, newest};
@@ -310,13 +310,13 @@ fn error_of(picks: &Picks<'_>) -> crate::domain::wire::protocol::InBandError {
 }
 
 /// The event that tells the client of a failure. Agents retry `overloaded_error`.
-pub(super) fn failure_event(failure: &MidStreamFailure) -> Vec<u8> {
-    let kind = match failure.kind {
-        FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Stopped => "overloaded_error",
-        FailureKind::LimitReached => "billing_error",
-        FailureKind::Internal => "api_error",
+pub(super) fn failure_event(why: Break) -> Vec<u8> {
+    let kind = match why {
+        Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped => "overloaded_error",
+        Break::LimitReached => "billing_error",
+        Break::Internal => "api_error",
     };
-    let data = json!({ "type": "error", "error": { "type": kind, "message": failure.message } });
+    let data = json!({ "type": "error", "error": { "type": kind, "message": why.message() } });
     format!("event: error\ndata: {data}\n\n").into_bytes()
 }
 

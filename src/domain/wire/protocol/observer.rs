@@ -17,7 +17,7 @@ use crate::domain::wire::json_pick::Picker;
 use crate::domain::wire::protocol::dialect::Dialect;
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
-use crate::domain::wire::protocol::{MidStreamFailure, Protocol};
+use crate::domain::wire::protocol::{Break, Protocol};
 use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
 use answer_progress::{AnswerProgress, Body};
 use frame::Frame;
@@ -358,11 +358,11 @@ impl Observer {
     ///
     /// `None` if the error cannot be expressed in band (a unary or opaque body, or a closed array); the connection must
     /// be broken then.
-    pub fn failure_tail(&self, failure: &MidStreamFailure) -> Option<Vec<u8>> {
+    pub fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
         let AnswerProgress { dialect, facts } = &self.answer;
         match &self.frame {
             Frame::Sse { framer, .. } => {
-                let event = dialect.failure_event(failure, facts);
+                let event = dialect.failure_event(why, facts);
                 let is_inside_field = self.first_bytes.as_ref().is_some_and(|first| !first.taken().is_empty());
                 // Two line ends: the first may belong to a CR before it, or to half a line.
                 let before: &[u8] = if framer.is_between_events() && !is_inside_field {
@@ -372,7 +372,7 @@ impl Observer {
                 };
                 Some([before, event.as_slice()].concat())
             }
-            Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(failure)?),
+            Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(why)?),
             Frame::Json(_) | Frame::Opaque(_) => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::domain::wire::json_pick::Segment::{Each, Key};
 use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, note, note_name, source};
 use crate::domain::wire::protocol::varying::{Varies, Varying};
-use crate::domain::wire::protocol::{FailureKind, MidStreamFailure, made, spoken};
+use crate::domain::wire::protocol::{Break, made, spoken};
 use crate::domain::wire::usage::{
     Modalities, Usage,
     fields::{self, Fields},
@@ -343,12 +343,12 @@ impl ResponsesState {
     }
 
     /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
-    pub(super) fn failure_event(&self, failure: &MidStreamFailure, facts: &Facts) -> Vec<u8> {
-        let message = &failure.message;
+    pub(super) fn failure_event(&self, why: Break, facts: &Facts) -> Vec<u8> {
+        let message = why.message();
         // Codex waits and repeats after most codes, not after this one.
-        let code = match failure.kind {
-            FailureKind::LimitReached => "insufficient_quota",
-            FailureKind::ProviderCut | FailureKind::ProviderTimeout | FailureKind::Stopped | FailureKind::Internal => {
+        let code = match why {
+            Break::LimitReached => "insufficient_quota",
+            Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped | Break::Internal => {
                 "server_error"
             }
         };

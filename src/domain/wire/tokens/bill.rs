@@ -64,8 +64,8 @@ pub(crate) struct Evidence<'a> {
     pub runs: &'a [(Run, Limits)],
     /// The report has all that is billed.
     pub is_full: bool,
-    /// How the request ended.
-    pub end: End,
+    /// How much of the answer there is.
+    pub extent: Extent,
     /// The estimate of its input, without the model's factor: [`crate::domain::wire::json_scan::Scan::input_tokens`].
     pub input_scanned: u64,
     /// The estimate of the text that passed, without the model's factor:
@@ -92,9 +92,9 @@ pub(crate) struct Limits {
     pub output_tokens: Option<u64>,
 }
 
-/// How a request ended, for its bill.
+/// How much of an answer there is to price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum End {
+pub(crate) enum Extent {
     /// The provider ended its answer itself with a success, so its report is final.
     Whole,
     /// The provider answered with this status of 400 or above, or put an error into its answer (the status that stands for
@@ -133,16 +133,16 @@ impl Billed {
 /// The usage to bill, and its source. Estimated text is billed as `output_text`.
 pub(crate) fn bill(evidence: &Evidence<'_>) -> Billed {
     let Some(mut report) = Report::of(evidence) else {
-        return Billed::estimated(match evidence.end {
-            End::Whole | End::Cut | End::ClientLeft => evidence.estimate(),
-            End::Refused | End::NoAnswer => Usage::default(),
+        return Billed::estimated(match evidence.extent {
+            Extent::Whole | Extent::Cut | Extent::ClientLeft => evidence.estimate(),
+            Extent::Refused | Extent::NoAnswer => Usage::default(),
         });
     };
     let is_accepted = report.hold();
-    let is_final = match evidence.end {
-        End::Whole => evidence.is_full,
-        End::Refused => true,
-        End::Cut | End::ClientLeft | End::NoAnswer => false,
+    let is_final = match evidence.extent {
+        Extent::Whole => evidence.is_full,
+        Extent::Refused => true,
+        Extent::Cut | Extent::ClientLeft | Extent::NoAnswer => false,
     };
     if !is_final {
         report.add_what_passed();

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::ledger::{Counted, Grant, KeyTerms, ProviderState, QuotaUse, Rates, Reset},
-        money::billing::tally::End,
+        money::billing::tally::Settled,
         store::ledger::contract::record,
     };
 
@@ -146,7 +146,7 @@ mod tests {
         let (mut seen, key) = (LastSeen::default(), with_rates(one));
         let seat = seen.granted(&key, &grant(100), 0, NOW);
         assert_eq!(seen.foresees(&key, NOW), of(Scope::Key));
-        let end = End {
+        let end = Settled {
             step: None,
             cost: NanoUsd::ZERO,
             tokens_estimated: 0,

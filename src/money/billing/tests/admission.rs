@@ -92,7 +92,7 @@ async fn a_request_waits_for_what_another_holds() {
     };
     assert_eq!(fixture.billing.waiting(), 1);
     let release = async {
-        running.close(Outcome::Ok, SERVED, consumed(tokens(0, 300)), clock::instant());
+        running.close(&End::Complete, SERVED, consumed(tokens(0, 300)), clock::instant());
         fixture.send().await;
     };
     let (bill, ()) = tokio::join!(ticket.admitted(), release);
@@ -144,7 +144,7 @@ async fn a_spent_limit_ends_the_waiting_at_once() {
     let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
         panic!("all is held")
     };
-    running.close(Outcome::Ok, SERVED, consumed(tokens(0, 1_000)), clock::instant());
+    running.close(&End::Complete, SERVED, consumed(tokens(0, 1_000)), clock::instant());
     fixture.send().await;
     let refused = ticket.admitted().await.map(drop);
     assert_eq!(refused, Err(Refusal::Limited(Limit::Balance)));

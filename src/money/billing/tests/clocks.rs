@@ -12,7 +12,7 @@ async fn closed_later(fixture: &Fixture, request: &str) -> Row {
     let key = record(1);
     let bill = fixture.admit(&key, request).await.unwrap();
     let end = bill.granted.at + LATER;
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(1, 1)), end);
+    bill.close(&End::Complete, SERVED, consumed(tokens(1, 1)), end);
     let settlement = fixture.settlements().pop().unwrap();
     settlement.row.unwrap()
 }

@@ -74,7 +74,7 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
         None,
         "it is held"
     );
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 400)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(400, 400)), clock::instant());
     fixture.send().await;
     let denied = fixture.billing.engine.denials.confirm(&with(800), QUOTA).await;
     let spent = QuotaUse {

@@ -43,7 +43,7 @@ async fn hold(fixture: &Fixture, key: &KeyRecord, request: &str) -> Result<NanoU
 /// A request that costs so much.
 async fn spend(fixture: &Fixture, key: &KeyRecord, request: &str, cost: u64) {
     let bill = fixture.admit(key, request).await.unwrap();
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(0, cost)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(0, cost)), clock::instant());
 }
 
 #[tokio::test]
@@ -192,10 +192,10 @@ async fn all_keys_of_an_account_share_its_bound() {
     assert_eq!(fixture.billing.grace_committed(), nanos(GRACE_ACCOUNT));
     // What they cost less than was held is free again, what they cost more is not.
     let first = bills.remove(0);
-    first.close(Outcome::Ok, SERVED, consumed(tokens(0, 400)), clock::instant());
+    first.close(&End::Complete, SERVED, consumed(tokens(0, 400)), clock::instant());
     assert_eq!(hold(&fixture, &record(6), "s1").await, Ok(nanos(600)));
     let second = bills.remove(0);
-    second.close(Outcome::Ok, SERVED, consumed(tokens(0, 1_700)), clock::instant());
+    second.close(&End::Complete, SERVED, consumed(tokens(0, 1_700)), clock::instant());
     assert_eq!(
         hold(&fixture, &record(6), "s2").await,
         Err(Refusal::StoreUnavailable.into())

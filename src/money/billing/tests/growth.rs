@@ -3,7 +3,10 @@
 use std::time::Instant;
 
 use super::*;
-use crate::domain::ledger::{FinishFactor, OnExhausted};
+use crate::domain::{
+    ledger::{FinishFactor, OnExhausted},
+    wire::protocol::Break,
+};
 
 /// Looks at a running answer of so many tokens of output, and waits until the store has answered what was asked then.
 async fn look(bill: &Bill, output: u64, at: Instant) {
@@ -55,7 +58,7 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     look(&bill, 2_600, start).await;
     assert!(bill.is_cut());
     bill.close(
-        Outcome::LimitReached,
+        &End::Broken(Break::LimitReached),
         SERVED,
         consumed(tokens(400, 2_600)),
         clock::instant(),

@@ -47,7 +47,7 @@ async fn until_leased(fixture: &Fixture, key: &KeyRecord) -> (Bill, i64) {
             leased = Some(bill);
             return true;
         }
-        bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+        bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
         others += 1;
         false
     })
@@ -66,7 +66,7 @@ async fn a_request_in_a_lease_is_recorded_with_it_and_charged_to_it() {
         _ => None,
     });
     let lease = admitted.unwrap().lease.unwrap();
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
     assert_eq!(fixture.settlements().last().unwrap().lease, Some(lease));
     fixture.send().await;
     let view = fixture.view().await;
@@ -104,7 +104,7 @@ async fn an_answer_that_asks_for_more_than_its_lease_has_gets_it_from_the_store(
     bill.look(clock::instant(), SERVED, consumed(tokens(400, 20_000)), 20_000);
     until("it is answered", async || !bill.running.is_asking()).await;
     assert_eq!(bill.running.hold(), nanos(21_000));
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(400, 20_000)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(400, 20_000)), clock::instant());
     fixture.send().await;
     until("the lease has ended", async || fixture.view().await.held == nanos(0)).await;
 }
@@ -126,7 +126,7 @@ async fn a_suspended_account_has_no_grace_although_its_lease_is_heard_of() {
     let key = record(1);
     let (bill, _) = until_leased(&fixture, &key).await;
     // The charge is not sent, so the lease does not end.
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let suspend = Step {
         seq,
@@ -171,7 +171,7 @@ fn with_rates() -> KeyRecord {
 async fn a_key_with_rates_far_from_its_limits_is_admitted_out_of_its_lease() {
     let (fixture, stop, keeping) = leasing(BALANCE).await;
     let (bill, _) = until_leased(&fixture, &with_rates()).await;
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(300, 500)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
     fixture.send().await;
     stop.send_replace(true);
     keeping.await.unwrap();

@@ -40,7 +40,7 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
     let bill = fixture.admit(&key, "r1").await.unwrap();
     bill.look(clock::instant(), SERVED, advised(), 0);
     fixture.billing.engine.checkpoint();
-    bill.close(Outcome::Ok, SERVED, advised(), clock::instant());
+    bill.close(&End::Complete, SERVED, advised(), clock::instant());
     let records = fixture.records();
     let [
         Record::Admit(admitted),
@@ -99,7 +99,7 @@ async fn the_price_is_that_of_the_leg_that_served() {
         let progress = Progress { leg, ..SERVED };
         bill.look(clock::instant(), progress, consumed(tokens(300, 500)), 0);
         fixture.billing.engine.checkpoint();
-        bill.close(Outcome::Ok, progress, consumed(tokens(300, 500)), clock::instant());
+        bill.close(&End::Complete, progress, consumed(tokens(300, 500)), clock::instant());
         let row = fixture.settlements().pop().unwrap().row.unwrap();
         assert_eq!((row.price_version.as_str(), row.cost_nano_usd), (version, nanos(cost)));
         let checkpoint = fixture.records().into_iter().rev().find_map(|record| match record {

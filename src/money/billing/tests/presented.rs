@@ -117,6 +117,6 @@ pub(super) async fn admitted(fixture: &Fixture, key: &Presented, request_id: &st
 /// A request of this key that costs so much.
 pub(super) async fn spend(fixture: &Fixture, key: &Presented, cost: u64) {
     let bill = admitted(fixture, key, "spent").await;
-    bill.close(Outcome::Ok, SERVED, consumed(tokens(0, cost)), clock::instant());
+    bill.close(&End::Complete, SERVED, consumed(tokens(0, cost)), clock::instant());
     fixture.send().await;
 }

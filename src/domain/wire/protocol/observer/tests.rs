@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::wire::{operation::Operation, protocol::FailureKind};
+use crate::domain::wire::{operation::Operation, protocol::Break};
 
 mod beginning;
 mod bills;
@@ -61,13 +61,6 @@ fn observe(protocol: Protocol, framing: Framing, bytes: &[u8], size: usize) -> O
         observer.push(chunk);
     }
     observer
-}
-
-fn failure(kind: FailureKind) -> MidStreamFailure {
-    MidStreamFailure {
-        kind,
-        message: "the provider \"broke\"\noff".to_owned(),
-    }
 }
 
 /// The data of the last event of a stream.
@@ -160,7 +153,7 @@ fn a_failure_tail_can_be_said_after_any_cut() {
         let bytes = stream(&name);
         for cut in 0..bytes.len() {
             let observer = observe(protocol, framing, &bytes[..cut], 33);
-            let tail = observer.failure_tail(&failure(FailureKind::ProviderCut));
+            let tail = observer.failure_tail(Break::ProviderCut);
             match framing {
                 Framing::Sse => {
                     let whole = [&bytes[..cut], &tail.unwrap()].concat();
@@ -186,7 +179,7 @@ fn a_failure_tail_can_be_said_after_any_cut() {
 }
 
 fn check_failure(protocol: Protocol, event: &str, data: &Value) {
-    let message = "the provider \"broke\"\noff";
+    let message = Break::ProviderCut.message();
     match protocol {
         Protocol::Messages => {
             assert_eq!((event, &data["type"]), ("error", &Value::from("error")));
@@ -215,7 +208,7 @@ fn a_responses_failure_goes_on_where_the_stream_was() {
     let bytes = stream("responses-reasoning-text.sse");
     let cut = bytes.len() / 2;
     let observer = observe(Protocol::Responses, Framing::Sse, &bytes[..cut], 50);
-    let tail = observer.failure_tail(&failure(FailureKind::Internal)).unwrap();
+    let tail = observer.failure_tail(Break::Internal).unwrap();
     let (_, data) = last_event(&[&bytes[..cut], &tail].concat());
     assert_eq!(data["response"]["id"], "resp_68");
     assert_eq!(data["response"]["model"], "gpt-5.6-sol");
@@ -229,7 +222,7 @@ fn a_responses_failure_goes_on_where_the_stream_was() {
 #[test]
 fn a_timeout_has_its_own_gemini_status() {
     let tail = Observer::new(Protocol::Gemini, Framing::Sse)
-        .failure_tail(&failure(FailureKind::ProviderTimeout))
+        .failure_tail(Break::ProviderTimeout)
         .unwrap();
     assert!(tail.starts_with(b"data: {") && tail.ends_with(b"\r\n\r\n"));
     let (_, data) = last_event(&tail);
@@ -276,7 +269,7 @@ fn an_opaque_answer_is_complete_and_says_nothing() {
             ..Observed::default()
         }
     );
-    assert_eq!(observer.failure_tail(&failure(FailureKind::ProviderCut)), None);
+    assert_eq!(observer.failure_tail(Break::ProviderCut), None);
 }
 
 #[test]
@@ -348,7 +341,7 @@ proptest! {
         let protocol = [Protocol::Messages, Protocol::Responses, Protocol::Gemini][protocol];
         let framing = [Framing::Sse, Framing::Json, Framing::JsonArray][framing];
         let observer = observe(protocol, framing, &bytes, size);
-        let _ = (observer.observed(), observer.failure_tail(&failure(FailureKind::ProviderCut)));
+        let _ = (observer.observed(), observer.failure_tail(Break::ProviderCut));
         prop_assert!(observer.heap_bytes() <= HEAP_BYTES_MAX);
     }
 
@@ -364,7 +357,7 @@ proptest! {
         let split = observe(protocol, framing, &bytes, size);
         prop_assert_eq!(whole.observed(), split.observed());
         prop_assert_eq!(whole.first_content_seen(), split.first_content_seen());
-        let cut = failure(FailureKind::ProviderTimeout);
-        prop_assert_eq!(whole.failure_tail(&cut), split.failure_tail(&cut));
+        let cut = Break::ProviderTimeout;
+        prop_assert_eq!(whole.failure_tail(cut), split.failure_tail(cut));
     }
 }

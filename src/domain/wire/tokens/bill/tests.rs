@@ -6,7 +6,7 @@ const EVIDENCE: Evidence<'static> = Evidence {
     reported: None,
     runs: &[],
     is_full: true,
-    end: End::Whole,
+    extent: Extent::Whole,
     input_scanned: 1_000,
     output_observed: 200,
     input_factor: Factor::ONE,
@@ -40,7 +40,7 @@ fn usage(input_uncached: u64, cache_read: u64, output_text: u64, output_reasonin
 
 #[test]
 fn what_is_billed_follows_the_table() {
-    use End::{ClientLeft, Cut, NoAnswer, Refused, Whole};
+    use Extent::{ClientLeft, Cut, NoAnswer, Refused, Whole};
     use UsageSource::{Estimated, Partial, Reported};
     let start = usage(900, 50, 1, 0);
     let zero = Usage::default();
@@ -69,7 +69,7 @@ fn what_is_billed_follows_the_table() {
     for (reported, end, wanted, source) in cases {
         let evidence = Evidence {
             reported,
-            end,
+            extent: end,
             ..EVIDENCE
         };
         assert_eq!(billed(&evidence), (wanted, source), "{reported:?} {end:?}");
@@ -79,7 +79,7 @@ fn what_is_billed_follows_the_table() {
 #[test]
 fn a_client_that_left_before_the_first_byte_pays_for_the_input() {
     let evidence = Evidence {
-        end: End::ClientLeft,
+        extent: Extent::ClientLeft,
         output_observed: 0,
         ..EVIDENCE
     };
@@ -140,7 +140,7 @@ fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
     let billed = |reported, end| {
         billed(&Evidence {
             reported: Some(reported),
-            end,
+            extent: end,
             ..EVIDENCE
         })
     };
@@ -161,9 +161,9 @@ fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
             usage(1 << 53, 1 << 53, 1 << 53, 1 << 53),
         ),
     ] {
-        assert_eq!(billed(within, End::Whole), (within, Reported));
-        assert_eq!(billed(within, End::Cut), (within, Partial));
-        for end in [End::Whole, End::Cut, End::ClientLeft, End::Refused] {
+        assert_eq!(billed(within, Extent::Whole), (within, Reported));
+        assert_eq!(billed(within, Extent::Cut), (within, Partial));
+        for end in [Extent::Whole, Extent::Cut, Extent::ClientLeft, Extent::Refused] {
             assert_eq!(billed(beyond, end), (within, Bounded), "{beyond:?}");
         }
     }

@@ -67,7 +67,7 @@ fn an_answer_of_an_unknown_coding_is_read_only_if_it_looks_like_one() {
 fn a_failure_tail_ends_a_field_that_has_hardly_begun() {
     let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
     observer.push(b"da");
-    let tail = observer.failure_tail(&failure(FailureKind::ProviderCut)).unwrap();
+    let tail = observer.failure_tail(Break::ProviderCut).unwrap();
     assert!(tail.starts_with(b"\n\nevent: error\n"));
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::domain::wire::tokens::{
     Factor,
-    bill::{End, Evidence, IMAGE_TOKENS_MAX, Limits, SEEN_TIMES, bill},
+    bill::{Evidence, Extent, IMAGE_TOKENS_MAX, Limits, SEEN_TIMES, bill},
 };
 use crate::domain::wire::usage::{Unlimited, UsageSource};
 
@@ -193,7 +193,7 @@ fn assert_billed_as_reported(protocol: Protocol, plan: &Plan, cut: usize, size: 
         reported: observed.usage,
         runs: &[],
         is_full: observed.usage_source == Some(UsageSource::Reported),
-        end: if observed.complete { End::Whole } else { End::Cut },
+        extent: if observed.complete { Extent::Whole } else { Extent::Cut },
         input_scanned: INPUT_SCANNED,
         output_observed: passed,
         input_factor: Factor::ONE,

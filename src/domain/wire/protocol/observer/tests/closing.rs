@@ -92,7 +92,7 @@ fn an_array_that_breaks_off_can_always_be_ended_before_its_bracket() {
         let end = bytes.iter().rposition(|byte| *byte == b']').unwrap();
         for cut in 0..=bytes.len() {
             let observer = observe(Protocol::Gemini, Framing::JsonArray, &bytes[..cut], 13);
-            let tail = observer.failure_tail(&failure(FailureKind::ProviderCut));
+            let tail = observer.failure_tail(Break::ProviderCut);
             assert_eq!(tail.is_some(), cut <= end && bytes.starts_with(b"["), "{name} {cut}");
         }
     }

@@ -79,7 +79,7 @@ fn a_delta_of_the_responses_protocol_is_recognised_whatever_its_number_and_filli
     let recognised = template(&observer).split(next.as_bytes()).unwrap();
     assert_eq!((recognised.text, recognised.number), (b"three".as_slice(), Some(10)));
     observer.push(next.as_bytes());
-    let tail = observer.failure_tail(&failure(FailureKind::ProviderCut)).unwrap();
+    let tail = observer.failure_tail(Break::ProviderCut).unwrap();
     let (_, said) = last_event(&tail);
     assert_eq!(said["sequence_number"], 11, "weir's own event counts on");
 }
@@ -311,8 +311,8 @@ fn assert_same_when_read(protocol: Protocol, events: &[String], size: usize, cut
         prop_assert_eq!(other.classes(), read.classes());
         prop_assert_eq!(other.first_content_seen(), read.first_content_seen());
         prop_assert_eq!(other.closing(), read.closing());
-        let broken = failure(FailureKind::ProviderCut);
-        prop_assert_eq!(other.failure_tail(&broken), read.failure_tail(&broken));
+        let broken = Break::ProviderCut;
+        prop_assert_eq!(other.failure_tail(broken), read.failure_tail(broken));
         prop_assert!(other.heap_bytes() <= HEAP_BYTES_MAX);
     }
     Ok(())

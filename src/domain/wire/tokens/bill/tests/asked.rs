@@ -21,9 +21,9 @@ fn reported(output_text: u64, output_reasoning: u64) -> (u64, u64, UsageSource) 
 
 #[test]
 fn an_estimate_is_never_more_than_was_asked_for() {
-    for end in [End::Whole, End::Cut, End::ClientLeft] {
+    for end in [Extent::Whole, Extent::Cut, Extent::ClientLeft] {
         let evidence = Evidence {
-            end,
+            extent: end,
             output_observed: 5_000_000,
             ..ASKED
         };

@@ -59,7 +59,7 @@ fn what_passed_is_compared_with_the_answers_runs_alone() {
         run(RunKind::Advisor, usage(1_000, 0, 5_000, 0)),
     ];
     let cut = Evidence {
-        end: End::Cut,
+        extent: Extent::Cut,
         ..EVIDENCE
     };
     let billed = billed_runs(&runs, cut);

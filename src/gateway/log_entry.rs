@@ -1,11 +1,11 @@
-//! A request's line in the access log and its metrics, written exactly once: by call, or by Drop.
+//! A request's line in the access log and its metrics, written exactly once.
 
 use std::{sync::Arc, time::Instant};
 
 use smol_str::SmolStr;
 
 use crate::{
-    domain::faults::{outcome::Outcome, refusal::Refusal},
+    domain::{faults::end::End, keys::key::KeyRecord},
     edges::clock,
     gateway::failure_log,
     telemetry::{
@@ -22,20 +22,20 @@ pub(crate) struct Sinks {
     pub metrics: Arc<Metrics>,
 }
 
-/// The log record of a request that is not over.
+/// The access-log line of a request that is not over. Three places write to it: the head, the admission and the end.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    /// The record so far. [`Entry::close`] adds outcome and latency.
+pub(crate) struct LogEntry {
+    /// The record so far. [`LogEntry::close`] adds end and latency.
     pub record: RequestRecord,
     /// When the request's head arrived.
     pub started: Instant,
-    /// What went wrong, if anything: a name out of a closed set.
+    /// The cause of a failure, for the diagnostic log: a name out of a closed set.
     pub cause: Option<&'static str>,
     sinks: Arc<Sinks>,
     written: bool,
 }
 
-impl Entry {
+impl LogEntry {
     /// Opens the record of a request that has just arrived.
     pub(crate) fn open(sinks: Arc<Sinks>, request_id: SmolStr, started: Instant, time_unix_ms: i64) -> Self {
         let record = RequestRecord {
@@ -52,16 +52,10 @@ impl Entry {
         }
     }
 
-    /// Closes the record of a request that weir has refused.
-    pub(crate) fn refused(&mut self, refusal: &Refusal) {
-        self.record.status = refusal.status();
-        self.record.refusal = Some(refusal.reason());
-        let outcome = if *refusal == Refusal::Internal {
-            Outcome::Internal
-        } else {
-            Outcome::Refused
-        };
-        self.close(outcome);
+    /// Names the key of the request and its account.
+    pub(crate) fn name_key(&mut self, key: &KeyRecord) {
+        self.record.key_id = Some(key.id.as_str().to_owned());
+        self.record.account = Some(key.account.to_string());
     }
 
     /// Whether the record is written.
@@ -70,30 +64,21 @@ impl Entry {
     }
 
     /// Writes the record to log and metrics. Later calls do nothing.
-    pub(crate) fn close(&mut self, outcome: Outcome) {
+    pub(crate) fn close(&mut self, end: &End) {
         if self.written {
             return;
         }
         self.written = true;
         let mut record = std::mem::take(&mut self.record);
-        record.outcome = outcome.as_str();
+        record.outcome = end.label();
+        if let End::Refused(refusal) = end {
+            record.status = refusal.status();
+            record.refusal = Some(refusal.reason());
+        }
         record.latency_ms = millis_between(self.started, clock::instant());
-        failure_log::of_request(&record, outcome, self.cause);
+        failure_log::of_request(&record, end, self.cause);
         self.sinks.metrics.record_request(&record);
         self.sinks.access_log.write(record);
-    }
-}
-
-impl Drop for Entry {
-    /// Writes the record if nothing else has: a hook panicked, or the process dropped the request at its end.
-    fn drop(&mut self) {
-        let outcome = if std::thread::panicking() {
-            self.cause = Some(failure_log::PANICKED);
-            Outcome::Internal
-        } else {
-            Outcome::Stopped
-        };
-        self.close(outcome);
     }
 }
 

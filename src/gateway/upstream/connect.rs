@@ -21,19 +21,20 @@ use crate::{
     edges::clock,
     gateway::{
         attempt::{
-            Attempt,
+            Attempt, Verdict,
             attempts::Connection,
-            connector::Connector,
             deadline::{self, Limits, Watch},
-            dispatch::Dispatch,
-            interruption::Interruption,
         },
         drain::Drain,
         failure_log,
+        forward::Forward,
         parts::Gateway,
-        presence::Presence,
+        reply,
         request::body::BodyForm,
-        ticket::Ticket,
+        upstream::{
+            connector::Connector,
+            verdict::{self, Event},
+        },
     },
 };
 
@@ -42,8 +43,8 @@ use crate::{
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Waits for the pause before this attempt, or until the process has no more time.
-pub(crate) async fn pause(dispatch: &mut Dispatch, drain: &Drain) {
-    let pause = dispatch.attempts.take_pause();
+pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
+    let pause = forward.attempts.take_pause();
     if !pause.is_zero() {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -52,53 +53,46 @@ pub(crate) async fn pause(dispatch: &mut Dispatch, drain: &Drain) {
     }
 }
 
-/// The peer that Pingora connects to in this attempt.
-pub(crate) fn peer(
-    gateway: &Gateway,
-    session: &Session,
-    dispatch: &mut Dispatch,
-    ticket: &mut Ticket,
-) -> Result<Box<HttpPeer>> {
-    dispatch.attempt = Attempt::default();
+/// Begins an attempt: the peer that Pingora connects to.
+pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
+    forward.attempt = Attempt::default();
     if gateway.drain.is_cut() {
-        let stopping = Interruption::Refused(Refusal::Stopping);
-        return Err(stopping.error(ErrorType::Custom("stopping"), "no attempt is begun any more"));
+        let context = "no attempt is begun any more";
+        return Err(forward.refuse(Refusal::Stopping, ErrorType::Custom("stopping"), context));
     }
-    let place = dispatch
+    let place = forward
         .attempts
         .next_place(rand::rng().random(), clock::instant())
         .cloned();
-    let leg = dispatch.attempts.leg();
-    ticket.attempt(leg);
-    if let Some(reason) = dispatch.attempts.take_reason() {
-        gateway.metrics().upstream_retried(&dispatch.provider().name, reason);
+    forward.begin_attempt();
+    if let Some(reason) = forward.attempts.take_reason() {
+        gateway.metrics().upstream_retried(&forward.provider().name, reason);
     }
     let Some(place) = place else {
-        let unreachable = Interruption::Refused(Refusal::ProviderUnreachable);
-        return Err(unreachable
-            .error(ErrorType::ConnectNoRoute, "the provider's name is not resolved")
-            .into_up());
+        let context = "the provider's name is not resolved";
+        let error = forward.refuse(Refusal::ProviderUnreachable, ErrorType::ConnectNoRoute, context);
+        return Err(error.into_up());
     };
-    dispatch.edit_body(&session.req_header().headers).map_err(|refusal| {
+    if let Err(refusal) = forward.edit_body(&session.req_header().headers) {
         let context = "the provider cannot take the body";
-        Interruption::Refused(refusal).error(ErrorType::InternalError, context)
-    })?;
-    let timeouts = &dispatch.request.live.config.upstream;
-    let connect = dispatch.provider().timeouts.connect.unwrap_or(timeouts.connect);
+        return Err(forward.refuse(refusal, ErrorType::InternalError, context));
+    }
+    let timeouts = &forward.request.live.config.upstream;
+    let connect = forward.provider().timeouts.connect.unwrap_or(timeouts.connect);
     let mut peer = HttpPeer::new(place.first, place.origin.https, place.origin.host.clone());
-    let connection = dispatch.attempts.take_connection();
+    let connection = forward.attempts.take_connection();
     if timeouts.http2 && place.origin.https && connection != Connection::NewOverHttp1 {
         speak_http2(&mut peer.options);
     } else {
         peer.options.alpn = ALPN::H1;
     }
-    let places = Arc::clone(dispatch.attempts.places());
+    let places = Arc::clone(forward.attempts.places());
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
     // The watch limits reading; Pingora's own timeout would register a timer for every chunk.
-    peer.options.write_timeout = Some(limits(dispatch).idle);
+    peer.options.write_timeout = Some(limits(forward).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
-    if connection != Connection::Any || !dispatch.can_resend() {
+    if connection != Connection::Any || !forward.can_resend() {
         // A stale pooled connection would lose the request for good, so this attempt opens a new one.
         static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
         peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
@@ -116,10 +110,10 @@ fn speak_http2(options: &mut PeerOptions) {
     options.h2_connection_window_size = Some(HTTP2_WINDOW_BYTES);
 }
 
-fn limits(dispatch: &Dispatch) -> Limits {
-    let general = &dispatch.request.live.config.upstream;
-    let own = &dispatch.provider().timeouts;
-    let first_byte = if dispatch.request.stream {
+fn limits(forward: &Forward) -> Limits {
+    let general = &forward.request.live.config.upstream;
+    let own = &forward.provider().timeouts;
+    let first_byte = if forward.request.stream {
         own.first_byte.unwrap_or(general.first_byte)
     } else {
         own.first_byte_unary.unwrap_or(general.first_byte_unary)
@@ -132,48 +126,32 @@ fn limits(dispatch: &Dispatch) -> Limits {
     }
 }
 
-/// The connection is established: starts the time limits, including that of `presence`.
-pub(crate) fn connected(
-    session: &Session,
-    dispatch: &mut Dispatch,
-    presence: Option<Arc<Presence>>,
-    digest: Option<&Digest>,
-    drain: &Drain,
-) {
-    dispatch.attempts.connected();
-    let replay_bytes = match &dispatch.body {
+/// The connection is established: starts the time limits, including that of a client that has left.
+pub(crate) fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, drain: &Drain) {
+    forward.attempts.connected();
+    let replay_bytes = match &forward.body {
         Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
         _ => 0,
     };
-    let limits = limits(dispatch);
+    let (limits, presence) = (limits(forward), forward.recipient.presence.clone());
     let watch = deadline::handle_of(digest)
         .map(|handle| Watch::start(handle, limits, presence, drain.clone(), clock::instant()));
-    dispatch.attempt.connected(watch, replay_bytes);
+    forward.attempt.connected(watch, replay_bytes);
 }
 
-/// Pingora could not connect. Decides whether another attempt follows; none does once the client has left.
-pub(crate) fn failed(
-    dispatch: &mut Dispatch,
-    request_id: &str,
-    has_left: bool,
-    mut error: Box<Error>,
-    drain: &Drain,
-) -> Box<Error> {
-    if drain.is_cut() {
-        error.set_cause(Interruption::Refused(Refusal::Stopping));
+/// Pingora could not connect: another attempt follows, or none.
+pub(crate) fn failed(gateway: &Gateway, session: &Session, forward: &mut Forward, mut error: Box<Error>) -> Box<Error> {
+    if gateway.drain.is_cut() {
+        forward.attempt.verdict = Verdict::Refuse(Refusal::Stopping);
         error.set_retry(false);
         return error;
     }
-    let place = dispatch.attempts.place().map(|place| place.address);
-    let provider = dispatch.provider().name.clone();
-    let retries_max = dispatch.request.live.config.upstream.connect_retries;
-    let again = dispatch
-        .attempts
-        .connect_failed(retries_max, rand::rng().random(), clock::instant());
-    let again = again && !has_left;
+    let place = forward.attempts.place().map(|place| place.address);
+    let provider = forward.provider().name.clone();
+    let has_begun = reply::has_begun(session);
+    let again = *verdict::next(gateway.metrics(), forward, has_begun, Event::ConnectFailed) == Verdict::Retry;
     if again {
-        let cause = error.etype().as_str();
-        failure_log::of_connect(request_id, &provider, place, cause);
+        failure_log::of_connect(&forward.ticket.request_id, &provider, place, error.etype().as_str());
     }
     error.set_retry(again);
     error

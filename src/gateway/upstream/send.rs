@@ -11,32 +11,27 @@ use crate::{
         keys::not_forwarded::{self, PresentedKey},
         rules::{Head, edit_head, edit_query},
     },
-    gateway::{
-        attempt::{dispatch::Dispatch, interruption::Interruption},
-        presence::Presence,
-        reply,
-        request::body::BodyForm,
-    },
+    gateway::{forward::Forward, reply, request::body::BodyForm},
 };
 
 /// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
 /// target, framing and credential, so that no rule can change those.
-pub(crate) fn head(dispatch: &Dispatch, head: &mut RequestHeader) -> Result<()> {
-    let provider = dispatch.provider();
-    for name in staying(&head.headers, &PresentedKey::new(&dispatch.request.presented)) {
+pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
+    let provider = forward.provider();
+    for name in staying(&head.headers, &PresentedKey::new(&forward.request.presented)) {
         head.remove_header(&name);
     }
     edit_head(&provider.headers, &mut UpstreamHead(head));
-    let query = edit_query(&provider.query, dispatch.request.query.as_deref());
-    head.set_uri(target(&dispatch.attempts.leg().target, query.as_deref())?);
-    if let Some(place) = dispatch.attempts.place() {
+    let query = edit_query(&provider.query, forward.request.query.as_deref());
+    head.set_uri(target(&forward.attempts.leg().target, query.as_deref())?);
+    if let Some(place) = forward.attempts.place() {
         head.insert_header(header::HOST, place.origin.authority())?;
     }
     head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
     head.remove_header(&header::TRANSFER_ENCODING);
-    let length = dispatch.body.as_ref().map_or(0, |body| body.bytes.len());
+    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
-    let secret = dispatch.secret();
+    let secret = forward.attempts.secret();
     let mut value = HeaderValue::from_maybe_shared(Bytes::from([provider.auth.scheme, secret].concat())).or_err(
         ErrorType::InvalidHTTPHeader,
         "the provider's secret is not a header value",
@@ -86,37 +81,29 @@ fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
         .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
 }
 
-/// Replaces the body that Pingora holds by the stored one, sent as a whole at the end, and tells `presence` of it.
-pub(crate) fn body(
-    session: &Session,
-    dispatch: &mut Dispatch,
-    presence: Option<&Presence>,
-    piece: &mut Option<Bytes>,
-    end: bool,
-) -> Result<()> {
-    let replayed = dispatch.attempt.take_replay_bytes();
-    let Some(body) = &mut dispatch.body else {
+/// Replaces the body that Pingora holds by the stored one, sent as a whole at the end.
+pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+    let replayed = forward.attempt.take_replay_bytes();
+    let Some(body) = &mut forward.body else {
         return Ok(());
     };
     if let (BodyForm::Open, Some(piece)) = (body.form, piece.as_deref()) {
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
-        body.take_rest(rest, dispatch.request.live.config.gateway.bodies.bytes_max)
-            .map_err(|refusal| {
-                let refusal = Interruption::Refused(refusal);
-                refusal
-                    .error(ErrorType::InvalidHTTPHeader, "what follows the request body")
-                    .into_down()
-            })?;
+        let bytes_max = forward.request.live.config.gateway.bodies.bytes_max;
+        if let Err(refusal) = body.take_rest(rest, bytes_max) {
+            let context = "what follows the request body";
+            let error = forward.refuse(refusal, ErrorType::InvalidHTTPHeader, context);
+            return Err(error.into_down());
+        }
     }
-    if let (true, Some(presence)) = (end, presence) {
+    if let (true, Some(presence)) = (end, forward.recipient.presence.as_deref()) {
         presence.asked();
     }
     // An empty piece keeps the body open; `None` would end it.
     *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
     if end && reply::has_begun(session) {
-        // The provider has answered before the end of the client's body: no attempt can follow.
-        dispatch.body = None;
-        dispatch.request.scan.tape.clear();
+        // The provider has answered before the end of the client's body.
+        forward.free_body();
     }
     Ok(())
 }
