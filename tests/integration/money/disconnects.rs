@@ -88,6 +88,13 @@ fn read(client: &mut Client, head: &mut Head, bytes: usize) {
     }
 }
 
+/// How many of the first `bytes` of the stream reach the client before the next one: a dot at the end of an open event may begin
+/// what a masked credential looks like, and waits.
+fn passed(wire: Wire, bytes: usize) -> usize {
+    let stream = events(wire).concat();
+    bytes - usize::from(stream.as_bytes()[..bytes].ends_with(b"."))
+}
+
 fn id(head: &Head) -> String {
     head.header("x-weir-request-id").unwrap().to_owned()
 }
@@ -131,7 +138,7 @@ fn who_leaves_at_any_place_of_a_stream_pays_once_and_never_more_than_for_the_who
             let mut client = weir.connect();
             client.write(&wire.streaming(&key, "hi").bytes(Upload::Length));
             let mut head = client.head_to("POST");
-            read(&mut client, &mut head, bytes);
+            read(&mut client, &mut head, passed(wire, bytes));
             cases.push((wire, bytes, id(&head)));
         }
     }
