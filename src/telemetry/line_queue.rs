@@ -188,18 +188,20 @@ impl<R: FnMut(SinkEvent)> Writer<R> {
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     self.flush();
-                    // What tells it may be a line of this very queue.
-                    if self.tell_loss() {
-                        continue;
+                    match jobs.try_recv() {
+                        // It came while the sink was not taken: the queue is not at its end.
+                        Ok(job) => job,
+                        // What tells it may be a line of this very queue.
+                        Err(_) if self.tell_loss() => continue,
+                        Err(_) if closing => break,
+                        Err(_) => {
+                            let Ok(job) = jobs.recv() else { break };
+                            if !self.gather.is_zero() && !self.shared.closing.load(Ordering::SeqCst) {
+                                std::thread::sleep(self.gather);
+                            }
+                            job
+                        }
                     }
-                    if closing {
-                        break;
-                    }
-                    let Ok(job) = jobs.recv() else { break };
-                    if !self.gather.is_zero() && !self.shared.closing.load(Ordering::SeqCst) {
-                        std::thread::sleep(self.gather);
-                    }
-                    job
                 }
             };
             let asked = self.shared.reopen.swap(false, Ordering::SeqCst);

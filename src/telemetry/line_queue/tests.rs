@@ -153,3 +153,55 @@ fn a_sink_that_fails_is_reported_once_and_the_loss_not_before_it_works_again() {
     let events = events_of(Full(Arc::default(), told), 5, &["a", "b", "c"]);
     assert!(matches!(events[..], [SinkEvent::Failed(_)]), "{events:?}");
 }
+
+/// Takes its first write slowly: meanwhile a line comes, and others are lost.
+struct Slow {
+    queue: SyncSender<Job<String>>,
+    shared: Arc<WriterSignals>,
+    written: std::sync::mpsc::Sender<String>,
+    has_filled: bool,
+}
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !std::mem::replace(&mut self.has_filled, true) {
+            self.queue.try_send(Job::Line("late".to_owned())).expect("room");
+            self.shared.dropped.store(3, Ordering::SeqCst);
+        }
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.written.send(text).expect("the test listens");
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_loss_is_reported_at_the_end_of_the_queue_and_not_while_it_is_full_behind_a_slow_write() {
+    let (queue, waiting) = sync_channel(1);
+    let shared = Arc::<WriterSignals>::default();
+    let (written, order) = channel();
+    let sink = Slow {
+        queue: queue.clone(),
+        shared: Arc::clone(&shared),
+        written: written.clone(),
+        has_filled: false,
+    };
+    shared.closing.store(true, Ordering::SeqCst);
+    queue.send(Job::Line("first".to_owned())).expect("room");
+    let writer = Writer {
+        sink: BufWriter::new(Sink::Stream(Box::new(sink))),
+        line: Vec::new(),
+        gather: Duration::ZERO,
+        shared,
+        failing: false,
+        told: 0,
+        looked: clock::instant(),
+        report: |event| written.send(format!("{event:?}")).expect("the test listens"),
+    };
+    writer.run(&waiting);
+    let order: Vec<String> = order.try_iter().collect();
+    assert_eq!(order, ["first\n", "late\n", "LinesLost(3)"]);
+}
