@@ -47,7 +47,7 @@ pub(crate) struct Forward {
     pub masking: Masking,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
-    /// The client.
+    /// The client's connection, its departure, and what it holds until the request ends.
     pub recipient: Recipient,
 }
 

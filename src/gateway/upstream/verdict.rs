@@ -46,7 +46,7 @@ pub(crate) enum Event<'a> {
     },
     /// A success has begun: the client has a part of it. `status` is the provider's, or stands for a failure that it reports.
     Begun {
-        /// The status.
+        /// The status that counts for the provider's circuits and credentials.
         status: u16,
     },
 }

@@ -116,13 +116,9 @@ fn what_the_buffer_holds_is_written_when_there_is_room_again() {
     assert_eq!((written, lines.dropped()), (b"first\nsecond\nthird\n".to_vec(), 0));
 }
 
-/// Runs a writer in this thread over `jobs`, to its end: the events that it reports.
-fn events_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> Vec<SinkEvent> {
-    let shared = Arc::<WriterSignals>::default();
-    shared.dropped.store(dropped, Ordering::SeqCst);
-    shared.closing.store(true, Ordering::SeqCst);
-    let mut events = Vec::new();
-    let writer = Writer {
+/// A writer that has written nothing yet.
+fn writer<R>(sink: impl Write + Send + 'static, shared: Arc<WriterSignals>, report: R) -> Writer<R> {
+    Writer {
         sink: BufWriter::new(Sink::Stream(Box::new(sink))),
         line: Vec::new(),
         gather: Duration::ZERO,
@@ -130,8 +126,17 @@ fn events_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> 
         failing: false,
         told: 0,
         looked: clock::instant(),
-        report: |event| events.push(event),
-    };
+        report,
+    }
+}
+
+/// Runs a writer in this thread over `jobs`, to its end: the events that it reports.
+fn events_of(sink: impl Write + Send + 'static, dropped: u64, jobs: &[&str]) -> Vec<SinkEvent> {
+    let shared = Arc::<WriterSignals>::default();
+    shared.dropped.store(dropped, Ordering::SeqCst);
+    shared.closing.store(true, Ordering::SeqCst);
+    let mut events = Vec::new();
+    let writer = writer(sink, shared, |event| events.push(event));
     let (queue, waiting) = sync_channel(jobs.len());
     for line in jobs {
         queue.send(Job::Line((*line).to_owned())).expect("room");
@@ -191,16 +196,9 @@ fn a_loss_is_reported_at_the_end_of_the_queue_and_not_while_it_is_full_behind_a_
     };
     shared.closing.store(true, Ordering::SeqCst);
     queue.send(Job::Line("first".to_owned())).expect("room");
-    let writer = Writer {
-        sink: BufWriter::new(Sink::Stream(Box::new(sink))),
-        line: Vec::new(),
-        gather: Duration::ZERO,
-        shared,
-        failing: false,
-        told: 0,
-        looked: clock::instant(),
-        report: |event| written.send(format!("{event:?}")).expect("the test listens"),
-    };
+    let writer = writer(sink, shared, |event| {
+        written.send(format!("{event:?}")).expect("the test listens")
+    });
     writer.run(&waiting);
     let order: Vec<String> = order.try_iter().collect();
     assert_eq!(order, ["first\n", "late\n", "LinesLost(3)"]);

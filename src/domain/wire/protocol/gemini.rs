@@ -106,7 +106,7 @@ const fn count(key: &'static [u8]) -> Varying {
 pub(super) struct GeminiState {
     usage_json: Vec<u8>,
     /// What that says, once somebody has asked: it changes with every chunk, and is asked for seldom.
-    said: OnceLock<Option<Said>>,
+    said: OnceLock<Option<GeminiReport>>,
     /// The usage came with the end, or behind it.
     usage_is_last: bool,
     candidates: Candidates,
@@ -114,9 +114,9 @@ pub(super) struct GeminiState {
     own_tools: OwnTools,
 }
 
-/// What a usage says.
+/// The usage that an answer reports.
 #[derive(Clone, Debug)]
-struct Said {
+struct GeminiReport {
     usage: Usage,
     has_prompt: bool,
     /// What tells of the output can be read, as far as it is there.
@@ -126,7 +126,7 @@ struct Said {
     service_tier: Option<SmolStr>,
 }
 
-impl Said {
+impl GeminiReport {
     /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt, unless
     /// the total says that the thoughts are among the candidates (see [`are_among`]). Sound and images are a part of each count that
     /// has details; cached ones of the prompt's, too.
@@ -246,8 +246,8 @@ impl GeminiState {
         self.usage_json.capacity()
     }
 
-    fn said(&self) -> Option<&Said> {
-        self.said.get_or_init(|| Said::read(&self.usage_json)).as_ref()
+    fn said(&self) -> Option<&GeminiReport> {
+        self.said.get_or_init(|| GeminiReport::read(&self.usage_json)).as_ref()
     }
 
     pub(super) fn modifiers(&self) -> Modifiers {

@@ -124,7 +124,7 @@ const BODY: &[Path] = &[
 /// What an answer has reported. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponsesState {
-    said: Option<Said>,
+    said: Option<ResponsesReport>,
     /// The usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
     /// As returned: the first event repeats what was asked for, the last one says what it became.
@@ -136,16 +136,16 @@ pub(super) struct ResponsesState {
     sequence: Option<u64>,
 }
 
-/// What a usage says.
+/// The usage that an answer reports.
 #[derive(Clone, Debug)]
-struct Said {
+struct ResponsesReport {
     /// All but the calls of tools.
     tokens: Usage,
     /// Input and output are counted.
     has_both: bool,
 }
 
-impl Said {
+impl ResponsesReport {
     /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total
     /// has it once more. Sound and images are a part of both, and of what was cached.
     fn read(json: &[u8]) -> Option<Self> {
@@ -280,7 +280,7 @@ impl ResponsesState {
         self.created_at = number(picks, base + CREATED_AT).or(self.created_at);
         note_name(&mut self.service_tier, picks.text(base + SERVICE_TIER));
         if let Some(usage) = picks.raw(base + USAGE) {
-            self.said = Said::read(usage);
+            self.said = ResponsesReport::read(usage);
         }
         if let Some(tools) = picks.raw(base + TOOL_USAGE) {
             let tools = Fields::parse(tools).unwrap_or_default();

@@ -8,8 +8,8 @@ fn bodies() -> Vec<(Protocol, Vec<u8>)> {
     bodies.map(|name| (kind_of(&name).0, stream(&name))).collect()
 }
 
-/// All that can be asked of an observer.
-fn told(observer: &Observer) -> (Observed, Made, CharClasses, [bool; 4], usize) {
+/// Everything that an observer reports.
+fn reading(observer: &Observer) -> (Observed, Made, CharClasses, [bool; 4], usize) {
     let known = [
         observer.is_complete(),
         observer.first_content_seen(),
@@ -34,10 +34,14 @@ fn a_body_in_one_piece_is_read_as_in_any_two() {
         assert_eq!(whole.answer_id(), whole.observed().answer_id);
         for cut in 1..body.len() {
             let mut observer = observe(protocol, Framing::Json, &body[..cut], usize::MAX);
-            let early = told(&observer);
-            assert_eq!(early, told(&observe(protocol, Framing::Json, &body[..cut], 1)), "{cut}");
+            let early = reading(&observer);
+            assert_eq!(
+                early,
+                reading(&observe(protocol, Framing::Json, &body[..cut], 1)),
+                "{cut}"
+            );
             observer.push(&body[cut..]);
-            assert_eq!(told(&observer), told(&whole), "{cut}");
+            assert_eq!(reading(&observer), reading(&whole), "{cut}");
             assert_eq!(observer.boundaries().error_from, whole.boundaries().error_from, "{cut}");
         }
     }
@@ -53,8 +57,8 @@ fn a_piece_that_ends_like_a_body_may_be_none() {
     observer.push(rest);
     let body = [&start[..], rest].concat();
     assert_eq!(
-        told(&observer),
-        told(&observe(Protocol::Messages, Framing::Json, &body, usize::MAX))
+        reading(&observer),
+        reading(&observe(Protocol::Messages, Framing::Json, &body, usize::MAX))
     );
     let usage = observer.observed().usage.unwrap();
     assert_eq!((usage.input_uncached, usage.output_text), (3, 2));
@@ -66,14 +70,14 @@ fn a_piece_that_ends_like_a_body_may_be_none() {
 #[test]
 fn what_follows_a_whole_body_is_ignored() {
     for (protocol, body) in bodies() {
-        let whole = told(&observe(protocol, Framing::Json, &body, usize::MAX));
+        let whole = reading(&observe(protocol, Framing::Json, &body, usize::MAX));
         for tail in ["\n", " \r\n ", r#"{"model":"other"}"#, "]", "}"] {
             let mut observer = observe(protocol, Framing::Json, &body, usize::MAX);
             observer.push(tail.as_bytes());
-            assert_eq!(told(&observer), whole, "behind it: {tail:?}");
+            assert_eq!(reading(&observer), whole, "behind it: {tail:?}");
             let joined = [&body, tail.as_bytes()].concat();
             let joined = observe(protocol, Framing::Json, &joined, usize::MAX);
-            assert_eq!(told(&joined), whole, "with it: {tail:?}");
+            assert_eq!(reading(&joined), whole, "with it: {tail:?}");
         }
     }
 }
@@ -110,6 +114,6 @@ fn a_body_in_one_piece_needs_no_buffers() {
         assert_eq!((whole.is_complete(), whole.heap_bytes()), (true, 0));
         let pieces = observe(protocol, Framing::Json, body.as_bytes(), 1000);
         assert!(pieces.heap_bytes() > 0);
-        assert_eq!(told(&whole), told(&pieces));
+        assert_eq!(reading(&whole), reading(&pieces));
     }
 }
