@@ -1,8 +1,6 @@
 //! Admission: reads the body, finds the model's route, puts the hold and issues the ticket.
 
 pub(crate) mod caller;
-pub(crate) mod named_state;
-pub(crate) mod permits;
 
 use std::sync::Arc;
 
@@ -26,14 +24,13 @@ use crate::{
     gateway::{
         admission::caller::Caller,
         attempt::attempts::Attempts,
+        client::Client,
         estimate::Basis,
         exchange::Exchange,
         forward::Forward,
         key_slots::KeySlot,
-        log_entry::LogEntry,
         parts::Gateway,
-        peer,
-        recipient::{Recipient, owner::Owner},
+        peer, provider_state,
         request::{
             Request,
             body::RequestBody,
@@ -86,15 +83,24 @@ async fn consider(
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let tags = tags::of(session.req_header(), &live.config.gateway)?;
-    let count_slot = permits::count_slot(gateway, &live, &caller.key, operation)?;
+    let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     // A model named in the path can be refused before the body is read.
     if let Some(model) = &path_model {
         log.record.model_asked = model::known(catalogue, operation, model);
         model::route(catalogue, switches, &caller.key, operation, model)?;
     }
-    let by_head = (operation, body_head);
-    let (body, scan) = body_unless_refused(gateway, session, &live, &caller, by_head, log).await?;
+    let early = gateway
+        .billing
+        .refuse_early(caller.found(), operation, body_head.is_heavy());
+    if let Err(refusal) = early.await {
+        let found = Box::pin(find_model(gateway, session, &live, &caller, operation, body_head)).await?;
+        if let Some((request_bytes, model)) = found {
+            (log.record.request_bytes, log.record.model_asked) = (request_bytes, model);
+        }
+        return Err(refusal.into());
+    }
+    let (body, scan) = read_body(gateway, session, &live, &caller, operation.protocol(), body_head).await?;
     log.record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
     let asked = model::asked(operation, path_model, &scan)?;
@@ -102,10 +108,7 @@ async fn consider(
     log.record.model_asked = model::known(catalogue, operation, &asked);
     let route = model::route(catalogue, switches, &caller.key, operation, &asked)?;
     model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
-    let stream = match operation.protocol() {
-        Protocol::Gemini => operation == Operation::StreamGenerateContent,
-        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
-    };
+    let stream = is_stream(operation, &scan);
     let basis = basis(gateway, &live, &caller.key, &route, operation, &scan)?;
     let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
     let asking = AdmissionRequest {
@@ -139,13 +142,10 @@ async fn consider(
     };
     let prepared = prepare(request, route.legs, hint, body);
     let prepared = edit(prepared?, &session.req_header().headers, &work).await?;
-    let recipient = recipient(gateway, session, &prepared, key, count_slot);
-    let Prepared {
-        request,
-        attempts,
-        body,
-    } = prepared;
-    Ok(Forward::new(request, attempts, body, ticket, recipient))
+    let (request, provider) = (&prepared.request, &prepared.attempts.leg().provider);
+    let shared = (&gateway.limits.finishing, &gateway.sinks.metrics);
+    let client = Client::connect(shared, session, request, provider, key, count_slot);
+    Ok(prepared.forward(ticket, client))
 }
 
 /// A request whose first endpoint is chosen.
@@ -162,6 +162,11 @@ impl Prepared {
         let facts = self.request.facts(headers, leg);
         self.body.edit_for(leg, &facts, &self.request.scan)?;
         Ok(self)
+    }
+
+    /// The request with its ticket and its client, which may be forwarded.
+    fn forward(self, ticket: Ticket, client: Client) -> Box<Forward> {
+        Forward::new(self.request, self.attempts, self.body, ticket, client)
     }
 }
 
@@ -201,26 +206,20 @@ async fn edit(prepared: Prepared, headers: &HeaderMap, work: &KeyWork) -> Result
     Box::pin(work.in_turn(move || prepared.edit(&headers))).await?
 }
 
-/// The client of a request, as the first provider's file treats its departure.
-fn recipient(
+/// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
+/// nothing for it, so this limit is apart from those on generation (docs/interface.md, Token counts).
+fn count_slot(
     gateway: &Gateway,
-    session: &mut Session,
-    prepared: &Prepared,
-    key: Arc<KeyRecord>,
-    count_slot: Option<KeySlot>,
-) -> Recipient {
-    let request = &prepared.request;
-    let presence = permits::presence(gateway, request, &prepared.attempts.leg().provider);
-    Recipient {
-        gate: permits::connection(session, request, presence.as_ref()),
-        presence,
-        owner: Some(Owner::new(
-            key,
-            session_hint::is_kept(request.operation.protocol(), &request.scan),
-        )),
-        stream_gauge: request.stream.then(|| gateway.metrics().stream_opened()),
-        count_slot,
+    live: &Live,
+    key: &KeyRecord,
+    operation: Operation,
+) -> Result<Option<KeySlot>, Refusal> {
+    if !operation.counts_tokens() {
+        return Ok(None);
     }
+    let concurrency = live.config.gateway.count_tokens_concurrency;
+    let slot = gateway.limits.count_slots.enter(key.id.as_str(), concurrency);
+    slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
 /// What the request's estimates are based on, with the prices of its route.
@@ -238,48 +237,30 @@ fn basis(
     Ok(basis)
 }
 
-/// Reads the whole body and scans it, unless the request is refused by its head.
-async fn body_unless_refused(
-    gateway: &Gateway,
-    session: &mut Session,
-    live: &Live,
-    caller: &Caller,
-    (operation, body_head): (Operation, BodyHead),
-    log: &mut LogEntry,
-) -> Result<(RequestBody, Scan), End> {
-    let (billing, key) = (&gateway.billing, caller.found());
-    if let Err(refusal) = billing.refuse_early(key, operation, body_head.is_heavy()).await {
-        Box::pin(find_model(gateway, session, live, caller, (operation, body_head), log)).await?;
-        return Err(refusal.into());
-    }
-    read_body(gateway, session, live, caller, operation.protocol(), body_head).await
-}
-
 /// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
 /// done only where a provider has a form of its own, and the path does not name the model, for a body that is not heavy and whose
-/// client does not wait to be asked for it. Whatever is wrong with the body, the refusal stays the same.
+/// client does not wait to be asked for it. Whatever is wrong with the body, the refusal stays the same. Returns the length of the
+/// body and the model's name, where the body was read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,
     live: &Live,
     caller: &Caller,
-    (operation, body_head): (Operation, BodyHead),
-    log: &mut LogEntry,
-) -> Result<(), End> {
+    operation: Operation,
+    body_head: BodyHead,
+) -> Result<Option<(u64, Option<String>)>, End> {
     let is_told_by_head = session.req_header().headers.contains_key(header::EXPECT);
     let is_read = !operation.model_in_path() && !body_head.is_heavy() && !is_told_by_head;
     if !is_read || !live.catalogue.has_own_error_forms(operation.protocol()) {
-        return Ok(());
+        return Ok(None);
     }
     match read_body(gateway, session, live, caller, operation.protocol(), body_head).await {
         Ok((body, scan)) => {
-            log.record.request_bytes = body.bytes.len() as u64;
-            if let Ok(asked) = model::asked(operation, None, &scan) {
-                log.record.model_asked = model::known(&live.catalogue, operation, &asked);
-            }
-            Ok(())
+            let asked = model::asked(operation, None, &scan).ok();
+            let known = asked.and_then(|asked| model::known(&live.catalogue, operation, &asked));
+            Ok(Some((body.bytes.len() as u64, known)))
         }
-        Err(End::Refused(_)) => Ok(()),
+        Err(End::Refused(_)) => Ok(None),
         Err(end) => Err(end),
     }
 }
@@ -313,6 +294,14 @@ async fn read_body(
     }
 }
 
+/// Whether the client asks for a stream.
+fn is_stream(operation: Operation, scan: &Scan) -> bool {
+    match operation.protocol() {
+        Protocol::Gemini => operation == Operation::StreamGenerateContent,
+        Protocol::Messages | Protocol::Responses => scan.stream == Some(true),
+    }
+}
+
 /// Refuses a request whose usage weir could not observe, such as a background response.
 fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     match scan.unseen_usage {
@@ -333,7 +322,7 @@ async fn hold(
     (scan, body): (&Scan, &RequestBody),
 ) -> Result<(Option<Bill>, Option<SessionHint>), End> {
     let key = asking.key.record;
-    let named = named_state::look_up(gateway, &key.account, route, scan);
+    let named = provider_state::look_up(&gateway.sessions, &key.account, route, scan);
     let admission = async {
         if asking.operation.counts_tokens() {
             return Ok(None);
@@ -348,10 +337,11 @@ async fn hold(
         // Boxed, because few requests wait and each would carry the room for it.
         Some(Admission::Queued(ticket)) => Some(Box::pin(wait(session, ticket)).await?),
     };
-    named.refuse_others(gateway, key, bill.as_ref(), &body.bytes).await?;
+    let body = &body.bytes;
+    named.refuse_others(&gateway.billing, key, bill.as_ref(), body).await?;
     let has_choice = route.legs.len() > 1 || live.pools.has_choice(route);
     let headers = &session.req_header().headers;
-    let of_session = || session_hint::session(key.id.as_str(), headers, &body.bytes, scan);
+    let of_session = || session_hint::session(key.id.as_str(), headers, body, scan);
     Ok((bill, has_choice.then(|| named.hint().or_else(of_session)).flatten()))
 }
 

@@ -1,4 +1,4 @@
-//! A client's HTTP/2 request, of whose body the end may be to come. Its answer's head and last bytes wait at the [`Gate`], and it
+//! A client's HTTP/2 request, of whose body the end may be to come. Its answer's head and last bytes wait at the [`WriteGate`], and it
 //! may outlive its client.
 //!
 //! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session
@@ -34,7 +34,7 @@ use crate::{
     domain::faults::pace::{BodyTime, Pace},
     edges::clock,
     front::client_times::ClientTimes,
-    gateway::{gate::Gate, presence::Presence, request::head},
+    gateway::{presence::Presence, request::head, write_gate::WriteGate},
 };
 
 /// Pingora's session for one HTTP/2 stream, wrapped.
@@ -42,7 +42,7 @@ pub(crate) struct ClientH2 {
     session: HttpSession,
     /// `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
-    gate: Arc<Gate>,
+    gate: Arc<WriteGate>,
     /// The declared length of the body. One that has it is whole, whatever ends its stream.
     length: Option<u64>,
     /// What the rest of the body takes.
@@ -58,7 +58,7 @@ impl ClientH2 {
     pub(crate) fn new(
         session: HttpSession,
         presence: Option<Arc<Presence>>,
-        gate: Arc<Gate>,
+        gate: Arc<WriteGate>,
         times: ClientTimes,
     ) -> Self {
         Self {
@@ -120,7 +120,7 @@ async fn within<T>(due: Instant, write: impl Future<Output = Result<T>>) -> Resu
 }
 
 /// Returns when the answer's head has waited for its body for too long; never if none waits.
-async fn head_due(gate: &Gate) {
+async fn head_due(gate: &WriteGate) {
     match gate.head.due() {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,

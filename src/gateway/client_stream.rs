@@ -29,7 +29,7 @@ use tokio::{
 
 use crate::{
     front::guarded::Guarded,
-    gateway::{gate::Gate, held_head::Written, parking::Parking, presence::Presence},
+    gateway::{held_head::Written, parking::Parking, presence::Presence, write_gate::WriteGate},
 };
 
 /// A client's connection, wrapped for one request. [`super::front`] makes one for each.
@@ -42,7 +42,7 @@ pub(crate) struct ClientStream {
     /// or something fails, never by a write that succeeds.
     presence: Mutex<Weak<Presence>>,
     /// Delays the head and the last bytes of an answer.
-    gate: Arc<Gate>,
+    gate: Arc<WriteGate>,
     /// Sleeps until a held head is due.
     head_due: Option<Pin<Box<Sleep>>>,
     /// An answer's head that was not sent yet.
@@ -84,7 +84,7 @@ impl ClientStream {
     }
 
     /// The gate that delays the head and the last bytes of an answer.
-    pub(crate) fn gate(&self) -> &Arc<Gate> {
+    pub(crate) fn gate(&self) -> &Arc<WriteGate> {
         &self.gate
     }
 

@@ -130,7 +130,7 @@ fn last_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> La
         forward.decide_client_left();
         return LastBytes::None;
     }
-    if forward.recipient.has_left() {
+    if forward.client.has_left() {
         forward.note_client();
         return LastBytes::None;
     }

@@ -16,10 +16,10 @@ use crate::{
     },
     gateway::{
         attempt::{Attempt, Verdict, attempts::Attempts},
+        client::Client,
         log_entry::LogEntry,
         meter::Meter,
         outlet::{Outlet, masking::Masking, unbegun::Unbegun},
-        recipient::Recipient,
         request::{Request, body::RequestBody},
         ticket::Ticket,
     },
@@ -47,8 +47,8 @@ pub(crate) struct Forward {
     pub masking: Masking,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
-    /// The client's connection, its departure, and what it holds until the request ends.
-    pub recipient: Recipient,
+    /// The client's connection, its departure, and what is held for it until the request ends.
+    pub client: Client,
 }
 
 impl Forward {
@@ -58,7 +58,7 @@ impl Forward {
         attempts: Attempts,
         body: RequestBody,
         ticket: Ticket,
-        recipient: Recipient,
+        client: Client,
     ) -> Box<Self> {
         Box::new(Self {
             request,
@@ -70,7 +70,7 @@ impl Forward {
             unbegun: None,
             masking: Masking::default(),
             outlet: Outlet::default(),
-            recipient,
+            client,
         })
     }
 
@@ -121,7 +121,7 @@ impl Forward {
 
     /// Whether the current answer is a success of which the client has nothing yet.
     pub(crate) fn has_not_begun(&self) -> bool {
-        self.unbegun.is_some() && self.recipient.gate.head.is_waiting()
+        self.unbegun.is_some() && self.client.write_gate.head.is_waiting()
     }
 
     /// The client gets nothing of the current answer.
@@ -129,7 +129,7 @@ impl Forward {
         self.unbegun = None;
         self.masking = Masking::default();
         self.outlet = Outlet::default();
-        self.recipient.gate.head.take();
+        self.client.write_gate.head.take();
         self.meter.discard();
     }
 
@@ -146,10 +146,10 @@ impl Forward {
     }
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
-    pub(crate) fn remember(&mut self, sessions: &Sessions, end: bool) {
+    pub(crate) fn record_state(&mut self, sessions: &Sessions, end: bool) {
         let write_limit = self.request.live.config.gateway.write;
-        self.recipient
-            .remember(sessions, &self.attempts, &self.meter, end, write_limit);
+        self.client
+            .record_state(sessions, &self.attempts, &self.meter, end, write_limit);
     }
 
     /// Called with each piece of the answer: from time to time, has the bill follow it.
@@ -159,7 +159,7 @@ impl Forward {
 
     /// Decides that the client has left if it disconnected before the answer was complete.
     pub(crate) fn note_client(&mut self) {
-        if self.recipient.has_left() && !self.meter.is_complete() {
+        if self.client.has_left() && !self.meter.is_complete() {
             self.decide_client_left();
         }
     }
@@ -197,9 +197,9 @@ impl Forward {
 
     /// Ends the request: settles it, records what its answer has created, and closes its line in the access log.
     pub(crate) fn finish(&mut self, sessions: &Sessions, log: &mut LogEntry) {
-        self.recipient.remember_rest(sessions, &self.attempts, &self.meter);
+        self.client.record_rest(sessions, &self.attempts, &self.meter);
         self.close(log);
-        self.recipient.close(self.meter.is_complete());
+        self.client.close(self.meter.is_complete());
     }
 
     /// Settles the request and closes its line in the access log.

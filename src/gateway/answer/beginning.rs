@@ -52,7 +52,7 @@ pub(crate) fn hold(
     let due = clock::instant() + forward.request.live.config.upstream.head_wait;
     let held = std::mem::replace(head, interim::head()?);
     let keeps_alive = session.get_keepalive().is_some();
-    forward.recipient.gate.head.hold(Box::new(held), due, keeps_alive);
+    forward.client.write_gate.head.hold(Box::new(held), due, keeps_alive);
     forward.unbegun = Some(Unbegun::new(announced));
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(crate) fn take(
     let meter = &forward.meter;
     let counts_tokens = forward.request.operation.counts_tokens();
     let seen = seen(unbegun.held(), piece.as_deref(), meter, end, counts_tokens);
-    let is_sent = !forward.recipient.gate.head.is_waiting();
+    let is_sent = !forward.client.write_gate.head.is_waiting();
     if seen == Seen::Answer || is_sent {
         let status = match seen {
             Seen::Nothing | Seen::Answer => meter.status(),
@@ -170,7 +170,7 @@ fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>
 /// # Errors
 /// The session could not take it.
 pub(crate) fn catch_up(session: &mut Session, forward: &Forward) -> Result<()> {
-    let head = &forward.recipient.gate.head;
+    let head = &forward.client.write_gate.head;
     match head.is_waiting() {
         true => Ok(()),
         false => head.release(&mut session.downstream_session),
@@ -193,7 +193,7 @@ pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> 
 
 /// Turns a success that is an error into an error answer with this status.
 fn answer_with_error(metrics: &Metrics, forward: &mut Forward, status: u16, piece: Option<Bytes>) -> Result<()> {
-    let (Some(unbegun), Some(mut head)) = (forward.unbegun.take(), forward.recipient.gate.head.take()) else {
+    let (Some(unbegun), Some(mut head)) = (forward.unbegun.take(), forward.client.write_gate.head.take()) else {
         return Err(forward.refuse_answer());
     };
     head.set_status(status)?;

@@ -31,7 +31,7 @@ pub(crate) fn pass(
 ) -> Result<()> {
     fail::fail_point!("response_body");
     let is_last = relay(gateway.metrics(), session, forward, piece, end)?;
-    forward.remember(&gateway.sessions, end);
+    forward.record_state(&gateway.sessions, end);
     if is_last {
         forward.settle();
     }

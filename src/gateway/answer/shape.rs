@@ -49,7 +49,7 @@ pub(crate) fn shape(
 
 /// Lets a held head go to the client, in front of a body whose framing may be another than its head announces.
 pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: Framing) -> Result<()> {
-    let gate = Arc::clone(&forward.recipient.gate);
+    let gate = Arc::clone(&forward.client.write_gate);
     match forward.meter.framing() {
         Some(framing) if framing != announced => match gate.head.is_waiting() {
             true => gate.head.edit(|head| shape(session, forward, head, framing))?,

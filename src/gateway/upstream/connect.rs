@@ -133,7 +133,7 @@ pub(crate) fn connected(session: &Session, forward: &mut Forward, digest: Option
         Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
         _ => 0,
     };
-    let (limits, presence) = (limits(forward), forward.recipient.presence.clone());
+    let (limits, presence) = (limits(forward), forward.client.presence.clone());
     let watch = deadline::handle_of(digest)
         .map(|handle| Watch::start(handle, limits, presence, drain.clone(), clock::instant()));
     forward.attempt.connected(watch, replay_bytes);

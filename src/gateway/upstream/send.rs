@@ -96,7 +96,7 @@ pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<
             return Err(error.into_down());
         }
     }
-    if let (true, Some(presence)) = (end, forward.recipient.presence.as_deref()) {
+    if let (true, Some(presence)) = (end, forward.client.presence.as_deref()) {
         presence.asked();
     }
     // An empty piece keeps the body open; `None` would end it.

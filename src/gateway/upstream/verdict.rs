@@ -56,7 +56,7 @@ pub(crate) enum Event<'a> {
 pub(crate) fn next<'f>(metrics: &Metrics, forward: &'f mut Forward, has_begun: bool, event: Event<'_>) -> &'f Verdict {
     let is_stopped = forward.attempt.fate() == Fate::Stopped;
     // Without a client nobody waits for a better answer.
-    let may_repeat = !is_stopped && !has_begun && !forward.recipient.has_left();
+    let may_repeat = !is_stopped && !has_begun && !forward.client.has_left();
     let verdict = match event {
         Event::ConnectFailed => {
             let retries_max = forward.request.live.config.upstream.connect_retries;

@@ -4,7 +4,7 @@
 //!
 //! The client's next request may come as soon as it has those bytes: to another node, or to this one after a crash. The
 //! filter that sees the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`],
-//! [`super::client_h2`]) waits before it writes. Whoever shuts the gate limits the wait.
+//! [`super::client_h2`]) waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
 
 use std::{
     future::poll_fn,
@@ -18,7 +18,7 @@ use crate::{gateway::held_head::HeldHead, providers::sessions::Written};
 
 /// Open by default; shut until a write has completed.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct WriteGate {
     /// The answer's head.
     pub head: HeldHead,
     /// Read before each write. `until` is locked only while the gate is shut.
@@ -26,7 +26,7 @@ pub(crate) struct Gate {
     until: Mutex<Option<Written>>,
 }
 
-impl Gate {
+impl WriteGate {
     /// Shuts the gate until `until` completes.
     pub(crate) fn shut(&self, until: Written) {
         *self.until.lock() = Some(until);
@@ -53,9 +53,9 @@ impl Gate {
     }
 }
 
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for WriteGate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Gate")
+        out.debug_struct("WriteGate")
             .field("head", &self.head)
             .field("is_shut", &self.is_shut)
             .finish_non_exhaustive()
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_passes_while_it_is_shut_and_everything_after() {
-        let gate = Gate::default();
+        let gate = WriteGate::default();
         gate.open().await;
         let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
         gate.shut(Box::pin(async move { receiver.await.expect("written") }));

@@ -1,0 +1,161 @@
+//! The client of a forwarded request: its connection, its departure, and what is held for it until the request ends.
+
+use std::{sync::Arc, time::Duration};
+
+use pingora::protocols::http::ServerSession;
+use pingora_proxy::Session;
+use tokio::sync::Semaphore;
+
+use crate::{
+    domain::{
+        keys::key::KeyRecord,
+        rules::{ClientGoneAction, Provider},
+        wire::session_hint,
+    },
+    front::client_times::ClientTimes,
+    gateway::{
+        attempt::attempts::Attempts,
+        client_h2::ClientH2,
+        client_stream::ClientStream,
+        key_slots::KeySlot,
+        meter::Meter,
+        presence::{Presence, Terms},
+        provider_state::StateRecorder,
+        request::Request,
+        write_gate::WriteGate,
+    },
+    providers::sessions::Sessions,
+    telemetry::metrics::{GaugeGuard, Metrics},
+};
+
+/// The client of one request.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Set if the answer may outlive its client; knows whether the client has disconnected.
+    pub presence: Option<Arc<Presence>>,
+    /// Delays the answer's last bytes until the state that it has created is recorded.
+    pub write_gate: Arc<WriteGate>,
+    /// Records which account owns the state that the answer creates; taken once all of it is recorded.
+    recorder: Option<StateRecorder>,
+    /// Counts an open stream, until dropped.
+    #[expect(dead_code, reason = "held until the request ends")]
+    stream_gauge: Option<GaugeGuard>,
+    /// The key's slot for counting tokens.
+    #[expect(dead_code, reason = "held until the request ends")]
+    count_slot: Option<KeySlot>,
+}
+
+impl Client {
+    /// Connects the client's connection to its request. `provider` is the first one: its file decides whether the request may
+    /// outlive the client. `finishing` limits the answers that do.
+    pub(crate) fn connect(
+        (finishing, metrics): (&Arc<Semaphore>, &Arc<Metrics>),
+        session: &mut Session,
+        request: &Request,
+        provider: &Provider,
+        key: Arc<KeyRecord>,
+        count_slot: Option<KeySlot>,
+    ) -> Self {
+        let presence = presence(finishing, metrics, request, provider);
+        let is_kept = session_hint::is_kept(request.operation.protocol(), &request.scan);
+        Self {
+            write_gate: write_gate(session, request, presence.as_ref()),
+            presence,
+            recorder: Some(StateRecorder::new(key, is_kept)),
+            stream_gauge: request.stream.then(|| metrics.stream_opened()),
+            count_slot,
+        }
+    }
+
+    /// Whether the client has disconnected and the answer is read without it.
+    pub(crate) fn has_left(&self) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.has_left())
+    }
+
+    /// Ends the request; `whole` says whether its answer was read to its end.
+    pub(crate) fn close(&self, whole: bool) {
+        if let Some(presence) = &self.presence {
+            presence.close(whole);
+        }
+    }
+
+    /// Called before a piece of the answer, or its end, goes to the client. Records the state that the answer has
+    /// created, and shuts the gate before the last bytes until that is written, because the client's next request may
+    /// come as soon as it has them. Never waits itself.
+    pub(crate) fn record_state(
+        &mut self,
+        sessions: &Sessions,
+        attempts: &Attempts,
+        meter: &Meter,
+        end: bool,
+        write_limit: Duration,
+    ) {
+        if !end && !meter.has_named_all() {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.record_new(sessions, attempts, meter);
+            }
+        } else if let Some(mut recorder) = self.recorder.take() {
+            recorder.record(sessions, attempts, meter);
+            recorder.delay_end(sessions, &self.write_gate, write_limit);
+        }
+    }
+
+    /// Records the rest when the exchange ends before the answer was read to its end.
+    pub(crate) fn record_rest(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+        if let Some(mut recorder) = self.recorder.take() {
+            recorder.record(sessions, attempts, meter);
+        }
+    }
+}
+
+/// Lets the request outlive its client, if the provider's file says so or the model requires it. Counting tokens is free
+/// and creates no state, so an answer that nobody reads has no use.
+fn presence(
+    finishing: &Arc<Semaphore>,
+    metrics: &Arc<Metrics>,
+    request: &Request,
+    provider: &Provider,
+) -> Option<Arc<Presence>> {
+    let action = provider
+        .on_client_gone
+        .action(request.stream, request.model.hidden_reasoning);
+    if request.operation.counts_tokens() || action == ClientGoneAction::Abort {
+        return None;
+    }
+    let terms = Terms {
+        stream: request.stream,
+        finish: request.live.config.upstream.client_gone_finish,
+    };
+    Some(Presence::new(terms, Arc::clone(finishing), Arc::clone(metrics)))
+}
+
+/// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
+fn write_gate(session: &mut Session, request: &Request, presence: Option<&Arc<Presence>>) -> Arc<WriteGate> {
+    if let Some(stream) = session.downstream_session.stream() {
+        let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
+            return Arc::default();
+        };
+        let gate = Arc::clone(stream.gate());
+        if let Some(presence) = presence {
+            stream.watch(presence);
+            // The stream enforces this limit itself; Pingora's would fire first.
+            session.set_write_timeout(None);
+        }
+        return gate;
+    }
+    let gate = Arc::<WriteGate>::default();
+    let nobody = ServerSession::new_custom(Box::new(()));
+    *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
+        ServerSession::H2(h2) => {
+            let h2 = ClientH2::new(
+                h2,
+                presence.cloned(),
+                Arc::clone(&gate),
+                ClientTimes::new(&request.live.config.gateway),
+            );
+            ServerSession::new_custom(Box::new(h2))
+        }
+        other => other,
+    };
+    gate
+}
