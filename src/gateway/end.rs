@@ -100,12 +100,9 @@ pub(crate) async fn fail(sessions: &Sessions, session: &mut Session, error: &Err
             forward.finish(sessions, &mut exchange.log);
             status
         }
-        Stage::Arrived(_) => fail_arrived(session, error, exchange).await,
-        Stage::Ended => {
-            // Open only if a hook panicked before the end of the admission.
-            exchange.log.close(&End::Broken(Break::Internal));
-            fail_unrecorded(session, error, exchange).await
-        }
+        Stage::Ended if exchange.log.is_closed() => fail_recorded(session, error, exchange).await,
+        // Ended and open: a hook panicked before the end of the admission.
+        Stage::Arrived(_) | Stage::Ended => fail_open(session, error, exchange).await,
     }
 }
 
@@ -235,7 +232,8 @@ async fn write_last(session: &mut Session, bytes: Bytes) -> bool {
     session.write_response_body(Some(bytes), true).await.is_ok()
 }
 
-async fn fail_arrived(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
+/// Answers a request whose line in the access log is open, and closes the line.
+async fn fail_open(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     if client_left(error) || reply::has_begun(session) {
         exchange.log.close(&End::ClientLeft);
         return NO_STATUS;
@@ -248,7 +246,7 @@ async fn fail_arrived(session: &mut Session, error: &Error, exchange: &mut Excha
 }
 
 /// Answers a request whose line in the access log is closed.
-async fn fail_unrecorded(session: &mut Session, error: &Error, exchange: &Exchange) -> u16 {
+async fn fail_recorded(session: &mut Session, error: &Error, exchange: &Exchange) -> u16 {
     if client_left(error) || reply::has_begun(session) {
         return NO_STATUS;
     }
