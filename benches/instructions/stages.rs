@@ -24,7 +24,7 @@ pub(crate) const STAGES: [Stage; 14] = [
     within("scan", &["weir::domain::wire::json_scan::scan"]),
     within(
         "admission, with its record",
-        &["weir::money::billing::service::Billing::admit"],
+        &["weir::money::billing::service::Billing::try_admit"],
     ),
     hook("place and credential", &[HOOK, "::upstream_peer::{{closure}}"]),
     hook("connected", &[HOOK, "::connected_to_upstream::{{closure}}"]),
@@ -40,7 +40,7 @@ pub(crate) const STAGES: [Stage; 14] = [
         "what it has used",
         &["weir::domain::wire::protocol::observer::Observer::observed"],
     ),
-    within("charge, with its record", &["weir::gateway::ticket::Ticket::charge"]),
+    within("charge, with its record", &["weir::gateway::forward::Forward::settle"]),
     hook("end: log line, metrics", &[HOOK, "::logging::{{closure}}"]),
 ];
 

@@ -14,6 +14,7 @@ mod harness;
 
 mod admin_over_tcp;
 mod agents;
+mod allocator;
 mod beginnings;
 mod bodies;
 mod body_floods;
