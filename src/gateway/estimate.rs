@@ -4,20 +4,18 @@ mod named;
 
 use std::sync::Arc;
 
-use smol_str::SmolStr;
-
 use crate::{
     domain::{
         catalogue::{Catalogue, Model},
         faults::{end::End, refusal::Refusal},
-        keys::key::{KeyId, KeyRecord},
+        keys::key::KeyRecord,
         ledger::{
             calibration::{Estimate, output_estimate},
             consumption::{Modifiers, UsageSource},
         },
         money::price::{OtherModel, Price, PricedRun},
         wire::{
-            json_scan::{NamedModels, Scan, Turns, input_estimate},
+            json_scan::{NamedModels, Scan, input_estimate},
             operation::Operation,
             protocol::{Break, Protocol},
             tokens::bill::{Billed, Evidence, Extent, Limits, bill},
@@ -26,21 +24,20 @@ use crate::{
     },
     gateway::{estimate::named::Named, meter::Meter},
     money::billing::{Consumed, PricedLeg, PricedRoute},
-    providers::learnt_usage::{Kind, Learnt},
+    providers::learnt_usage::{Handle, Kind, Learnt},
 };
 
 /// What the estimates of one request are based on.
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     learnt: Arc<Learnt>,
-    account: SmolStr,
-    key: KeyId,
+    /// Where it keeps what it knows of such requests.
+    kind: Handle,
     model: Arc<Model>,
     route: Arc<PricedRoute>,
     /// The catalogue at admission. Its prices hold for the whole request, whichever models work on the answer.
     catalogue: Arc<Catalogue>,
     input_scanned: u64,
-    turns: Turns,
     output_asked: Option<u64>,
     /// The models that the body names beside the one that was asked for.
     named: Named,
@@ -70,15 +67,19 @@ impl Basis {
         operation: Operation,
         scan: &Scan,
     ) -> Self {
+        let kind = Kind {
+            account: &key.account,
+            key: &key.id,
+            model: &model.name,
+            turns: scan.turns,
+        };
         Self {
             learnt: Arc::clone(learnt),
-            account: key.account.clone(),
-            key: key.id.clone(),
+            kind: learnt.handle(&kind),
             model: Arc::clone(model),
             route,
             catalogue: Arc::clone(catalogue),
             input_scanned: scan.input_tokens,
-            turns: scan.turns,
             output_asked: scan.output_limits.of(operation.protocol()),
             named: Named::default(),
         }
@@ -98,24 +99,14 @@ impl Basis {
 
     /// What the request is expected to use: the hold is computed from it.
     pub(crate) fn estimate(&self, scan: &Scan) -> Estimate {
-        let kind = self.kind();
-        let usual = self.learnt.typical(&kind);
-        let factor = self.learnt.factors(&self.model.name).input;
+        let usual = self.learnt.typical(&self.kind);
+        let factor = self.learnt.factors(&self.kind).input;
         let input = input_estimate(self.input_scanned, factor, self.model.context_tokens);
         let parts = usual.map(|usual| usual.input).unwrap_or_default();
         let output = usual.map(|usual| usual.output);
         Estimate {
-            input: parts.parts(input, self.learnt.new_tokens(&kind)),
+            input: parts.parts(input, self.learnt.new_tokens(&self.kind)),
             output: output_estimate(scan.output_max, output.as_ref(), self.model.output_tokens),
-        }
-    }
-
-    fn kind(&self) -> Kind<'_> {
-        Kind {
-            account: &self.account,
-            key: &self.key,
-            model: &self.model.name,
-            turns: self.turns,
         }
     }
 
@@ -123,7 +114,7 @@ impl Basis {
     pub(crate) fn consumed(&self, meter: &Meter, leg: usize, end: Option<&End>) -> Consumed {
         let provider = &self.route.leg(leg).provider;
         let observed = meter.observed();
-        let factors = self.learnt.factors(&self.model.name);
+        let factors = self.learnt.factors(&self.kind);
         let runs = observed.as_ref().map(|observed| self.limited(provider, &observed.runs));
         let billed = bill(&Evidence {
             reported: observed.as_ref().and_then(|observed| observed.usage),
@@ -228,7 +219,7 @@ impl Basis {
         let observed = meter.observed().filter(|observed| observed.runs.is_empty());
         if let Some(usage) = observed.and_then(|observed| observed.usage) {
             self.learnt
-                .learn(&self.kind(), &usage, self.input_scanned, meter.output_estimate());
+                .learn(&self.kind, &usage, self.input_scanned, meter.output_estimate());
         }
     }
 }

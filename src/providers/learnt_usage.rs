@@ -42,6 +42,16 @@ pub(crate) struct Kind<'a> {
     pub turns: Turns,
 }
 
+/// Where the values of a kind of request are found: made once for a request, so that their names are not looked up again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    of_key: u64,
+    of_account: u64,
+    model: u64,
+    /// See [`Turns::since_answer`].
+    since_answer: Option<u64>,
+}
+
 /// Typical usage of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalUsage {
@@ -73,16 +83,26 @@ impl Learnt {
         Self::default()
     }
 
-    /// Typical usage of this kind. A new key takes the values of its account's other keys; `None` if there are none
-    /// either. Other accounts are never used.
-    pub(crate) fn typical(&self, kind: &Kind<'_>) -> Option<TypicalUsage> {
-        let of = |hash| self.kinds.get(hash, KINDS_MAX);
-        of(self.hash(&kind.of_key())).or_else(|| of(self.hash(&kind.of_account())))
+    /// The handle of a kind.
+    pub(crate) fn handle(&self, kind: &Kind<'_>) -> Handle {
+        Handle {
+            of_key: self.hashing.hash_one(kind.of_key()),
+            of_account: self.hashing.hash_one(kind.of_account()),
+            model: self.hashing.hash_one(kind.model),
+            since_answer: kind.turns.since_answer,
+        }
     }
 
-    /// The model's factors; 1 where nothing was learnt.
-    pub(crate) fn factors(&self, model: &str) -> ModelFactors {
-        let factors = self.models.get(self.hash(&model), MODELS_MAX).unwrap_or_default();
+    /// Typical usage of this kind. A new key takes the values of its account's other keys; `None` if there are none
+    /// either. Other accounts are never used.
+    pub(crate) fn typical(&self, kind: &Handle) -> Option<TypicalUsage> {
+        let of = |hash| self.kinds.get(hash, KINDS_MAX);
+        of(kind.of_key).or_else(|| of(kind.of_account))
+    }
+
+    /// The factors of the kind's model; 1 where nothing was learnt.
+    pub(crate) fn factors(&self, kind: &Handle) -> ModelFactors {
+        let factors = self.models.get(kind.model, MODELS_MAX).unwrap_or_default();
         ModelFactors {
             input: factors.input.factor(),
             output: factors.output.factor(),
@@ -91,40 +111,34 @@ impl Learnt {
 
     /// Learns from a request with a complete usage report. The estimates come without factors. Reasoning counts for the
     /// typical output, but not for the factor, because it is not in the observed text.
-    pub(crate) fn learn(&self, kind: &Kind<'_>, reported: &Usage, input_scanned: u64, output_observed: u64) {
+    pub(crate) fn learn(&self, kind: &Handle, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
-        for hash in [self.hash(&kind.of_key()), self.hash(&kind.of_account())] {
-            self.kinds.change(hash, KINDS_MAX, |usual| {
-                match usual {
-                    Some(usual) => usual.output.learn(output),
-                    None => {
-                        *usual = Some(TypicalUsage {
-                            input: TypicalInput::default(),
-                            output: TypicalOutput::new(output),
-                        });
-                    }
+        for hash in [kind.of_key, kind.of_account] {
+            self.kinds.change(hash, KINDS_MAX, |known| {
+                let mut usual = known.unwrap_or(TypicalUsage {
+                    input: TypicalInput::default(),
+                    output: TypicalOutput::new(output),
+                });
+                if known.is_some() {
+                    usual.output.learn(output);
                 }
-                if let Some(usual) = usual {
-                    usual.input.learn(reported, new);
-                }
+                usual.input.learn(reported, new);
+                usual
             });
         }
-        self.models.change(self.hash(&kind.model), MODELS_MAX, |factors| {
-            let factors = factors.get_or_insert_default();
+        self.models.change(kind.model, MODELS_MAX, |known| {
+            let mut factors = known.unwrap_or_default();
             factors.input.learn(input_scanned, reported.input_total());
             factors.output.learn(output_observed, reported.output_text);
+            factors
         });
     }
 
     /// The input tokens since the model's last answer, corrected by the model's factor.
-    pub(crate) fn new_tokens(&self, kind: &Kind<'_>) -> Option<u64> {
-        let since = kind.turns.since_answer?;
-        Some(self.factors(kind.model).input.apply(since))
-    }
-
-    fn hash(&self, name: &impl Hash) -> u64 {
-        self.hashing.hash_one(name)
+    pub(crate) fn new_tokens(&self, kind: &Handle) -> Option<u64> {
+        let since = kind.since_answer?;
+        Some(self.factors(kind).input.apply(since))
     }
 }
 
@@ -180,14 +194,15 @@ impl<T: Copy> Table<T> {
         Some(value)
     }
 
-    /// Changes a value, or makes one where there was none.
-    fn change(&self, hash: u64, max: usize, change: impl FnOnce(&mut Option<T>)) {
+    /// Replaces a value, or makes one where there was none.
+    fn change(&self, hash: u64, max: usize, change: impl FnOnce(Option<T>) -> T) {
         let Some(mut shard) = self.shard(hash) else { return };
-        let mut value = shard.young.remove(&hash).or_else(|| shard.old.remove(&hash));
-        change(&mut value);
-        if let Some(value) = value {
-            shard.keep(hash, value, max);
+        if let Some(value) = shard.young.get_mut(&hash) {
+            *value = change(Some(*value));
+            return;
         }
+        let value = change(shard.old.remove(&hash));
+        shard.keep(hash, value, max);
     }
 
     fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard<T>>> {

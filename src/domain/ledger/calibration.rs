@@ -44,7 +44,7 @@ impl Calibration {
         if estimated < LEARN_TOKENS_MIN || reported < LEARN_TOKENS_MIN {
             return;
         }
-        let ratio = u128::from(reported) * 1_000_000 / u128::from(estimated);
+        let ratio = scaled(reported, MILLION.unsigned_abs(), estimated);
         let ratio = i64::try_from(ratio).unwrap_or(RATIO_MAX).clamp(RATIO_MIN, RATIO_MAX);
         let step_max = self.factor / STEP_MAX_PART;
         let step = ((ratio - self.factor) / PART).clamp(-step_max, step_max);
@@ -99,6 +99,15 @@ pub(crate) fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOut
         .map_or(OUTPUT_TOKENS_UNKNOWN, TypicalOutput::tokens)
         .min(max_tokens.unwrap_or(u64::MAX))
         .min(model_max.unwrap_or(u64::MAX))
+}
+
+/// `value * times / over`, rounded down; what is larger than can be counted is the most that can.
+fn scaled(value: u64, times: u64, over: u64) -> u64 {
+    let over = over.max(1);
+    match value.checked_mul(times) {
+        Some(product) => product / over,
+        None => u64::try_from(u128::from(value) * u128::from(times) / u128::from(over)).unwrap_or(u64::MAX),
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::domain::{
     catalogue::CatalogueSettings,
-    keys::key::KeyState,
+    keys::key::{KeyId, KeyState},
     ledger::{KeyTerms, calibration::InputEstimate, consumption::Modifiers},
     money::{
         NanoUsd,
         price::{Price, PriceList, SHIPPED_FILE},
     },
-    wire::usage::Usage,
+    wire::{json_scan::Turns, usage::Usage},
 };
 use crate::money::billing::PricedLeg;
 
@@ -241,7 +241,7 @@ fn replay(seed: u64, turns: usize) -> Vec<(Who, f64)> {
         let held = basis.estimate(&scan).cost(&talk.price).nanos() as f64;
         let costs = cost(&talk.price, &reported).nanos() as f64;
         errors.push((talk.who, (held - costs) / costs));
-        learnt.learn(&basis.kind(), &reported, scan.input_tokens, reported.output_text);
+        learnt.learn(&basis.kind, &reported, scan.input_tokens, reported.output_text);
         if talk.is_over() {
             talks[place] = Talk::new(rng);
         }
@@ -290,7 +290,7 @@ fn a_request_of_which_nothing_is_learnt_is_held_for_as_if_nothing_was_cached() {
         output_text: 400,
         ..Usage::default()
     };
-    learnt.learn(&basis.kind(), &hit, 150_000, 400);
+    learnt.learn(&basis.kind, &hit, 150_000, 400);
     let as_hit = Estimate {
         input: InputEstimate {
             cache_read: 149_100,

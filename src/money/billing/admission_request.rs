@@ -9,7 +9,7 @@ use crate::{
     domain::{
         keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{calibration::Estimate, tag::Tag},
-        money::{NanoUsd, price::Price},
+        money::NanoUsd,
         wire::operation::Operation,
     },
     money::billing::priced_route::PricedRoute,
@@ -62,13 +62,16 @@ pub(super) struct EstimatedCost {
 
 impl AdmissionRequest<'_> {
     pub(super) fn estimated_cost(&self) -> EstimatedCost {
-        let dearest = |cost: fn(&Estimate, &Price) -> NanoUsd| self.route.dearest(|price| cost(&self.estimate, price));
-        let whole = dearest(Estimate::cost);
-        let input = dearest(Estimate::input_cost);
+        let [mut whole, mut input, mut uncached_input] = [NanoUsd::ZERO; 3];
+        for price in self.route.prices() {
+            whole = whole.max(self.estimate.cost(price));
+            input = input.max(self.estimate.input_cost(price));
+            uncached_input = uncached_input.max(self.estimate.uncached_cost(price));
+        }
         EstimatedCost {
             whole,
             output: whole.saturating_sub(input).max(NanoUsd::ZERO),
-            uncached_input: dearest(Estimate::uncached_cost),
+            uncached_input,
         }
     }
 }

@@ -283,9 +283,9 @@ fn text_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumed) ->
     if more <= 0 {
         return u64::MAX;
     }
-    let left = i128::from(at.saturating_sub(cost).nanos().max(0));
-    let tokens = left * i128::from(TEXT_PRICED) / i128::from(more) / i128::from(TEXT_FACTOR_MAX);
-    u64::try_from(tokens).unwrap_or(u64::MAX).max(1)
+    let left = at.saturating_sub(cost).nanos().max(0).unsigned_abs();
+    let tokens = left.saturating_mul(TEXT_PRICED) / more.unsigned_abs() / TEXT_FACTOR_MAX;
+    tokens.max(1)
 }
 
 impl Drop for Bill {

@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     catalogue::route::{Leg, Route},
-    money::{NanoUsd, price::Price},
+    money::price::Price,
 };
 
 /// A route with its prices. A price is found by the index of the leg that served ([`Leg::index`]).
@@ -49,9 +49,9 @@ impl PricedRoute {
         other.unwrap_or(&self.first)
     }
 
-    /// The cost at the most expensive of the legs.
-    pub(super) fn dearest(&self, cost: impl Fn(&Price) -> NanoUsd) -> NanoUsd {
-        let others = self.others.iter().map(|leg| cost(&leg.price));
-        others.fold(cost(&self.first.price), NanoUsd::max)
+    /// The prices of all legs.
+    pub(super) fn prices(&self) -> impl Iterator<Item = &Price> {
+        let legs = std::iter::once(&self.first).chain(&self.others);
+        legs.map(|leg| &*leg.price)
     }
 }

@@ -11,7 +11,10 @@
 //! The one that was less wrong lately is believed. Neither is believed before it has been seen to be right: a key whose
 //! requests never read from a cache is held for in full.
 
-use crate::domain::{ledger::calibration::estimate::InputEstimate, wire::usage::Usage};
+use crate::domain::{
+    ledger::calibration::{estimate::InputEstimate, scaled},
+    wire::usage::Usage,
+};
 
 /// A request moves what is known of errors and of writing by this part of the way.
 const PART: u64 = 4;
@@ -92,13 +95,11 @@ fn towards(usual: u64, now: u64) -> u64 {
 }
 
 fn share_of(part: u64, whole: u64) -> u64 {
-    let share = u128::from(part) * u128::from(SHARE_ONE) / u128::from(whole.max(1));
-    u64::try_from(share).unwrap_or(SHARE_ONE).min(SHARE_ONE)
+    scaled(part, SHARE_ONE, whole).min(SHARE_ONE)
 }
 
 fn part_of(whole: u64, share: u64) -> u64 {
-    let part = u128::from(whole) * u128::from(share) / u128::from(SHARE_ONE);
-    u64::try_from(part).unwrap_or(whole).min(whole)
+    scaled(whole, share, SHARE_ONE).min(whole)
 }
 
 #[cfg(test)]

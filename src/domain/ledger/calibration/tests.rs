@@ -121,3 +121,13 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn a_part_is_exact_also_where_a_product_is_large(value: u64, times: u64, over: u64, small in 0..1_000_000_u64) {
+        for (value, times) in [(value, times), (value, small), (small, times), (small, small)] {
+            let exact = u128::from(value) * u128::from(times) / u128::from(over.max(1));
+            prop_assert_eq!(u128::from(scaled(value, times, over)), exact.min(u128::from(u64::MAX)));
+        }
+    }
+}

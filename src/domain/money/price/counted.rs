@@ -10,7 +10,7 @@ use crate::domain::money::{
 };
 
 /// Pico-USD in one nano-USD.
-const PICO_PER_NANO: i128 = 1000;
+const PICO_PER_NANO: u16 = 1000;
 /// The three factors are in millionths: their product counts in 10^-18.
 const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
 /// Decimal places of USD in which a sum is exact: twelve of a pico-USD and eighteen of the factors.
@@ -59,6 +59,17 @@ impl Counted {
         }
         let calls = calls.saturating_mul(FACTORS_ONE);
         Exact(tokens.saturating_mul(self.factor()).saturating_add(calls))
+    }
+
+    /// The sum in whole pico-USD, if no factor changes it and it is small enough: so are nearly all. [`Counted::sum`] takes any.
+    pub(super) fn plain(&self) -> Option<u64> {
+        if self.factors != [Factor::ONE; 3] {
+            return None;
+        }
+        let tokens = self.tokens.iter().map(|(_, count, price)| (*count, price.pico_usd()));
+        let calls = self.calls.iter().map(|(_, count, price)| (*count, price.pico_usd()));
+        let mut counted = tokens.chain(calls).filter(|(count, _)| *count > 0);
+        counted.try_fold(0_u64, |sum, (count, price)| sum.checked_add(count.checked_mul(price)?))
     }
 
     /// A line for each count that is not zero. They add up to [`Counted::sum`].
@@ -121,8 +132,9 @@ impl Exact {
 
     /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
     pub(crate) fn rounded_up(self) -> NanoUsd {
-        let unit = PICO_PER_NANO.saturating_mul(FACTORS_ONE);
-        let nanos = self.0 / unit + i128::from(self.0 % unit != 0);
+        let unit = i128::from(PICO_PER_NANO).saturating_mul(FACTORS_ONE);
+        let whole = self.0 / unit;
+        let nanos = whole + i128::from(whole * unit != self.0);
         i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
     }
 }
@@ -132,6 +144,12 @@ impl fmt::Display for Exact {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&decimal(self.0, EXACT_PLACES))
     }
+}
+
+/// So many pico-USD in whole nano-USD, rounded up, at most [`NanoUsd::MAX`].
+pub(super) fn nanos_of_pico(pico: u64) -> NanoUsd {
+    let nanos = i64::try_from(pico.div_ceil(PICO_PER_NANO.into())).unwrap_or(i64::MAX);
+    NanoUsd::from_nanos(nanos).min(NanoUsd::MAX)
 }
 
 fn product(count: u64, price: u64) -> i128 {
@@ -150,7 +168,49 @@ fn decimal(value: i128, places: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A number of any size up to the largest, small ones more often.
+    fn number(most: u64) -> impl Strategy<Value = u64> {
+        (0..=most, 0..64_u32).prop_map(|(number, shift)| number >> shift)
+    }
+
+    fn per_token() -> impl Strategy<Value = PerToken> {
+        number(1_000_000_000_000).prop_map(|pico| {
+            let (usd, rest) = (pico / 1_000_000, pico % 1_000_000);
+            PerToken::parse(&format!("{usd}.{rest:06}")).unwrap()
+        })
+    }
+
+    fn per_call() -> impl Strategy<Value = PerCall> {
+        number(1_000_000_000_000_000).prop_map(|pico| {
+            let (usd, rest) = (pico / 1_000_000_000_000, pico % 1_000_000_000_000);
+            PerCall::parse(&format!("{usd}.{rest:012}")).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_in_whole_pico_usd_is_the_exact_one(
+            tokens in prop::collection::vec((number(u64::MAX), per_token()), 13),
+            calls in prop::collection::vec((number(u64::MAX), per_call()), 5),
+        ) {
+            let counted = Counted {
+                tokens: std::array::from_fn(|at| ("tokens", tokens[at].0, tokens[at].1)),
+                calls: std::array::from_fn(|at| ("calls", calls[at].0, calls[at].1)),
+                factors: [Factor::ONE; 3],
+            };
+            match counted.plain() {
+                Some(pico) => prop_assert_eq!(nanos_of_pico(pico), counted.sum().rounded_up()),
+                None => prop_assert_eq!(counted.sum().rounded_up(), NanoUsd::MAX),
+            }
+            let twice = Factor::parse("2").unwrap();
+            let dearer = Counted { factors: [Factor::ONE, twice, Factor::ONE], ..counted };
+            prop_assert_eq!(dearer.plain(), None);
+        }
+    }
 
     #[test]
     fn an_exact_sum_is_written_with_every_place_it_has() {

@@ -6,9 +6,12 @@ use serde::Serialize;
 
 use crate::domain::{
     ledger::consumption::Modifiers,
-    money::price::{
-        counted::{Counted, Exact},
-        decimal::{Factor, PerCall, PerToken},
+    money::{
+        NanoUsd,
+        price::{
+            counted::{Counted, Exact, nanos_of_pico},
+            decimal::{Factor, PerCall, PerToken},
+        },
     },
     wire::usage::Usage,
 };
@@ -108,6 +111,19 @@ impl Tariff {
     /// The cost of tokens and calls in the tier that applies to the prompt's size.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
         self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
+    }
+
+    /// The cost of a request that consumed something, rounded up once to whole nano-USD, at most [`NanoUsd::MAX`].
+    pub(crate) fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
+        let counted = self.counted(usage, modifiers, self.tier_above(usage, modifiers));
+        let plain = counted.as_ref().and_then(Counted::plain);
+        match plain.and_then(|pico| pico.checked_add(self.per_call.request.pico_usd())) {
+            Some(pico) => nanos_of_pico(pico),
+            None => {
+                let sum = counted.map_or(Exact::MAX, |counted| counted.sum());
+                sum.plus(self.request_fee()).rounded_up()
+            }
+        }
     }
 
     /// The prompt size above which the applicable tier begins.

@@ -55,8 +55,8 @@ impl Price {
     /// The cost of a request: the sum in pico-USD, rounded up once to whole nano-USD. From 0 to [`NanoUsd::MAX`]; 0 if
     /// nothing was consumed. The same usage and modifiers always give the same cost.
     pub(crate) fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
-        let sum = self.sum(usage, modifiers);
-        sum.plus(self.request_fee(usage)).rounded_up()
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map_or(NanoUsd::ZERO, |tariff| tariff.cost(usage, modifiers))
     }
 
     /// What a request costs at most whose tokens of sound and images are not known.
