@@ -259,7 +259,7 @@ fn say(account: &str, notice: &Notice) {
         NoticeOf::Quota {
             percent, period, key, ..
         } => {
-            let key = key.as_str();
+            let (key, period) = (key.as_str(), period.to_string());
             tracing::warn!(
                 account,
                 key,

@@ -14,7 +14,7 @@ use crate::{
         counters::{self, Basis, CountedPeriod, CounterDifference},
         daily_sums::SumsOf,
         log_filter::LogFilter,
-        period::ALL,
+        period::Period,
     },
     sinks::{
         home::PAGE_ROWS_MAX,
@@ -35,9 +35,9 @@ const DAY_MS: i64 = 24 * 3_600_000;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// The periods whose counters were compared.
-    pub(crate) compared: Vec<String>,
+    pub(crate) compared: Vec<Period>,
     /// Periods whose counters changed whenever they were looked at: nothing is known of them.
-    pub(crate) moving: Vec<String>,
+    pub(crate) moving: Vec<Period>,
     /// The account is older than the sums: what it has ever spent is compared with its keys' counters alone.
     pub(crate) older_than_sums: bool,
     /// What differs.
@@ -45,13 +45,13 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, period: &str, found: Option<Vec<CounterDifference>>) {
+    fn add(&mut self, period: Period, found: Option<Vec<CounterDifference>>) {
         match found {
             Some(differences) => {
-                self.compared.push(period.to_owned());
+                self.compared.push(period);
                 self.differences.extend(differences);
             }
-            None => self.moving.push(period.to_owned()),
+            None => self.moving.push(period),
         }
     }
 }
@@ -68,7 +68,7 @@ pub(crate) async fn compare(
     let mut counted = Counted::default();
     for period in CountedPeriod::kept(days, now_ms) {
         let found = of_period(ledger, log, account, &period).await?;
-        counted.add(&period.name, found);
+        counted.add(period.period, found);
     }
     let first = now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS);
     let view = ledger.account(account).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn compare(
     counted.older_than_sums = created <= first;
     let kept = first..now_ms.div_euclid(DAY_MS) + AHEAD_DAYS;
     let found = of_all(ledger, account, (!counted.older_than_sums).then_some(kept)).await?;
-    counted.add(ALL, found);
+    counted.add(Period::All, found);
     Ok(counted)
 }
 
@@ -92,7 +92,7 @@ async fn of_period(
 ) -> Result<Option<Vec<CounterDifference>>, LogReadError> {
     for _ in 0..ATTEMPTS_MAX {
         let before = standing(ledger, account, period).await?;
-        let counters = ledger.spent(account, &period.name).await?;
+        let counters = ledger.spent(account, period.period).await?;
         let (first, last) = period.days().into_inner();
         let mut sums = spent_by_sums(ledger, account, first..last + 1).await?;
         if period.differences(&counters, &sums).is_empty() {
@@ -158,7 +158,7 @@ async fn of_all(
         let Some(before) = ledger.account(account).await? else {
             return Ok(Some(Vec::new()));
         };
-        let of_keys = ledger.spent(account, ALL).await?;
+        let of_keys = ledger.spent(account, Period::All).await?;
         let (mut differences, expected, by) = match &days {
             Some(days) => {
                 let sums = spent_by_sums(ledger, account, days.clone()).await?;

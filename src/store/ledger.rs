@@ -14,6 +14,7 @@ use crate::{
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
+            period::Period,
         },
         money::NanoUsd,
     },
@@ -45,6 +46,12 @@ pub trait LedgerStore: Send + Sync {
     ///
     /// Admitting a request that has a hold already answers with that hold and changes nothing.
     async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError>;
+
+    /// The answer of [`LedgerStore::admit`] where nothing has to be waited for; `None`: nothing has changed, and that is to be
+    /// asked.
+    fn admit_now(&self, _ask: &Admit) -> Option<AdmitReply> {
+        None
+    }
 
     /// Enlarges the hold of a running request, or the lease that it was admitted out of.
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError>;
@@ -84,9 +91,9 @@ pub trait LedgerStore: Send + Sync {
     /// What a key has spent, in the periods of now.
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
 
-    /// What each key of an account has spent in a period ([`crate::domain::ledger::period`]), by its name; keys that have spent
+    /// What each key of an account has spent in a period; keys that have spent
     /// nothing are left out. Counters of a period that ended more than 7 days ago may be gone.
-    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError>;
+    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError>;
 
     /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
     /// the order they were applied in, the first `skip` of those that are there left out. Rows older than

@@ -40,7 +40,7 @@
 //!
 //! **Payments** count in the balance, and on their day and in their month: see [`paid_in`].
 //!
-//! **Counters** of a key have the period's name. Those that ended more than 7 days before now may be dropped, `all` never.
+//! **Counters** of a key are by period. Those that ended more than 7 days before now may be dropped, `all` never.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ use self::{
 use super::{
     admission::{Admit, AdmitReply, Denial, Grant, QuotaUse},
     node::NodeId,
-    period::{self, Periods},
+    period::{self, Period},
     step::{Change, Settlement, Step},
     top_up::{TopUp, ToppedUp},
 };
@@ -126,6 +126,7 @@ struct Checked {
     hold: NanoUsd,
     key: Buckets,
     account: Buckets,
+    quota: Option<QuotaUse>,
 }
 
 impl Account {
@@ -168,7 +169,8 @@ impl Account {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
             let (amount, at_ms) = (hold.amount, hold.at_ms);
-            return AdmitReply::Granted(self.grant(&ask.node, &ask.key.id, amount, at_ms));
+            let quota = self.quota_of(&ask.key.id, at_ms);
+            return AdmitReply::Granted(self.grant(&ask.node, amount, at_ms, quota));
         }
         let Some(mirror) = AccountKey::mirror(self.keys.get(&ask.key.id), &ask.key) else {
             return AdmitReply::StaleKey;
@@ -177,15 +179,16 @@ impl Account {
         let pace_comes_near = self.pace_comes_near(&ask.key.id, &mirror, now_ms);
         if self.summary.is_some() {
             self.recall_for_revision(&ask.key.id, &mirror);
-            self.keys.entry(ask.key.id.clone()).or_default().take_over(mirror);
+            let key = self.keys.entry(ask.key.id.clone()).or_default();
+            key.take_over(mirror);
+            if let Ok(checked) = &checked {
+                key.granted(checked.key.clone(), now_ms);
+            }
         }
         let answer = match checked {
             Err(denied) => AdmitReply::Refused(denied),
             Ok(checked) => {
                 self.buckets = checked.account;
-                if let Some(key) = self.keys.get_mut(&ask.key.id) {
-                    key.granted(checked.key, now_ms);
-                }
                 let hold = Hold {
                     key: ask.key.id.clone(),
                     amount: checked.hold,
@@ -193,7 +196,7 @@ impl Account {
                     lease: None,
                 };
                 self.holds.put(&ask.node, &ask.request, hold, now_ms);
-                AdmitReply::Granted(self.grant(&ask.node, &ask.key.id, checked.hold, now_ms))
+                AdmitReply::Granted(self.grant(&ask.node, checked.hold, now_ms, checked.quota))
             }
         };
         let money_comes_near = self.money_comes_near(&ask.key.id, &mirror.terms, now_ms, now_ms);
@@ -214,7 +217,8 @@ impl Account {
         if left <= NanoUsd::ZERO {
             return Err(Denial::BalanceHeld);
         }
-        if let Some(quota) = self.quota_use(&mirror.terms, &ask.key.id, now_ms) {
+        let quota = self.quota_use(&mirror.terms, &ask.key.id, now_ms);
+        if let Some(quota) = quota {
             if quota.spent >= quota.quota {
                 return Err(Denial::QuotaExhausted(quota));
             }
@@ -226,20 +230,22 @@ impl Account {
         }
         let (key, account) = self.check_pace(ask, &mirror.terms.rates, now_ms)?;
         let hold = bounded(ask.estimate).max(NanoUsd::ZERO).min(left);
-        Ok(Checked { hold, key, account })
+        Ok(Checked {
+            hold,
+            key,
+            account,
+            quota,
+        })
     }
 
-    fn grant(&self, node: &NodeId, key: &KeyId, hold: NanoUsd, at_ms: i64) -> Grant {
-        let id = key;
-        let key = self.keys.get(id);
-        let terms = key.map(AccountKey::terms).unwrap_or_default();
+    fn grant(&self, node: &NodeId, hold: NanoUsd, at_ms: i64, quota: Option<QuotaUse>) -> Grant {
         let account = self.summary.as_ref();
         Grant {
             hold,
             at_ms,
             balance: account.map_or(NanoUsd::ZERO, |it| it.balance),
             low_balance: account.and_then(|it| it.terms.low_balance),
-            quota: self.quota_use(&terms, id, at_ms),
+            quota,
             provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
             account_rates: account.map(|it| it.terms.rates).unwrap_or_default(),
             watermark: self.watermark(node),
@@ -251,11 +257,16 @@ impl Account {
         balance.saturating_sub(self.holds.held())
     }
 
+    /// The quota of a key by the terms that are known here, as [`Account::quota_use`].
+    fn quota_of(&self, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
+        let terms = self.keys.get(id).map(AccountKey::terms).unwrap_or_default();
+        self.quota_use(&terms, id, at_ms)
+    }
+
     /// The quota and what was spent of it in the period of a moment; `None` without a quota.
     fn quota_use(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let quota = bounded(terms.quota?);
-        let periods = Periods::at(at_ms);
-        let period = periods.of(terms.reset);
+        let period = Period::of(terms.reset, at_ms);
         Some(QuotaUse {
             quota,
             spent: self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period)),
@@ -265,8 +276,7 @@ impl Account {
 
     /// What is left of a quota in that period.
     fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, used: &QuotaUse) -> NanoUsd {
-        let periods = Periods::at(at_ms);
-        let held = self.holds.held_in(id, periods.of(terms.reset));
+        let held = self.holds.held_in(id, Period::of(terms.reset, at_ms));
         used.quota.saturating_sub(used.spent).saturating_sub(held)
     }
 

@@ -5,16 +5,12 @@
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
-use jiff::ToSpan;
-use smol_str::SmolStr;
-
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
         consumption::Row,
         daily_sums::{DailySum, Subject, day_of},
-        period::{ALL, COUNTERS_KEPT_MS, Periods},
-        usage_report,
+        period::{COUNTERS_KEPT_MS, Period},
         view::Spent,
     },
     money::NanoUsd,
@@ -30,8 +26,7 @@ pub(crate) struct CountedPeriod {
     /// Its first and its last day, counted from the Unix epoch.
     first: i64,
     last: i64,
-    /// Its name: [`Periods`].
-    pub(crate) name: SmolStr,
+    pub(crate) period: Period,
 }
 
 /// A counter that is not what it is compared with.
@@ -39,8 +34,7 @@ pub(crate) struct CountedPeriod {
 pub(crate) struct CounterDifference {
     /// Whose; `None`: the account's.
     pub(crate) key: Option<KeyId>,
-    /// The period's name.
-    pub(crate) period: String,
+    pub(crate) period: Period,
     /// What it says.
     pub(crate) counter: NanoUsd,
     /// What it should say.
@@ -72,21 +66,12 @@ impl CountedPeriod {
     }
 
     /// The day, the week and the month that a day lies in.
-    fn of_day(day: i64) -> [Self; 3] {
-        let date = usage_report::date(day);
-        let names = Periods::at(day.saturating_mul(DAY_MS));
-        let monday = day - i64::from(date.weekday().to_monday_zero_offset());
-        let next_month = date.first_of_month().saturating_add(1.month());
-        let period = |first, last, name| Self { first, last, name };
-        [
-            period(day, day, names.day),
-            period(monday, monday + 6, names.week),
-            period(
-                usage_report::day(date.first_of_month()),
-                usage_report::day(next_month) - 1,
-                names.month,
-            ),
-        ]
+    fn of_day(day: i64) -> impl Iterator<Item = Self> {
+        let periods = Period::each_at(day.saturating_mul(DAY_MS)).into_iter();
+        periods.filter_map(|period| {
+            let (first, last) = period.days()?.into_inner();
+            Some(Self { first, last, period })
+        })
     }
 
     /// Its days.
@@ -115,27 +100,27 @@ impl CountedPeriod {
 
     /// What differs.
     pub(crate) fn differences(&self, counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
-        differences(&self.name, counters, sums)
+        differences(self.period, counters, sums)
     }
 }
 
 /// What differs of what keys have ever spent.
 pub(crate) fn differences_of_all(counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
-    differences(ALL, counters, sums)
+    differences(Period::All, counters, sums)
 }
 
 /// The account's counter of all that it has ever spent, beside what it should say.
 pub(crate) fn difference_of_account(counter: NanoUsd, expected: NanoUsd, by: Basis) -> Option<CounterDifference> {
     (counter != expected).then(|| CounterDifference {
         key: None,
-        period: ALL.to_owned(),
+        period: Period::All,
         counter,
         expected,
         by,
     })
 }
 
-fn differences(period: &str, counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
+fn differences(period: Period, counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
     let keys: BTreeSet<&KeyId> = counters.keys().chain(sums.keys()).collect();
     let of = |spent: &Spent, key: &KeyId| spent.get(key).copied().unwrap_or_default();
     let compared = keys
@@ -145,7 +130,7 @@ fn differences(period: &str, counters: &Spent, sums: &Spent) -> Vec<CounterDiffe
     compared
         .map(|(key, counter, expected)| CounterDifference {
             key: Some(key.clone()),
-            period: period.to_owned(),
+            period,
             counter,
             expected,
             by: Basis::Sums,

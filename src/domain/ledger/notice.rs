@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     keys::{key::KeyId, thresholds::PERCENTS},
-    ledger::node::NodeId,
+    ledger::{node::NodeId, period::Period},
     money::NanoUsd,
 };
 
@@ -18,8 +18,8 @@ pub enum NoticeOf {
     Quota {
         /// One of [`PERCENTS`].
         percent: u8,
-        /// The name of the period that the quota counts in.
-        period: String,
+        /// The period that the quota counts in.
+        period: Period,
         /// The quota.
         quota: NanoUsd,
         /// The key.
@@ -80,7 +80,7 @@ impl NoticeOf {
         let of = match parts.next()? {
             "q" => Self::Quota {
                 percent: parts.next()?.parse().ok()?,
-                period: parts.next()?.to_owned(),
+                period: parts.next()?.parse().ok()?,
                 quota: NanoUsd::from_nanos(parts.next()?.parse().ok()?),
                 key: KeyId::parse(parts.next()?).ok()?,
             },
@@ -169,7 +169,7 @@ mod tests {
         let key = KeyId::parse("key_0000000000000001").unwrap();
         let quota = NoticeOf::Quota {
             percent: 80,
-            period: "w2026W47".to_owned(),
+            period: "w2026W47".parse().unwrap(),
             quota: NanoUsd::from_nanos(5),
             key,
         };

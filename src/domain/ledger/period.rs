@@ -1,100 +1,203 @@
-//! Quota periods. A period is a name, fixed at a request's admission. A new period is a new name, so nothing has to be
-//! reset.
+//! Periods that spending counts in, fixed at a request's admission. A new period is another one, so nothing has to be reset.
+//!
+//! A period is a kind and a number here. It has a name wherever it is stored, sent or shown, and serializes as that.
+
+use std::{
+    fmt,
+    ops::{Range, RangeInclusive},
+    str::FromStr,
+};
 
 use jiff::{
-    Timestamp, ToSpan,
-    civil::Date,
-    tz::{Offset, TimeZone},
+    Timestamp,
+    civil::{Date, ISOWeekDate, Time, Weekday},
+    tz::Offset,
 };
-use smol_str::SmolStr;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::domain::keys::terms::Reset;
 
-/// The name of the period that never ends.
-pub(crate) const ALL: &str = "all";
 /// How long the counter of a period is kept after its end.
 pub(crate) const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
-const DAY_MS: i64 = 24 * 3600 * 1000;
+const DAY_S: i64 = 24 * 3600;
+const DAY_MS: i64 = DAY_S * 1000;
+/// The days that have a date, counted from the Unix epoch: from the year 1 to 9999. Times beyond count on the first or the last.
+const DAYS: RangeInclusive<i64> = -719_162..=2_932_895;
 
-/// The names of the periods that a time lies in, besides [`ALL`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Periods {
-    /// The day, such as `d20261121`.
-    pub day: SmolStr,
-    /// The ISO week, such as `w2026W47`. It begins on Monday, and its year is that of its Thursday.
-    pub week: SmolStr,
-    /// The month, such as `m202611`.
-    pub month: SmolStr,
+/// A period, in UTC. Periods are ordered as their names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Period {
+    /// It never ends.
+    All,
+    /// A day, counted from the Unix epoch.
+    Day(i32),
+    /// A month, counted from that of the Unix epoch.
+    Month(i32),
+    /// An ISO week, counted from that of the Unix epoch. It begins on Monday, and its year is that of its Thursday.
+    Week(i32),
 }
 
-impl Periods {
-    /// The periods of a time in milliseconds since the Unix epoch, in UTC.
-    pub(crate) fn at(unix_ms: i64) -> Self {
-        let date = date(unix_ms);
-        let week = date.iso_week_date();
-        let ([y1, y2, y3, y4], [m1, m2], [d1, d2]) = (year(date.year()), number(date.month()), number(date.day()));
-        let ([v1, v2, v3, v4], [w1, w2]) = (year(week.year()), number(week.week()));
-        Self {
-            day: name(&[b'd', y1, y2, y3, y4, m1, m2, d1, d2]),
-            week: name(&[b'w', v1, v2, v3, v4, b'W', w1, w2]),
-            month: name(&[b'm', y1, y2, y3, y4, m1, m2]),
-        }
-    }
+/// A text that is no period's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no period has this name")]
+pub struct PeriodError;
 
-    /// The period that a quota with this reset counts in.
-    pub(crate) fn of(&self, reset: Reset) -> &str {
+impl Period {
+    /// The period that a quota with this reset counts in at a time, in milliseconds since the Unix epoch.
+    pub(crate) fn of(reset: Reset, unix_ms: i64) -> Self {
+        let day = day_at(unix_ms);
         match reset {
-            Reset::None => ALL,
-            Reset::Daily => &self.day,
-            Reset::Weekly => &self.week,
-            Reset::Monthly => &self.month,
+            Reset::None => Self::All,
+            Reset::Daily => Self::Day(day),
+            Reset::Weekly => Self::Week(week_of(day)),
+            Reset::Monthly => Self::Month(month_of(day)),
+        }
+    }
+
+    /// One of each kind: the periods that a time lies in.
+    pub(crate) fn each_at(unix_ms: i64) -> [Self; 4] {
+        [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly].map(|reset| Self::of(reset, unix_ms))
+    }
+
+    /// Whether a day lies in it.
+    pub(crate) fn has_day(self, day: i32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Day(number) => number == day,
+            Self::Week(number) => number == week_of(day),
+            Self::Month(number) => number == month_of(day),
+        }
+    }
+
+    /// Its days, counted from the Unix epoch; `None`: it never ends.
+    pub(crate) fn days(self) -> Option<RangeInclusive<i64>> {
+        match self {
+            Self::All => None,
+            Self::Day(number) => Some(number.into()..=number.into()),
+            Self::Week(number) => {
+                let monday = monday_of(number);
+                Some(monday..=monday + 6)
+            }
+            Self::Month(number) => {
+                let first = |number| day_of(first_of_month(number)?);
+                Some(first(number)?..=first(number.saturating_add(1))? - 1)
+            }
         }
     }
 }
 
-/// A name out of its digits and letters. Every admission asks for several names, and `format!` takes ten times as long.
-fn name(text: &[u8]) -> SmolStr {
-    SmolStr::new(str::from_utf8(text).unwrap_or_default())
+/// Its name: `all`, or such as `d20261121`, `m202611` and `w2026W47`.
+impl fmt::Display for Period {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::All => out.write_str("all"),
+            Self::Day(number) => {
+                let date = date(number.into());
+                write!(out, "d{:04}{:02}{:02}", date.year(), date.month(), date.day())
+            }
+            Self::Month(number) => {
+                let date = first_of_month(number).unwrap_or(Date::MAX);
+                write!(out, "m{:04}{:02}", date.year(), date.month())
+            }
+            Self::Week(number) => {
+                let week = date(monday_of(number)).iso_week_date();
+                write!(out, "w{:04}W{:02}", week.year(), week.week())
+            }
+        }
+    }
 }
 
-/// A year in four digits.
-fn year(year: i16) -> [u8; 4] {
-    [1000, 100, 10, 1].map(|place| last_digit(year.unsigned_abs() / place))
+impl FromStr for Period {
+    type Err = PeriodError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = named(name).filter(|period| period.to_string() == name);
+        found.ok_or(PeriodError)
+    }
 }
 
-/// A month, a day or a week in two digits.
-fn number(number: i8) -> [u8; 2] {
-    [10, 1].map(|place| last_digit(u16::from(number.unsigned_abs()) / place))
+impl From<Period> for String {
+    fn from(period: Period) -> Self {
+        period.to_string()
+    }
 }
 
-fn last_digit(number: u16) -> u8 {
-    b"0123456789".get(usize::from(number % 10)).copied().unwrap_or(b'0')
+impl TryFrom<String> for Period {
+    type Error = PeriodError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
+    }
+}
+
+/// The period that a name may be meant to name.
+fn named(name: &str) -> Option<Period> {
+    let year = || name.get(1..5)?.parse().ok();
+    let number = |places: Range<usize>| name.get(places)?.parse().ok();
+    let day = |date: Date| i32::try_from(day_of(date)?).ok();
+    match name.as_bytes().first()? {
+        b'a' => Some(Period::All),
+        b'd' => day(Date::new(year()?, number(5..7)?, number(7..9)?).ok()?).map(Period::Day),
+        b'm' => day(Date::new(year()?, number(5..7)?, 1).ok()?).map(|day| Period::Month(month_of(day))),
+        b'w' => {
+            let week = ISOWeekDate::new(year()?, number(6..8)?, Weekday::Monday).ok()?;
+            day(week.date()).map(|day| Period::Week(week_of(day)))
+        }
+        _ => None,
+    }
 }
 
 /// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].
 pub(crate) fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
-    let today = date(unix_ms);
-    let next = match reset {
-        Reset::None => return None,
-        Reset::Daily => today.checked_add(1.day()),
-        Reset::Weekly => today.checked_add((7 - i64::from(today.weekday().to_monday_zero_offset())).days()),
-        Reset::Monthly => today.first_of_month().checked_add(1.month()),
-    };
-    let midnight = next.ok()?.to_zoned(TimeZone::UTC).ok()?;
-    Some(midnight.timestamp().as_second())
+    let days = Period::of(reset, unix_ms).days()?;
+    Some((days.end() + 1) * DAY_S)
+}
+
+/// The day of a time in milliseconds since the Unix epoch, counted from there.
+pub(crate) fn day_at(unix_ms: i64) -> i32 {
+    let day = unix_ms.div_euclid(DAY_MS).clamp(*DAYS.start(), *DAYS.end());
+    i32::try_from(day).unwrap_or(0)
 }
 
 /// Day and month of a time in milliseconds since the Unix epoch, in UTC; both are counted from there.
 pub(crate) fn day_and_month(unix_ms: i64) -> (i64, i64) {
-    let date = date(unix_ms);
-    let month = (i64::from(date.year()) - 1970) * 12 + i64::from(date.month()) - 1;
-    (unix_ms.div_euclid(DAY_MS), month)
+    let day = day_at(unix_ms);
+    (day.into(), month_of(day).into())
 }
 
-fn date(unix_ms: i64) -> Date {
-    let moment =
-        Timestamp::from_millisecond(unix_ms).unwrap_or(if unix_ms < 0 { Timestamp::MIN } else { Timestamp::MAX });
-    Offset::UTC.to_datetime(moment).date()
+/// The week of a day. The Unix epoch was a Thursday.
+fn week_of(day: i32) -> i32 {
+    (day + 3).div_euclid(7)
+}
+
+/// The first day of a week.
+fn monday_of(week: i32) -> i64 {
+    i64::from(week) * 7 - 3
+}
+
+/// The month of a day.
+fn month_of(day: i32) -> i32 {
+    let date = date(day.into());
+    (i32::from(date.year()) - 1970) * 12 + i32::from(date.month()) - 1
+}
+
+fn first_of_month(month: i32) -> Option<Date> {
+    let year = i16::try_from(1970 + month.div_euclid(12)).ok()?;
+    let month = i8::try_from(month.rem_euclid(12) + 1).ok()?;
+    Date::new(year, month, 1).ok()
+}
+
+fn date(day: i64) -> Date {
+    let day = day.clamp(*DAYS.start(), *DAYS.end());
+    let midnight = Timestamp::from_second(day * DAY_S).unwrap_or_default();
+    Offset::UTC.to_datetime(midnight).date()
+}
+
+fn day_of(date: Date) -> Option<i64> {
+    let midnight = Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()?;
+    Some(midnight.as_second().div_euclid(DAY_S))
 }
 
 #[cfg(test)]
@@ -117,24 +220,90 @@ mod tests {
             ("2027-01-01T00:00:00Z", "d20270101", "w2026W53", "m202701"),
             ("2028-02-29T00:00:00Z", "d20280229", "w2028W09", "m202802"),
             ("2018-12-31T00:00:00Z", "d20181231", "w2019W01", "m201812"),
+            ("1969-12-31T23:59:59.999Z", "d19691231", "w1970W01", "m196912"),
         ] {
-            let periods = Periods::at(ms(moment));
-            assert_eq!(
-                (periods.day.as_str(), periods.week.as_str(), periods.month.as_str()),
-                (day, week, month),
-                "{moment}"
-            );
+            let names = Period::each_at(ms(moment)).map(|period| period.to_string());
+            assert_eq!(names, ["all", day, week, month], "{moment}");
         }
+    }
+
+    /// What jiff says of a moment, by its own calendar.
+    fn told(unix_ms: i64) -> [String; 4] {
+        let date = Offset::UTC
+            .to_datetime(Timestamp::from_millisecond(unix_ms).unwrap())
+            .date();
+        let week = date.iso_week_date();
+        let (year, month) = (date.year(), date.month());
+        [
+            "all".to_owned(),
+            format!("d{year:04}{month:02}{:02}", date.day()),
+            format!("w{:04}W{:02}", week.year(), week.week()),
+            format!("m{year:04}{month:02}"),
+        ]
     }
 
     proptest! {
         #[test]
-        fn names_have_all_their_digits(unix_ms in 0..=Timestamp::MAX.as_millisecond()) {
-            let (date, periods) = (date(unix_ms), Periods::at(unix_ms));
-            let (year, month, day, week) = (date.year(), date.month(), date.day(), date.iso_week_date());
-            prop_assert_eq!(periods.day, format!("d{year:04}{month:02}{day:02}"));
-            prop_assert_eq!(periods.week, format!("w{:04}W{:02}", week.year(), week.week()));
-            prop_assert_eq!(periods.month, format!("m{year:04}{month:02}"));
+        fn names_are_those_of_the_calendar_and_are_read_again(
+            unix_ms in DAYS.start() * DAY_MS..Timestamp::MAX.as_millisecond(),
+        ) {
+            let periods = Period::each_at(unix_ms);
+            prop_assert_eq!(periods.map(|period| period.to_string()), told(unix_ms));
+            for period in periods {
+                prop_assert_eq!(period.to_string().parse(), Ok(period));
+                let json = serde_json::to_string(&period).unwrap();
+                prop_assert_eq!(serde_json::from_str::<Period>(&json).unwrap(), period);
+            }
+        }
+
+        #[test]
+        fn periods_are_ordered_as_their_names(one in 0..4_000_000_000_000_i64, other in 0..4_000_000_000_000_i64) {
+            for one in Period::each_at(one) {
+                for other in Period::each_at(other) {
+                    prop_assert_eq!(one.cmp(&other), one.to_string().cmp(&other.to_string()));
+                }
+            }
+        }
+
+        #[test]
+        fn a_period_has_the_days_between_its_first_and_its_last(unix_ms in -60_000_000_000_000..90_000_000_000_000_i64, off in -40..40_i32) {
+            let day = day_at(unix_ms);
+            for period in Period::each_at(unix_ms) {
+                prop_assert!(period.has_day(day));
+                let other = day + off;
+                let is_within = period.days().is_none_or(|days| days.contains(&other.into()));
+                prop_assert_eq!(period.has_day(other), is_within, "{} and {}", period, other);
+            }
+        }
+    }
+
+    #[test]
+    fn times_without_a_date_count_on_the_first_or_the_last_day() {
+        let names = |unix_ms| Period::each_at(unix_ms).map(|period| period.to_string());
+        assert_eq!(names(i64::MIN), ["all", "d00010101", "w0001W01", "m000101"]);
+        assert_eq!(names(i64::MAX), ["all", "d99991230", "w9999W52", "m999912"]);
+    }
+
+    #[test]
+    fn what_names_no_period_is_none() {
+        for wrong in [
+            "",
+            "al",
+            "all ",
+            "d",
+            "d2026112",
+            "d202611211",
+            "d20261131",
+            "d2026+121",
+            "m202613",
+            "m2026",
+            "w2026W54",
+            "w2026W4",
+            "w2026-47",
+            "x20261121",
+            "dé261121",
+        ] {
+            assert_eq!(wrong.parse::<Period>(), Err(PeriodError), "{wrong}");
         }
     }
 
@@ -159,6 +328,10 @@ mod tests {
         assert_eq!(
             at(Reset::Monthly, "2028-02-29T10:00:00Z").unwrap(),
             "2028-03-01T00:00:00Z"
+        );
+        assert_eq!(
+            at(Reset::Monthly, "2026-12-01T00:00:00Z").unwrap(),
+            "2027-01-01T00:00:00Z"
         );
     }
 }

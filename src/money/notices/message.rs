@@ -51,7 +51,7 @@ mod tests {
     fn a_message_says_what_was_reached_and_has_the_same_id_each_time() {
         let of = NoticeOf::Quota {
             percent: 80,
-            period: "m202611".to_owned(),
+            period: "m202611".parse().unwrap(),
             quota: NanoUsd::from_nanos(5_000_000_000),
             key: KeyId::parse("key_0000000000000001").unwrap(),
         };

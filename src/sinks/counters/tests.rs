@@ -101,7 +101,7 @@ async fn a_nano_dollar_too_much_is_found_in_each_period_that_has_it() {
         .iter()
         .map(|found| {
             (
-                found.period.as_str(),
+                found.period.to_string(),
                 found.key.clone(),
                 found.counter.nanos(),
                 found.expected.nanos(),
@@ -112,11 +112,11 @@ async fn a_nano_dollar_too_much_is_found_in_each_period_that_has_it() {
     assert_eq!(
         found,
         [
-            ("m202611", key.clone(), 251, 250),
-            ("w2026W47", key.clone(), 251, 250),
-            ("d20261121", key.clone(), 101, 100),
-            ("all", key, 251, 250),
-            ("all", None, 251, 250),
+            ("m202611".to_owned(), key.clone(), 251, 250),
+            ("w2026W47".to_owned(), key.clone(), 251, 250),
+            ("d20261121".to_owned(), key.clone(), 101, 100),
+            ("all".to_owned(), key, 251, 250),
+            ("all".to_owned(), None, 251, 250),
         ]
     );
 }

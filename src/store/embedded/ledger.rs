@@ -23,6 +23,7 @@ use crate::domain::{
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
         notice::{NoticeOf, TakenNotices},
+        period::Period,
     },
     money::NanoUsd,
 };
@@ -173,6 +174,10 @@ impl LedgerStore for EmbeddedLedger {
         Ok(self.books.admit(ask, (self.now_ms)()))
     }
 
+    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+        Some(self.books.admit(ask, (self.now_ms)()))
+    }
+
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
         let slot = self.books.slot(&ask.account);
         Ok(slot.map_or(ToppedUp::NoHold, |slot| {
@@ -239,7 +244,7 @@ impl LedgerStore for EmbeddedLedger {
         }))
     }
 
-    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
         let slot = self.books.slot(account);
         Ok(slot.map_or_else(Spent::new, |slot| slot.lock().account.spent(period)))
     }

@@ -11,12 +11,13 @@ use super::LedgerStore;
 use crate::domain::{
     keys::key::{KeyId, KeyRecord, KeyState},
     ledger::{
-        KeyTerms, NodeId,
+        Admit, AdmitReply, KeyTerms, NodeId,
         consumption::{Modifiers, Part, Row, UsageSource},
     },
     money::NanoUsd,
     wire::usage::{RunKind, Usage},
 };
+use crate::store::StoreError;
 
 mod cases;
 mod leases;
@@ -91,6 +92,16 @@ pub(crate) struct Fixture {
     /// `None` for an engine that loses nothing while it runs.
     pub(crate) failover: Option<Box<dyn Failover>>,
     pub(crate) kept: Box<dyn Any + Send>,
+}
+
+impl Fixture {
+    /// The answer to a request for admission, `at_once` where the engine can.
+    async fn admission(&self, ask: &Admit, at_once: bool) -> Result<AdmitReply, StoreError> {
+        if at_once && let Some(answer) = self.store.admit_now(ask) {
+            return Ok(answer);
+        }
+        self.store.admit(ask).await
+    }
 }
 
 /// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word. `in_turn

@@ -40,6 +40,7 @@ use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
 use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
+use crate::domain::ledger::period::Period;
 use crate::domain::ledger::{
     AccountView, Admit, AdmitReply, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
 };
@@ -302,9 +303,9 @@ impl LedgerStore for RedisLedger {
         }
     }
 
-    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
         let mut call = self.prepare(&self.scripts().spent, account);
-        call.arg(period);
+        call.arg(period.to_string());
         let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
         if status == "missing" {
             Ok(Spent::new())

@@ -5,7 +5,8 @@
 //! - `until_ms`: the end of its lease; passed when `until_ms <= now`;
 //! - request -> key, amount, time of admission;
 //! - the sum of all amounts, and how many requests run;
-//! - by key: how many requests run, and the sums of the amounts by the name of each of the four periods of their admission.
+//! - by key: how many requests run, and the sums of the amounts by the day of their admission. A request runs for a day at most, and
+//!   so does a lease: what is held in a week or a month is the sum of a few days.
 //!
 //! A lease ([`crate::domain::ledger::lease`]) is a hold like one of a request, but for this: as running it counts what its holder says; a
 //! charge may be taken from it; and what leases have is summed once more, of all and of each key. So is what they have of rates and
@@ -25,7 +26,7 @@ use crate::domain::{
     ledger::{
         lease::Rated,
         node::{LEASE_MS, NodeId},
-        period::{ALL, Periods},
+        period::{Period, day_at},
     },
     money::NanoUsd,
     quick_map::QuickMap,
@@ -136,8 +137,8 @@ struct KeyHolds {
     running: u64,
     leased: NanoUsd,
     lent: Lent,
-    /// By the period's name. Those without anything held are not there.
-    held: BTreeMap<SmolStr, NanoUsd>,
+    /// By the day of admission, counted from the Unix epoch. Those without anything held are not there.
+    held: BTreeMap<i32, NanoUsd>,
 }
 
 impl Holds {
@@ -250,7 +251,7 @@ impl Holds {
     }
 
     /// What is held for a key by requests admitted in a period.
-    pub(super) fn held_in(&self, key: &KeyId, period: &str) -> NanoUsd {
+    pub(super) fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
     }
 
@@ -285,7 +286,7 @@ impl Holds {
     pub(super) fn live_key(&self, key: &KeyId, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
-            total(live().map(|node| node.held_in(key, ALL))),
+            total(live().map(|node| node.held_in(key, Period::All))),
             live().map(|node| node.running_key(key)).sum(),
         )
     }
@@ -338,9 +339,9 @@ impl NodeHolds {
         self.keys.get(key).map_or(0, |of_key| of_key.running)
     }
 
-    fn held_in(&self, key: &KeyId, period: &str) -> NanoUsd {
-        let held = self.keys.get(key).and_then(|of_key| of_key.held.get(period));
-        held.copied().unwrap_or(NanoUsd::ZERO)
+    fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
+        let days = self.keys.get(key).into_iter().flat_map(|of_key| &of_key.held);
+        total(days.filter(|(day, _)| period.has_day(**day)).map(|(_, held)| *held))
     }
 }
 
@@ -349,13 +350,11 @@ impl KeyHolds {
         if more == NanoUsd::ZERO {
             return;
         }
-        let periods = Periods::at(at_ms);
-        for period in [SmolStr::new_static(ALL), periods.day, periods.week, periods.month] {
-            let held = self.held.entry(period.clone()).or_default();
-            *held = held.saturating_add(more);
-            if *held == NanoUsd::ZERO {
-                self.held.remove(&period);
-            }
+        let day = day_at(at_ms);
+        let held = self.held.entry(day).or_default();
+        *held = held.saturating_add(more);
+        if *held == NanoUsd::ZERO {
+            self.held.remove(&day);
         }
     }
 }

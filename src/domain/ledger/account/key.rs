@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
 
 use crate::domain::{
     keys::{
@@ -16,7 +15,7 @@ use crate::domain::{
             bucket::Buckets,
         },
         admission::Denial,
-        period::{ALL, COUNTERS_KEPT_MS, Periods},
+        period::{COUNTERS_KEPT_MS, Period, day_at},
         step::Settlement,
     },
     money::NanoUsd,
@@ -27,13 +26,13 @@ use crate::domain::{
 pub(crate) struct AccountKey {
     /// The mirror of its record; `None` if the key has only been settled for.
     pub mirror: Option<Mirror>,
-    /// Spending by the period's name; only periods with any.
-    pub spent: BTreeMap<String, NanoUsd>,
+    /// Spending by period; only periods with any.
+    pub spent: BTreeMap<Period, NanoUsd>,
     #[serde(skip)]
     buckets: Buckets,
-    /// The day whose first admission dropped old counters.
+    /// The day whose first admission dropped old counters, counted from the Unix epoch.
     #[serde(skip)]
-    cleaned: SmolStr,
+    cleaned: Option<i32>,
 }
 
 /// The part of a key's record that admission checks.
@@ -100,8 +99,8 @@ impl AccountKey {
         self.buckets = buckets;
     }
 
-    pub(super) fn spent(&self, period: &str) -> NanoUsd {
-        self.spent.get(period).copied().unwrap_or(NanoUsd::ZERO)
+    pub(super) fn spent(&self, period: Period) -> NanoUsd {
+        self.spent.get(&period).copied().unwrap_or(NanoUsd::ZERO)
     }
 
     /// A request of it was admitted.
@@ -116,27 +115,26 @@ impl AccountKey {
             .correct(&rates, settlement.tokens_estimated, settlement.tokens_used);
         let cost = charge(settlement);
         if cost > NanoUsd::ZERO {
-            let periods = Periods::at(settlement.at_ms);
-            for period in [ALL, &periods.day, &periods.week, &periods.month] {
-                let spent = self.spent.entry(period.to_owned()).or_default();
+            for period in Period::each_at(settlement.at_ms) {
+                let spent = self.spent.entry(period).or_default();
                 *spent = sum(*spent, cost);
             }
         }
     }
 
-    /// Drops counters of periods that ended long ago, once a day. Names of one kind sort by time, so a period that is over
-    /// since before some moment has a lesser name than the one which that moment lies in.
+    /// Drops counters of periods that ended long ago, once a day. A period that is over since before some moment comes before
+    /// that of its kind which the moment lies in.
     fn clean(&mut self, now_ms: i64) {
-        let today = Periods::at(now_ms).day;
+        let today = Some(day_at(now_ms));
         if self.cleaned == today {
             return;
         }
-        let kept = Periods::at(now_ms.saturating_sub(COUNTERS_KEPT_MS));
-        self.spent.retain(|name, _| match name.as_bytes().first() {
-            Some(b'd') => *name >= kept.day,
-            Some(b'w') => *name >= kept.week,
-            Some(b'm') => *name >= kept.month,
-            _ => true,
+        let [_, day, week, month] = Period::each_at(now_ms.saturating_sub(COUNTERS_KEPT_MS));
+        self.spent.retain(|period, _| match period {
+            Period::All => true,
+            Period::Day(_) => *period >= day,
+            Period::Week(_) => *period >= week,
+            Period::Month(_) => *period >= month,
         });
         self.cleaned = today;
     }

@@ -106,7 +106,7 @@ impl Account {
                 since_ms: hold.at_ms,
                 recall: self.recall.mark,
                 given: self.given(&ask.key, &hold.lease.unwrap_or_default()),
-                grant: self.grant(&ask.node, &ask.key, hold.amount, now_ms),
+                grant: self.grant(&ask.node, hold.amount, now_ms, self.quota_of(&ask.key, now_ms)),
             })
         })
     }
@@ -158,10 +158,11 @@ impl Account {
 
     /// Notes which of balance and quota are near. Whether one was not before. `at_ms` tells the quota's period.
     pub(super) fn money_comes_near(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) -> bool {
-        let (leased, of_key) = (self.holds.leased(), self.holds.leased_key(key));
+        let leased = self.holds.leased();
         if self.summary.is_none() || leased <= NanoUsd::ZERO {
             return false;
         }
+        let of_key = self.holds.leased_key(key);
         let quota_is_near = || {
             let used = self.quota_use(terms, key, at_ms);
             used.is_some_and(|used| self.left_of_quota(terms, key, at_ms, &used) < of_key)

@@ -9,7 +9,7 @@ use crate::domain::{
     ledger::{
         node::NodeId,
         notice::{NoticeOf, reached},
-        period::Periods,
+        period::Period,
         step::Settlement,
     },
     money::NanoUsd,
@@ -40,13 +40,12 @@ impl Account {
         if let Some(key) = self.keys.get(&settlement.key)
             && let Some(quota) = key.terms().quota.map(bounded)
         {
-            let periods = Periods::at(at_ms);
-            let period = periods.of(key.terms().reset);
+            let period = Period::of(key.terms().reset, at_ms);
             let after = key.spent(period);
             for percent in reached(quota, after.saturating_sub(cost), after) {
                 let of = NoticeOf::Quota {
                     percent,
-                    period: period.to_owned(),
+                    period,
                     quota,
                     key: settlement.key.clone(),
                 };

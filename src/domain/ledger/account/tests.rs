@@ -320,10 +320,11 @@ fn counters_of_the_past_go_after_a_week_and_the_sum_stays() {
     apply(&mut account, 1, costs);
     account.admit(&ask("a", 1, KeyTerms::default()), NOON);
     let key = account.key(&key_id(1)).unwrap();
-    assert_eq!(key.spent(period::ALL), nanos(60));
-    assert_eq!((key.spent("d20261114"), key.spent("d20261113")), (nanos(1), nanos(0)));
-    assert_eq!((key.spent("w2026W46"), key.spent("w2026W45")), (nanos(7), nanos(0)));
-    assert_eq!((key.spent("m202611"), key.spent("m202610")), (nanos(21), nanos(0)));
+    assert_eq!(key.spent(Period::All), nanos(60));
+    let spent = |name: &str| key.spent(name.parse().unwrap());
+    assert_eq!((spent("d20261114"), spent("d20261113")), (nanos(1), nanos(0)));
+    assert_eq!((spent("w2026W46"), spent("w2026W45")), (nanos(7), nanos(0)));
+    assert_eq!((spent("m202611"), spent("m202610")), (nanos(21), nanos(0)));
 }
 
 #[test]
@@ -368,7 +369,7 @@ proptest! {
     #[test]
     fn money_adds_up(deeds in vec(deed(), 0..80)) {
         let (mut account, mut now) = (with_balance(100), NOON);
-        let (mut credits, mut costs, mut by_day) = (100, 0, BTreeMap::<String, i64>::new());
+        let (mut credits, mut costs, mut by_day) = (100, 0, BTreeMap::<Period, i64>::new());
         for deed in deeds {
             match deed {
                 Deed::Admit { by, request, estimate } => {
@@ -378,7 +379,7 @@ proptest! {
                 Deed::Settle { by, request, cost } => {
                     apply(&mut account, by, [settle(&request.to_string(), now, cost, 0, 0)]);
                     costs += cost;
-                    *by_day.entry(Periods::at(now).day.to_string()).or_default() += cost;
+                    *by_day.entry(Period::of(Reset::Daily, now)).or_default() += cost;
                 }
                 Deed::Adjust(amount) => {
                     apply(&mut account, 1, [Change::Adjust { amount: nanos(amount), at: 0, operation: None }]);
@@ -390,7 +391,7 @@ proptest! {
             prop_assert_eq!((view.balance.nanos(), view.spent.nanos()), (credits - costs, costs));
             let spend = account.key_spend(&key_id(1), now);
             prop_assert_eq!(spend.all.nanos(), costs);
-            let today = by_day.get(Periods::at(now).day.as_str()).copied().unwrap_or(0);
+            let today = by_day.get(&Period::of(Reset::Daily, now)).copied().unwrap_or(0);
             prop_assert_eq!(spend.day.nanos(), today);
             prop_assert_eq!((view.held, view.running), account.holds.counted(now));
             prop_assert_eq!((spend.held, spend.running), (view.held, view.running));

@@ -4,7 +4,7 @@ use super::Account;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        period::{self, Periods},
+        period::Period,
         view::{AccountView, KeySpend, Spent},
     },
     money::NanoUsd,
@@ -30,22 +30,22 @@ impl Account {
         })
     }
 
-    /// What each key has spent in a period, by its name; those that have spent nothing are left out.
-    pub(crate) fn spent(&self, period: &str) -> Spent {
+    /// What each key has spent in a period; those that have spent nothing are left out.
+    pub(crate) fn spent(&self, period: Period) -> Spent {
         let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
         of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
     }
 
     /// What a key has spent, in the periods of now; zeroes for one that is not known.
     pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
-        let periods = Periods::at(now_ms);
-        let spent = |period: &str| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
+        let spent = |period| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
+        let [all, day, week, month] = Period::each_at(now_ms).map(spent);
         let (held, running) = self.holds.live_key(id, now_ms);
         KeySpend {
-            all: spent(period::ALL),
-            day: spent(&periods.day),
-            week: spent(&periods.week),
-            month: spent(&periods.month),
+            all,
+            day,
+            week,
+            month,
             held,
             running,
         }

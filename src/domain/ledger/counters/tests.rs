@@ -33,7 +33,7 @@ fn periods_are_compared_until_their_counters_may_be_gone() {
     let now = ms("2026-11-24T02:30:00Z");
     let names = |from: &str, until: &str| -> Vec<String> {
         let kept = CountedPeriod::kept(&(day(from)..day(until)), now);
-        kept.into_iter().map(|period| period.name.into()).collect()
+        kept.into_iter().map(|period| period.period.to_string()).collect()
     };
     assert_eq!(
         names("2026-11-22", "2026-11-24"),
@@ -61,7 +61,10 @@ fn a_row_that_ended_on_another_day_counts_where_it_was_admitted() {
         ("m202611", 4321),
     ] {
         let kept = CountedPeriod::kept(&(day("2026-11-21")..day("2026-11-24")), ms("2026-11-24T00:00:00Z"));
-        let period = kept.into_iter().find(|period| period.name == name).unwrap();
+        let period = kept
+            .into_iter()
+            .find(|period| period.period.to_string() == name)
+            .unwrap();
         let ended_in = |row: &&Row| period.days().contains(&day_of(row));
         let mut spent = Spent::new();
         for row in rows.iter().filter(ended_in) {

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -19,6 +19,7 @@ use crate::{
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
+            period::Period,
         },
         money::NanoUsd,
     },
@@ -47,6 +48,8 @@ pub(super) enum Way {
 pub(super) struct Ledger {
     inner: Arc<dyn LedgerStore>,
     way: Mutex<Way>,
+    /// Admissions need not be asked for.
+    at_hand: AtomicBool,
     /// Questions about leases that it has answered.
     pub(super) of_leases: AtomicUsize,
 }
@@ -56,6 +59,7 @@ impl Default for Ledger {
         Self {
             inner: memory::ledger(),
             way: Mutex::new(Way::There),
+            at_hand: AtomicBool::new(false),
             of_leases: AtomicUsize::new(0),
         }
     }
@@ -64,6 +68,10 @@ impl Default for Ledger {
 impl Ledger {
     pub(super) fn is(&self, way: Way) {
         *self.way.lock() = way;
+    }
+
+    pub(super) fn is_at_hand(&self, at_hand: bool) {
+        self.at_hand.store(at_hand, Ordering::Relaxed);
     }
 
     fn way(&self) -> Way {
@@ -86,6 +94,11 @@ impl LedgerStore for Ledger {
             Way::AwayFor(account) if account == ask.key.account => self.inner.admit(ask).await.and(Err(away())),
             Way::AwayFor(_) => self.inner.admit(ask).await,
         }
+    }
+
+    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+        let is_there = self.at_hand.load(Ordering::Relaxed) && self.way() == Way::There;
+        is_there.then(|| self.inner.admit_now(ask)).flatten()
     }
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
@@ -153,7 +166,7 @@ impl LedgerStore for Ledger {
         }
     }
 
-    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
         self.inner.spent(account, period).await
     }
 

@@ -24,6 +24,7 @@ use crate::{
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
+            period::Period,
         },
         money::NanoUsd,
     },
@@ -175,7 +176,7 @@ impl LedgerStore for Store {
     async fn key_spend(&self, _: &str, _: &KeyId) -> Result<KeySpend, StoreError> {
         unasked()
     }
-    async fn spent(&self, _: &str, _: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
         unasked()
     }
     async fn rows(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<Row>, StoreError> {

@@ -16,6 +16,7 @@ use crate::{
             lease::{AskLease, LeaseAnswer},
             log_place::LogPlace,
             notice::{NoticeOf, TakenNotices},
+            period::Period,
         },
         money::NanoUsd,
     },
@@ -180,7 +181,7 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn spent(&self, _: &str, _: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
         unreachable!("the log is only read")
     }
 

@@ -16,6 +16,7 @@ use crate::domain::{
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
         notice::{NoticeOf, TakenNotices},
+        period::Period,
     },
     money::NanoUsd,
 };
@@ -33,6 +34,13 @@ impl LedgerStore for HandoverStore {
             Owner::This(files) => files.ledger.admit(ask).await,
             Owner::Successor(successor) => successor.ask(&Call::Admit(Box::new(ask.clone()))).await,
             Owner::Nobody => Err(elsewhere()),
+        }
+    }
+
+    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+        match &*self.owner.try_read().ok()? {
+            Owner::This(files) => files.ledger.admit_now(ask),
+            Owner::Successor(_) | Owner::Nobody => None,
         }
     }
 
@@ -116,7 +124,7 @@ impl LedgerStore for HandoverStore {
         self.files().await?.ledger.key_spend(account, key).await
     }
 
-    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
         self.files().await?.ledger.spent(account, period).await
     }
 

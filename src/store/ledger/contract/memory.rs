@@ -18,6 +18,7 @@ use crate::{
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
+            period::Period,
         },
         money::NanoUsd,
     },
@@ -38,6 +39,10 @@ struct MemoryLedger {
 impl LedgerStore for MemoryLedger {
     async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
         Ok(self.state.lock().admit(ask, self.clock.now_ms()))
+    }
+
+    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+        Some(self.state.lock().admit(ask, self.clock.now_ms()))
     }
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
@@ -79,7 +84,7 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().key_spend(account, key, self.clock.now_ms()))
     }
 
-    async fn spent(&self, account: &str, period: &str) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
         Ok(self.state.lock().spent(account, period))
     }
 

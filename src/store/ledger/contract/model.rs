@@ -13,6 +13,7 @@ use crate::{
             daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
+            period::Period,
         },
         money::NanoUsd,
     },
@@ -99,7 +100,7 @@ impl Model {
         account.map_or_else(KeySpend::default, |account| account.key_spend(key, now_ms))
     }
 
-    pub(crate) fn spent(&self, account: &str, period: &str) -> Spent {
+    pub(crate) fn spent(&self, account: &str, period: Period) -> Spent {
         let account = self.accounts.get(account);
         account.map_or_else(Spent::new, |account| account.spent(period))
     }

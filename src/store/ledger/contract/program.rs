@@ -166,7 +166,8 @@ impl<'a> Program<'a> {
             ended_account: self.rng.random_range(0..3),
         };
         let expected = self.model.admit(&ask, self.now());
-        let given = self.fixture.store.admit(&ask).await;
+        let at_once = self.rng.random();
+        let given = self.fixture.admission(&ask, at_once).await;
         assert_eq!(given.as_ref(), Ok(&expected), "{what}: {ask:?}");
         if let AdmitReply::Granted(grant) = expected {
             self.granted += 1;

@@ -221,7 +221,8 @@ pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
         [String::new(), format!("k:{}", id.as_str()), parts.join("|")]
     });
     let spent = key.spent.iter();
-    let spent = spent.map(|(period, amount)| [period.clone(), id.as_str().to_owned(), bounded(*amount).to_string()]);
+    let spent =
+        spent.map(|(period, amount)| [period.to_string(), id.as_str().to_owned(), bounded(*amount).to_string()]);
     mirror.chain(spent).collect()
 }
 

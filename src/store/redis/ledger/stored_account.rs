@@ -48,9 +48,10 @@ impl StoredAccount {
                 }),
                 "log" => account.log_day(parse(&name)?).rows = parse(&value)?,
                 "trimmed" => account.log_day(parse(&name)?).trimmed = parse(&value)?,
-                period => {
+                name_of_period => {
+                    let period = name_of_period.parse().map_err(|_| answer::unknown())?;
                     let amount = NanoUsd::from_nanos(parse(&value)?);
-                    account.key(&name)?.spent.insert(period.to_owned(), amount);
+                    account.key(&name)?.spent.insert(period, amount);
                 }
             }
         }

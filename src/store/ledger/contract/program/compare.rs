@@ -10,7 +10,7 @@ use crate::domain::{
         Admit,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySums, Subject, SumsOf, differences},
-        period::{ALL, Periods},
+        period::Period,
     },
     money::NanoUsd,
 };
@@ -106,8 +106,7 @@ impl Program<'_> {
         let key = key_id(self.one_of(KEYS));
         let expected = self.model.key_spend(account, &key, now);
         assert_eq!(store.key_spend(account, &key).await, Ok(expected), "{what}: {key}");
-        let periods = Periods::at(now);
-        for period in [ALL, &periods.day, &periods.week, &periods.month] {
+        for period in Period::each_at(now) {
             let expected = self.model.spent(account, period);
             assert_eq!(store.spent(account, period).await, Ok(expected), "{what}: {period}");
         }

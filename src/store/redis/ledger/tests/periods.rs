@@ -1,7 +1,7 @@
 //! The calendar of the scripts is that of the rest.
 
 use crate::domain::ledger::Reset;
-use crate::domain::ledger::period::{ALL, Periods, resets_at};
+use crate::domain::ledger::period::{Period, resets_at};
 use crate::store::redis::test_server::TestServer;
 
 const DAY_MS: i64 = 86_400_000;
@@ -39,12 +39,9 @@ async fn compare(server: &TestServer, script: &str, from: i64) {
     let told: Vec<String> = server.ask(&[&["EVAL"], &words[..]].concat()).await;
     assert_eq!(told.len(), DAYS_AT_ONCE);
     for (ms, told) in (from..).step_by(usize::try_from(DAY_MS).unwrap()).zip(told) {
-        let periods = Periods::at(ms);
         let ends = [Reset::Daily, Reset::Weekly, Reset::Monthly].map(|reset| resets_at(reset, ms).unwrap());
-        let expected = format!(
-            "{ALL} {} {} {} {} {} {}",
-            periods.day, periods.week, periods.month, ends[0], ends[1], ends[2]
-        );
+        let [all, day, week, month] = Period::each_at(ms);
+        let expected = format!("{all} {day} {week} {month} {} {} {}", ends[0], ends[1], ends[2]);
         assert_eq!(told, expected, "{ms}");
     }
 }
