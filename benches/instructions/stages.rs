@@ -24,7 +24,7 @@ pub(crate) const STAGES: [Stage; 14] = [
     within("scan", &["weir::domain::wire::json_scan::scan"]),
     within(
         "admission, with its record",
-        &["weir::money::billing::service::Billing::try_admit"],
+        &["weir::money::billing::admission::", "Billing>::admit"],
     ),
     hook("place and credential", &[HOOK, "::upstream_peer::{{closure}}"]),
     hook("connected", &[HOOK, "::connected_to_upstream::{{closure}}"]),

@@ -43,7 +43,7 @@ use crate::{
         tags,
         ticket::Ticket,
     },
-    money::billing::{Admission, AdmissionRequest, Bill, PricedRoute, QueueTicket},
+    money::billing::{Admission, AdmissionRequest, Admitting, Bill, PricedRoute, QueueTicket},
     providers::live::Live,
 };
 
@@ -310,8 +310,8 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Asks billing for admission, and looks up the state at a provider that the request names. Both may call the store, so they
-/// run concurrently. Returns the bill, which a token count has not, and what the choice of provider and credential follows
+/// Asks billing for admission, and looks up the state at a provider that the request names. Where both call the store they run
+/// concurrently. Returns the bill, which a token count has not, and what the choice of provider and credential follows
 /// where there is one.
 async fn hold(
     gateway: &Gateway,
@@ -323,15 +323,21 @@ async fn hold(
 ) -> Result<(Option<Bill>, Option<SessionHint>), End> {
     let key = asking.key.record;
     let named = provider_state::look_up(&gateway.sessions, &key.account, route, scan);
-    let admission = async {
-        if asking.operation.counts_tokens() {
-            return Ok(None);
+    let mut answered = |time| gateway.metrics().admission_took(time);
+    // A token count is free.
+    let admitting = (!asking.operation.counts_tokens()).then(|| gateway.billing.admit(asking, &mut answered));
+    let (named, admission) = match admitting {
+        None => (named.await, None),
+        Some(Admitting::Decided(admission)) => {
+            let admission = admission?;
+            (named.await, Some(admission))
         }
-        let answered = |time| gateway.metrics().admission_took(time);
-        gateway.billing.admit(asking, answered).await.map(Some)
+        Some(Admitting::Pending(pending)) => {
+            let (named, admission) = tokio::join!(named, Box::pin(pending.decided(&mut answered)));
+            (named, Some(admission?))
+        }
     };
-    let (named, admission) = tokio::join!(named, admission);
-    let bill = match admission? {
+    let bill = match admission {
         None => None,
         Some(Admission::Admitted(bill)) => Some(bill),
         // Boxed, because few requests wait and each would carry the room for it.

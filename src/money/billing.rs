@@ -23,7 +23,7 @@ mod tests;
 mod unconfirmed;
 mod upkeep;
 
-pub(crate) use admission::{Admission, QueueTicket};
+pub(crate) use admission::{Admission, Admitting, QueueTicket};
 pub(crate) use admission_request::{AdmissionRequest, FoundKey};
 pub(crate) use bill::{Bill, Consumed, Progress};
 pub(crate) use last_seen::GraceLimits;

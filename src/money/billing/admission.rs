@@ -19,9 +19,34 @@ use crate::{
         bill::Bill,
         engine::NotAdmitted,
         queue::QueuePosition,
-        service::Billing,
+        service::{Billing, FirstStep, Question},
     },
 };
+
+/// How far an admission has come without waiting.
+pub(crate) enum Admitting<'a> {
+    /// It is decided.
+    Decided(Result<Admission<'a>, Refusal>),
+    /// A store has to be asked: [`PendingAdmission::decided`].
+    Pending(PendingAdmission<'a>),
+}
+
+/// An admission that a store is to be asked for.
+pub(crate) struct PendingAdmission<'a> {
+    billing: &'a Billing,
+    request: &'a AdmissionRequest<'a>,
+    /// When it began.
+    asked: Instant,
+    next: Next,
+}
+
+/// What a store is asked next.
+enum Next {
+    /// The ledger, for the hold.
+    Hold(Box<Question>),
+    /// The store of keys, because the key's record may be outdated by which this came out.
+    Key(NotAdmitted),
+}
 
 /// What a request that asked for admission has got.
 #[derive(Debug)]
@@ -57,7 +82,7 @@ impl Billing {
         body_is_heavy: bool,
     ) -> Result<(), Refusal> {
         if operation.counts_tokens() {
-            return self.refuse_spent(key).await;
+            return Box::pin(self.refuse_spent(key)).await;
         }
         let (engine, record, now) = (&self.engine, key.record, clock::instant());
         let foreseen = engine.grace.foresees(record);
@@ -65,15 +90,16 @@ impl Billing {
             // Rates hold without the store. Nothing else can be confirmed, and a cached key has its grace.
             return foreseen.map_or(Ok(()), |denial| Err(engine.refusal(record, denial)));
         }
+        // What few requests need is boxed, so that not each one carries the room for it.
         if let Some(denial) = foreseen.or_else(|| engine.denials.recall(&record.id, now)) {
-            return self.confirm(key, denial, now).await;
+            return Box::pin(self.confirm(key, denial, now)).await;
         }
         if body_is_heavy
             && !engine.grace.vouches_for(record)
-            && let Some(denial) = engine.denials.check(record).await
+            && let Some(denial) = Box::pin(engine.denials.check(record)).await
         {
             engine.denials.remember(&record.id, denial, now);
-            return self.confirm(key, denial, now).await;
+            return Box::pin(self.confirm(key, denial, now)).await;
         }
         Ok(())
     }
@@ -112,36 +138,49 @@ impl Billing {
         }
     }
 
-    /// Admits a request: puts its hold and opens its bill. A request waits behind those that wait already, also one whose
-    /// key has a lease. `answered` is told how long the first answer took, out of a lease or by the ledger.
-    pub(crate) async fn admit<'a>(
+    /// Admits a request: puts its hold and opens its bill. This waits for nothing: without a lease, and with a ledger that is
+    /// not at hand, the admission is pending. A request waits behind those that wait already, also one whose key has a lease.
+    /// `answered` is told how long the first answer took, out of a lease or by the ledger.
+    pub(crate) fn admit<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
-        answered: impl FnOnce(Duration),
-    ) -> Result<Admission<'a>, Refusal> {
-        let FoundKey { digest, record } = request.key;
+        answered: &mut impl FnMut(Duration),
+    ) -> Admitting<'a> {
+        let record = request.key.record;
         if let Some(denial) = self.waits_behind(record) {
-            return self.queue(request, denial);
+            return Admitting::Decided(self.queue(request, denial));
         }
         let asked = clock::instant();
-        let mut answer = self.try_admit(record, request).await;
-        answered(clock::instant().saturating_duration_since(asked));
-        let may_be_outdated = match &answer {
-            Err(NotAdmitted::StaleKey) => true,
-            Err(NotAdmitted::Denied(denial)) => denial.depends_on_key(),
-            Err(NotAdmitted::Refused(_)) | Ok(_) => false,
-        };
-        let mut key = Arc::clone(record);
-        if may_be_outdated {
-            key = self.reread(digest, clock::instant()).await?;
-            if answer.as_ref().err() == Some(&NotAdmitted::StaleKey) || key.revision != record.revision {
-                answer = self.try_admit(&key, request).await;
+        let next = match self.try_now(record, request) {
+            FirstStep::Asks(question) => Next::Hold(question),
+            FirstStep::Answered(answer) => {
+                answered(clock::instant().saturating_duration_since(asked));
+                match answer {
+                    Err(not_admitted) if not_admitted.may_be_outdated() => Next::Key(not_admitted),
+                    answer => return Admitting::Decided(self.decide(record, request, answer, asked)),
+                }
             }
-        }
+        };
+        Admitting::Pending(PendingAdmission {
+            billing: self,
+            request,
+            asked,
+            next,
+        })
+    }
+
+    /// What the last answer to an attempt by this record of the key means for the request; `asked` is when the store was asked.
+    fn decide<'a>(
+        &'a self,
+        key: &KeyRecord,
+        request: &'a AdmissionRequest<'a>,
+        answer: Result<Bill, NotAdmitted>,
+        asked: Instant,
+    ) -> Result<Admission<'a>, Refusal> {
         match answer {
             Ok(bill) => Ok(Admission::Admitted(bill)),
             Err(NotAdmitted::Denied(denial)) if denial.is_held() => self.queue(request, denial),
-            Err(not_admitted) => Err(self.refuse(&key, not_admitted, asked)),
+            Err(not_admitted) => Err(self.refuse(key, not_admitted, asked)),
         }
     }
 
@@ -190,6 +229,38 @@ impl Billing {
             // The admission decides whether the key is still valid.
             Ok(None) | Err(_) => known,
         }
+    }
+}
+
+impl<'a> PendingAdmission<'a> {
+    /// Asks the stores, and decides. `answered` is told how long the ledger's first answer took.
+    pub(crate) async fn decided(self, answered: &mut impl FnMut(Duration)) -> Result<Admission<'a>, Refusal> {
+        let Self {
+            billing,
+            request,
+            asked,
+            next,
+        } = self;
+        let FoundKey { digest, record } = request.key;
+        let answer = match next {
+            Next::Key(not_admitted) => Err(not_admitted),
+            Next::Hold(question) => {
+                let answer = billing.ask_ledger(*question, request).await;
+                answered(clock::instant().saturating_duration_since(asked));
+                answer
+            }
+        };
+        let outdated = match answer {
+            Err(not_admitted) if not_admitted.may_be_outdated() => not_admitted,
+            answer => return billing.decide(record, request, answer, asked),
+        };
+        let key = billing.reread(digest, clock::instant()).await?;
+        let answer = match outdated {
+            NotAdmitted::StaleKey => billing.try_admit(&key, request).await,
+            _ if key.revision != record.revision => billing.try_admit(&key, request).await,
+            denied => Err(denied),
+        };
+        billing.decide(&key, request, answer, asked)
     }
 }
 

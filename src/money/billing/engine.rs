@@ -1,18 +1,15 @@
 //! What all bills of this node share, and how a request gets its hold.
 
 use std::{
-    collections::HashSet,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
-
-use parking_lot::Mutex;
 
 use crate::{
     domain::{
         faults::refusal::Refusal,
         keys::key::KeyRecord,
-        ledger::{Admit, AdmitReply, Denial, Grant, NodeId, ProviderState, QuotaUse, Scope},
+        ledger::{Admit, AdmitReply, Denial, NodeId, ProviderState, QuotaUse, Scope},
         money::NanoUsd,
     },
     edges::clock,
@@ -47,8 +44,6 @@ pub(super) struct BillingEngine {
     pub(super) queues: Arc<Queues>,
     /// Admissions without an answer from the store; each may have left a hold there.
     pub(super) unconfirmed: UnconfirmedHolds,
-    /// Accounts whose balance was low at their last admission.
-    pub(super) low: Mutex<HashSet<String>>,
     pub(super) counters: Counters,
 }
 
@@ -61,6 +56,17 @@ pub(super) enum NotAdmitted {
     StaleKey,
     /// It is refused, whatever the store would say now.
     Refused(Refusal),
+}
+
+impl NotAdmitted {
+    /// Whether the key's record may be outdated by which this came out.
+    pub(super) fn may_be_outdated(&self) -> bool {
+        match self {
+            Self::StaleKey => true,
+            Self::Denied(denial) => denial.depends_on_key(),
+            Self::Refused(_) => false,
+        }
+    }
 }
 
 impl From<Refusal> for NotAdmitted {
@@ -110,7 +116,6 @@ impl BillingEngine {
             leases: Leases::new(leases),
             queues: Arc::default(),
             unconfirmed: UnconfirmedHolds::default(),
-            low: Mutex::default(),
             counters: Counters::default(),
         }
     }
@@ -120,38 +125,24 @@ impl BillingEngine {
         Refusal::of(denial, key.terms.reset, self.time.now_seconds(clock::instant()))
     }
 
+    /// The answer of a ledger that is at hand; `None`: it is to be asked by [`Self::hold`].
+    pub(super) fn hold_now(&self, ask: &Admit) -> Option<Result<GrantedHold, NotAdmitted>> {
+        let asked = clock::instant();
+        let answer = self.ledger.admit_now(ask)?;
+        Some(self.answered(ask, answer, asked))
+    }
+
     /// Asks the ledger for a hold, and admits by grace while it is away.
     pub(super) async fn hold(&self, ask: &Admit) -> Result<GrantedHold, NotAdmitted> {
         let doubt = self.unconfirmed.begin(ask);
         let asked = clock::instant();
-        let answer = self.ledger.admit(ask).await;
-        let at = clock::instant();
-        match answer {
+        match self.ledger.admit(ask).await {
             Ok(answer) => {
                 doubt.settled();
-                let grant = match answer {
-                    AdmitReply::Granted(grant) => grant,
-                    AdmitReply::Refused(denial) => {
-                        self.grace.refused(&ask.key, denial);
-                        self.recall_for(&ask.key, denial);
-                        return Err(NotAdmitted::Denied(denial));
-                    }
-                    AdmitReply::StaleKey => return Err(NotAdmitted::StaleKey),
-                };
-                self.note_balance(&ask.key.account, &grant);
-                self.time.told(grant.at_ms, asked, at);
-                Ok(GrantedHold {
-                    seat: self.grace.granted(ask, &grant),
-                    at_ms: grant.at_ms,
-                    at,
-                    watermark: grant.watermark,
-                    balance: Some(grant.balance),
-                    quota: grant.quota,
-                    provider_state: grant.provider_state,
-                    part: None,
-                })
+                self.answered(ask, answer, asked)
             }
             Err(error) => {
+                let at = clock::instant();
                 let seat = self.grace(ask, &error)?;
                 // Its settlement ends the hold that the store may have.
                 doubt.settled();
@@ -168,6 +159,31 @@ impl BillingEngine {
                 })
             }
         }
+    }
+
+    /// What an answer of the ledger grants.
+    fn answered(&self, ask: &Admit, answer: AdmitReply, asked: Instant) -> Result<GrantedHold, NotAdmitted> {
+        let at = clock::instant();
+        let grant = match answer {
+            AdmitReply::Granted(grant) => grant,
+            AdmitReply::Refused(denial) => {
+                self.grace.refused(&ask.key, denial);
+                self.recall_for(&ask.key, denial);
+                return Err(NotAdmitted::Denied(denial));
+            }
+            AdmitReply::StaleKey => return Err(NotAdmitted::StaleKey),
+        };
+        self.time.told(grant.at_ms, asked, at);
+        Ok(GrantedHold {
+            seat: self.grace.granted(ask, &grant),
+            at_ms: grant.at_ms,
+            at,
+            watermark: grant.watermark,
+            balance: Some(grant.balance),
+            quota: grant.quota,
+            provider_state: grant.provider_state,
+            part: None,
+        })
     }
 
     /// What is free of this node's own leases is there for one who waits for a limit that counts them.
@@ -206,16 +222,5 @@ impl BillingEngine {
         })?;
         self.counters.offline.fetch_add(1, Ordering::Relaxed);
         Ok(seat)
-    }
-
-    pub(super) fn note_balance(&self, account: &str, grant: &Grant) {
-        let is_low = grant.low_balance.is_some_and(|low| grant.balance <= low);
-        let mut low = self.low.lock();
-        if is_low && !low.contains(account) {
-            low.insert(account.to_owned());
-            tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
-        } else if !is_low && !low.is_empty() {
-            low.remove(account);
-        }
     }
 }

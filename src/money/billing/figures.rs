@@ -8,9 +8,9 @@ use crate::{
 };
 
 impl Billing {
-    /// The number of accounts whose balance was low at their last admission.
+    /// The number of accounts whose balance was low when the store last told of it.
     pub(crate) fn accounts_low(&self) -> usize {
-        self.engine.low.lock().len()
+        self.engine.grace.low()
     }
 
     /// The number of running requests.

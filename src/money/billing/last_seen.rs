@@ -2,14 +2,16 @@
 //! updated by grants and refusals.
 
 mod foreseen;
-mod leased;
+mod granted;
 
 use std::hash::Hash;
+
+use smol_str::SmolStr;
 
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
-        ledger::{Denial, Grant, QuotaUse, Rates, Reset, Scope},
+        ledger::{Denial, QuotaUse, Rates, Reset, Scope},
         money::NanoUsd,
         quick_map::QuickMap,
     },
@@ -33,7 +35,7 @@ pub(crate) struct GraceLimits {
 /// The table of accounts and keys.
 #[derive(Debug)]
 pub(super) struct LastSeen {
-    accounts: QuickMap<smol_str::SmolStr, Account>,
+    accounts: QuickMap<SmolStr, Account>,
     keys: QuickMap<KeyId, Key>,
     accounts_max: usize,
     keys_max: usize,
@@ -44,6 +46,8 @@ struct Account {
     tally: Tally,
     /// The last known balance; `None` if the account was refused as unknown, suspended or without money.
     balance: Option<NanoUsd>,
+    /// The balance was low when the store last told of it.
+    is_low: bool,
     rates: Rates,
 }
 
@@ -57,13 +61,12 @@ struct Key {
     rates: Rates,
 }
 
-impl Default for LastSeen {
-    fn default() -> Self {
-        Self::bounded(ACCOUNTS_MAX, KEYS_MAX)
-    }
-}
-
 impl LastSeen {
+    /// One of so many tables that together remember as much as one.
+    pub(super) fn one_of(tables: usize) -> Self {
+        Self::bounded(ACCOUNTS_MAX / tables, KEYS_MAX / tables)
+    }
+
     fn bounded(accounts_max: usize, keys_max: usize) -> Self {
         Self {
             accounts: QuickMap::default(),
@@ -71,24 +74,6 @@ impl LastSeen {
             accounts_max,
             keys_max,
         }
-    }
-
-    /// The store has admitted a request.
-    pub(super) fn granted(&mut self, key: &KeyRecord, grant: &Grant, tokens: u64, now_ms: i64) -> Seat {
-        let seat = Seat {
-            hold: grant.hold,
-            on_grace: false,
-        };
-        self.told(key, grant, true, now_ms);
-        if let Some(account) = self.account(&key.account, now_ms) {
-            let taken = account.tally.take(Scope::Account, &account.rates, tokens, now_ms);
-            account.tally.begin(seat, taken.ok());
-        }
-        if let Some(known) = self.key(&key.id, now_ms) {
-            let taken = known.tally.take(Scope::Key, &known.rates, tokens, now_ms);
-            known.tally.begin(seat, taken.ok());
-        }
-        seat
     }
 
     /// The store has refused a request.
@@ -127,7 +112,7 @@ impl LastSeen {
     }
 
     /// Admits nothing for an account until the store does so again.
-    pub(super) fn account_refused(&mut self, account: &str, now_ms: i64) {
+    pub(super) fn account_refused(&mut self, account: &SmolStr, now_ms: i64) {
         if let Some(account) = self.account(account, now_ms) {
             account.balance = None;
         }
@@ -196,24 +181,26 @@ impl LastSeen {
         all.fold(NanoUsd::ZERO, NanoUsd::saturating_add)
     }
 
-    fn account(&mut self, name: &str, now_ms: i64) -> Option<&mut Account> {
-        if !self.accounts.contains_key(name) {
-            make_room(&mut self.accounts, self.accounts_max, |account| &account.tally)?;
-            let mut account = Account::default();
-            account.tally.told_ms = now_ms;
-            self.accounts.insert(name.into(), account);
-        }
-        self.accounts.get_mut(name)
+    fn account(&mut self, name: &SmolStr, now_ms: i64) -> Option<&mut Account> {
+        let new = || Account {
+            tally: Tally::new(now_ms),
+            ..Account::default()
+        };
+        entry(
+            &mut self.accounts,
+            self.accounts_max,
+            name,
+            |account| &account.tally,
+            new,
+        )
     }
 
     fn key(&mut self, id: &KeyId, now_ms: i64) -> Option<&mut Key> {
-        if !self.keys.contains_key(id) {
-            make_room(&mut self.keys, self.keys_max, |key| &key.tally)?;
-            let mut key = Key::default();
-            key.tally.told_ms = now_ms;
-            self.keys.insert(id.clone(), key);
-        }
-        self.keys.get_mut(id)
+        let new = || Key {
+            tally: Tally::new(now_ms),
+            ..Key::default()
+        };
+        entry(&mut self.keys, self.keys_max, id, |key| &key.tally, new)
     }
 }
 
@@ -245,15 +232,27 @@ fn left(account: &Account, known: &Key, key: &KeyRecord, limits: &GraceLimits, n
     Some(left.min(of_key).min(of_account))
 }
 
-/// Makes room for one more entry. If the table is full, it drops the older half of the entries without a running
-/// request, by the time of their last update.
-fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl Fn(&V) -> &Tally) -> Option<()> {
-    if all.len() >= max {
-        let mut times: Vec<i64> = all.values().map(|one| tally(one).told_ms).collect();
-        times.sort_unstable();
-        let middle = times.get(times.len() / 2).copied()?;
-        all.retain(|_, one| !tally(one).is_idle() || tally(one).told_ms > middle);
+/// An entry, made where there was none; `None` if nobody makes room for it.
+fn entry<'a, K: Clone + Eq + Hash, V>(
+    all: &'a mut QuickMap<K, V>,
+    max: usize,
+    name: &K,
+    tally: impl Fn(&V) -> &Tally,
+    new: impl FnOnce() -> V,
+) -> Option<&'a mut V> {
+    if all.len() >= max && !all.contains_key(name) {
+        make_room(all, max, tally)?;
     }
+    Some(all.entry(name.clone()).or_insert_with(new))
+}
+
+/// Makes room in a table that is full: drops the older half of the entries without a running request, by the time of their
+/// last update.
+fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl Fn(&V) -> &Tally) -> Option<()> {
+    let mut times: Vec<i64> = all.values().map(|one| tally(one).told_ms).collect();
+    times.sort_unstable();
+    let middle = times.get(times.len() / 2).copied()?;
+    all.retain(|_, one| !tally(one).is_idle() || tally(one).told_ms > middle);
     (all.len() < max).then_some(())
 }
 
@@ -261,7 +260,7 @@ fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl 
 mod tests {
     use super::*;
     use crate::{
-        domain::ledger::{KeyTerms, ProviderState},
+        domain::ledger::{Grant, KeyTerms, ProviderState},
         store::ledger::contract::{key_id, record},
     };
 
@@ -305,7 +304,7 @@ mod tests {
                 .is_ok()
         };
         for number in 1..=4 {
-            let seat = seen.granted(&with_account(number), &grant(1), 0, i64::from(number));
+            let (seat, _) = seen.granted(&with_account(number), &grant(1), 0, i64::from(number));
             // The first one goes on running.
             if number > 1 {
                 seen.ended(&format!("account-{number}"), &key_id(number), seat, &DROPPED);
@@ -335,12 +334,12 @@ mod tests {
             spent: NanoUsd::from_nanos(100),
             resets_at: Some(10),
         };
-        let mut seen = LastSeen::default();
+        let mut seen = LastSeen::one_of(1);
         let told = Grant {
             quota: Some(quota_use),
             ..grant(0)
         };
-        let seat = seen.granted(&key, &told, 0, 1);
+        let (seat, _) = seen.granted(&key, &told, 0, 1);
         seen.ended(&key.account, &key.id, seat, &DROPPED);
         let mut alone = |key: &KeyRecord, now_ms| {
             let seat = seen.admit_alone(key, NanoUsd::from_nanos(500), 0, &LIMITS, now_ms);
@@ -361,7 +360,7 @@ mod tests {
 
     #[test]
     fn no_grace_admits_nothing_whatever_is_known() {
-        let mut seen = LastSeen::default();
+        let mut seen = LastSeen::one_of(1);
         seen.granted(&record(1), &grant(1), 0, 1);
         for limits in [
             GraceLimits {

@@ -86,7 +86,6 @@ impl BillingEngine {
         let key = self.leases.answered(&ask, answer.as_ref(), (asked, answered));
         if let (Some((key, goes_on)), Some(LeaseAnswer::Held(leased))) = (key, &answer) {
             self.time.told(leased.grant.at_ms, asked, answered);
-            self.note_balance(&key.account, &leased.grant);
             self.grace.told(&key, &leased.grant, goes_on);
         }
     }

@@ -13,9 +13,9 @@ use crate::{
         ledger::{Admit, Admitted, Change, Denial, ProviderState, Record, consumption::Request},
         money::NanoUsd,
     },
-    journal::{Journal, REQUEST_BYTES},
+    journal::{Journal, REQUEST_BYTES, Reservation},
     money::billing::{
-        admission_request::AdmissionRequest,
+        admission_request::{AdmissionRequest, EstimatedCost},
         bill::Bill,
         engine::{BillingEngine, GrantedHold, NotAdmitted},
         growth::{Bound, Growth},
@@ -36,6 +36,20 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct Billing {
     pub(super) engine: Arc<BillingEngine>,
+}
+
+/// How far an attempt to admit a request has come without waiting.
+pub(super) enum FirstStep {
+    Answered(Result<Bill, NotAdmitted>),
+    /// The ledger has to be asked.
+    Asks(Box<Question>),
+}
+
+/// What the ledger is asked, and what was prepared for the admission.
+pub(super) struct Question {
+    ask: Admit,
+    cost: EstimatedCost,
+    reservation: Reservation,
 }
 
 impl std::fmt::Debug for Billing {
@@ -61,22 +75,58 @@ impl Billing {
         }
     }
 
-    /// Admits a request by this record of its key: out of the key's lease, or else the ledger is asked in one round trip.
-    /// Records the admission in the journal before it returns.
+    /// Admits a request by this record of its key: as [`Billing::try_now`] can, or else the ledger is asked in one round trip.
     pub(super) async fn try_admit(
         &self,
         key: &Arc<KeyRecord>,
         request: &AdmissionRequest<'_>,
     ) -> Result<Bill, NotAdmitted> {
+        match self.try_now(key, request) {
+            FirstStep::Answered(answer) => answer,
+            FirstStep::Asks(question) => self.ask_ledger(*question, request).await,
+        }
+    }
+
+    /// The first step of admitting a request by this record of its key, which waits for nothing: out of the key's lease, or
+    /// by a ledger that is at hand. An admission is recorded in the journal before this returns.
+    pub(super) fn try_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
         let engine = &self.engine;
-        let Ok(mut reservation) = engine.journal.reserve(REQUEST_BYTES) else {
-            return Err(Refusal::JournalFull.into());
+        let Ok(reservation) = engine.journal.reserve(REQUEST_BYTES) else {
+            return FirstStep::Answered(Err(Refusal::JournalFull.into()));
         };
         let cost = request.estimated_cost();
-        let granted = match engine.cut(key, cost.whole, request.estimate.tokens()) {
-            Some(granted) => granted,
-            None => engine.hold(&self.ask(key, request, cost.whole)).await?,
-        };
+        if let Some(granted) = engine.cut(key, cost.whole, request.estimate.tokens()) {
+            return FirstStep::Answered(self.open(key, request, (cost, reservation), granted));
+        }
+        let ask = self.question(key, request, cost.whole);
+        match engine.hold_now(&ask) {
+            Some(answer) => {
+                FirstStep::Answered(answer.and_then(|granted| self.open(key, request, (cost, reservation), granted)))
+            }
+            None => FirstStep::Asks(Box::new(Question { ask, cost, reservation })),
+        }
+    }
+
+    /// The second step, where the ledger has to be asked.
+    pub(super) async fn ask_ledger(
+        &self,
+        question: Question,
+        request: &AdmissionRequest<'_>,
+    ) -> Result<Bill, NotAdmitted> {
+        let Question { ask, cost, reservation } = question;
+        let granted = self.engine.hold(&ask).await?;
+        self.open(&ask.key, request, (cost, reservation), granted)
+    }
+
+    /// Opens the bill of a request that was granted its hold, and records the admission.
+    fn open(
+        &self,
+        key: &KeyRecord,
+        request: &AdmissionRequest<'_>,
+        (cost, mut reservation): (EstimatedCost, Reservation),
+        granted: GrantedHold,
+    ) -> Result<Bill, NotAdmitted> {
+        let engine = &self.engine;
         let running = Arc::new(Running::new(
             request.request_id.clone(),
             key.account.clone(),
@@ -116,7 +166,7 @@ impl Billing {
         Ok(bill)
     }
 
-    fn ask(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>, estimate: NanoUsd) -> Admit {
+    fn question(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>, estimate: NanoUsd) -> Admit {
         let engine = &self.engine;
         let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
         Admit {
@@ -176,7 +226,7 @@ impl Billing {
     pub(crate) fn account_changed(&self, account: &str, change: &Change) {
         self.engine.leases.recall(|key| key.account == account);
         if matches!(change, Change::Suspend) {
-            self.engine.grace.stopped(account);
+            self.engine.grace.stopped(&account.into());
         }
     }
 

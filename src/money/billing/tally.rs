@@ -49,6 +49,14 @@ pub(super) struct Settled {
 }
 
 impl Tally {
+    /// Without any request so far; the store last answered then.
+    pub(super) fn new(told_ms: i64) -> Self {
+        Self {
+            told_ms,
+            ..Self::default()
+        }
+    }
+
     /// The store has answered, with this node's steps up to `watermark` included.
     pub(super) fn told(&mut self, watermark: u64, now_ms: i64) {
         while self.charges.front().is_some_and(|(step, _)| *step <= watermark) {

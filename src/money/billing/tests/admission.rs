@@ -87,7 +87,7 @@ async fn a_request_waits_for_what_another_holds() {
     let running = admitted(&fixture, &key, "r1").await;
     let request_id = SmolStr::from("r2");
     let request = request(key.found(), &request_id);
-    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+    let Ok(Admission::Queued(ticket)) = admit(&fixture, &request, |_| {}).await else {
         panic!("all is held")
     };
     assert_eq!(fixture.billing.waiting(), 1);
@@ -114,7 +114,7 @@ async fn a_request_that_has_waited_in_vain_is_refused_for_what_it_waited_for() {
         limits: &limits,
         ..request(key.found(), &request_id)
     };
-    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+    let Ok(Admission::Queued(ticket)) = admit(&fixture, &request, |_| {}).await else {
         panic!("all is held")
     };
     let held = Refusal::Limited(Limit::Held { scope: Scope::Account });
@@ -130,7 +130,7 @@ async fn a_request_that_has_waited_in_vain_is_refused_for_what_it_waited_for() {
         limits: &none,
         ..request
     };
-    let refused = fixture.billing.admit(&request, |_| {}).await;
+    let refused = admit(&fixture, &request, |_| {}).await;
     assert_eq!(refused.map(drop), Err(held));
 }
 
@@ -141,7 +141,7 @@ async fn a_spent_limit_ends_the_waiting_at_once() {
     let running = admitted(&fixture, &key, "r1").await;
     let request_id = SmolStr::from("r2");
     let request = request(key.found(), &request_id);
-    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+    let Ok(Admission::Queued(ticket)) = admit(&fixture, &request, |_| {}).await else {
         panic!("all is held")
     };
     running.close(&End::Complete, SERVED, consumed(tokens(0, 1_000)), clock::instant());
@@ -158,7 +158,7 @@ async fn who_waits_has_the_key_as_it_was_changed_meanwhile() {
     let running = admitted(&fixture, &key, "r1").await;
     let request_id = SmolStr::from("r2");
     let request = request(key.found(), &request_id);
-    let Ok(Admission::Queued(ticket)) = fixture.billing.admit(&request, |_| {}).await else {
+    let Ok(Admission::Queued(ticket)) = admit(&fixture, &request, |_| {}).await else {
         panic!("all of the quota is held")
     };
     change_key(&fixture, &key, quota_change(1_600)).await;
@@ -179,11 +179,7 @@ async fn a_full_queue_refuses_and_a_dropped_ticket_makes_room() {
     let mut answered = Vec::new();
     let mut tickets = Vec::new();
     for request in requests.iter().take(MONEY.held_waiting_max.account) {
-        match fixture
-            .billing
-            .admit(request, |_| answered.push(&request.request_id))
-            .await
-        {
+        match admit(&fixture, request, |_| answered.push(&request.request_id)).await {
             Ok(Admission::Queued(ticket)) => tickets.push(ticket),
             other => panic!("{other:?}"),
         }
@@ -191,11 +187,87 @@ async fn a_full_queue_refuses_and_a_dropped_ticket_makes_room() {
     assert_eq!(answered.len(), 1, "whoever comes behind another asks nobody");
     let last = requests.last().unwrap();
     let held = Refusal::Limited(Limit::Held { scope: Scope::Account });
-    assert_eq!(fixture.billing.admit(last, |_| {}).await.map(drop), Err(held));
+    assert_eq!(admit(&fixture, last, |_| {}).await.map(drop), Err(held));
     tickets.pop();
     assert_eq!(fixture.billing.waiting(), 2);
-    assert!(matches!(
-        fixture.billing.admit(last, |_| {}).await,
-        Ok(Admission::Queued(_))
-    ));
+    assert!(matches!(admit(&fixture, last, |_| {}).await, Ok(Admission::Queued(_))));
+}
+
+#[tokio::test]
+async fn a_ledger_at_hand_admits_without_waiting() {
+    let fixture = fixture(100_000).await;
+    let key = key(&fixture, 1, quota(1_500)).await;
+    fixture.ledger.is_at_hand(true);
+    let (first, second) = (SmolStr::from("r1"), SmolStr::from("r2"));
+    let (first, second) = (request(key.found(), &first), request(key.found(), &second));
+    let mut answers = 0;
+    let Admitting::Decided(Ok(Admission::Admitted(bill))) = fixture.billing.admit(&first, &mut |_| answers += 1) else {
+        panic!("a bill")
+    };
+    assert_eq!((bill.running.hold(), answers), (nanos(1_000), 1));
+    assert_eq!(fixture.view().await.running, 1);
+    // Another node may have changed the key, so it is read again before it is refused or has to wait.
+    fixture.ledger.is_at_hand(false);
+    spend(&fixture, &key, 1_500).await;
+    fixture.ledger.is_at_hand(true);
+    let Admitting::Pending(pending) = fixture.billing.admit(&second, &mut |_| answers += 1) else {
+        panic!("the key is read again")
+    };
+    let refused = pending.decided(&mut |_| answers += 1).await;
+    assert_eq!((refused.unwrap_err().reason(), answers), ("quota_exhausted", 2));
+    assert_eq!(lookups(&fixture), 2);
+}
+
+/// What has come of a request, and what was asked and remembered for it.
+async fn outcome(fixture: &Fixture, key: &Presented, request_id: &str) -> (Result<Option<i64>, Refusal>, String) {
+    let got = asked(fixture, key, request_id).await;
+    let hold = match got {
+        Ok(Some(bill)) => {
+            let hold = bill.running.hold().nanos();
+            if hold % 3 > 0 {
+                let cost = tokens(0, hold.unsigned_abs() / 2);
+                bill.close(&End::Complete, SERVED, consumed(cost), clock::instant());
+            }
+            Ok(Some(hold))
+        }
+        Ok(None) => Ok(None),
+        Err(refusal) => Err(refusal),
+    };
+    let view = fixture.view().await;
+    let asked = (
+        lookups(fixture),
+        remembered(fixture, key).is_some(),
+        view.balance,
+        view.held,
+    );
+    (hold, format!("{asked:?}"))
+}
+
+#[tokio::test]
+async fn a_ledger_at_hand_decides_as_one_that_is_asked() {
+    for balance in [0, 700, 5_000, 100_000] {
+        let (at_hand, asked) = (fixture(balance).await, fixture(balance).await);
+        at_hand.ledger.is_at_hand(true);
+        let terms = [KeyTerms::default(), quota(1_900), rpm(4), quota(0)];
+        for (number, terms) in (1..).zip(terms) {
+            let keys = (key(&at_hand, number, terms).await, key(&asked, number, terms).await);
+            for turn in 0..9 {
+                let request_id = format!("{number}-{turn}");
+                let one = outcome(&at_hand, &keys.0, &request_id).await;
+                let other = outcome(&asked, &keys.1, &request_id).await;
+                assert_eq!(one.1, other.1, "{balance}, {request_id}");
+                match (one.0, other.0) {
+                    // They say when to come back, by the clock.
+                    (Err(one), Err(other)) => assert_eq!(one.reason(), other.reason(), "{balance}, {request_id}"),
+                    (one, other) => assert_eq!(one, other, "{balance}, {request_id}"),
+                }
+                if turn == 5 {
+                    at_hand.send().await;
+                    asked.send().await;
+                    change_key(&at_hand, &keys.0, quota_change(4_000)).await;
+                    change_key(&asked, &keys.1, quota_change(4_000)).await;
+                }
+            }
+        }
+    }
 }

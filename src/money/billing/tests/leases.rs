@@ -270,11 +270,11 @@ async fn a_key_with_a_lease_waits_behind_those_that_wait_already() {
     };
     let request_id = SmolStr::from("behind");
     let request = request(found, &request_id);
-    let behind = fixture.billing.admit(&request, |_| panic!("nobody is asked")).await;
+    let behind = presented::admit(&fixture, &request, |_| panic!("nobody is asked")).await;
     assert!(matches!(behind, Ok(Admission::Queued(_))), "{behind:?}");
     assert_eq!(fixture.billing.leased(), leased);
     drop((behind, others));
-    let admitted = fixture.billing.admit(&request, |_| {}).await;
+    let admitted = presented::admit(&fixture, &request, |_| {}).await;
     assert!(matches!(admitted, Ok(Admission::Admitted(_))), "{admitted:?}");
     drop(bill);
 }

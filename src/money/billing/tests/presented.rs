@@ -95,12 +95,24 @@ pub(super) fn lookups(fixture: &Fixture) -> u64 {
     events.iter().find(|(name, _)| *name == "miss").unwrap().1
 }
 
+/// What billing decides, whether it has to ask for it or not.
+pub(super) async fn admit<'a>(
+    fixture: &'a Fixture,
+    request: &'a AdmissionRequest<'a>,
+    mut answered: impl FnMut(Duration),
+) -> Result<Admission<'a>, Refusal> {
+    match fixture.billing.admit(request, &mut answered) {
+        Admitting::Decided(admission) => admission,
+        Admitting::Pending(pending) => pending.decided(&mut answered).await,
+    }
+}
+
 /// What a request gets. One that may wait has got `None`, and leaves the queue.
 pub(super) async fn asked(fixture: &Fixture, key: &Presented, request_id: &str) -> Result<Option<Bill>, Refusal> {
     let request_id = SmolStr::from(request_id);
     let mut answers = 0;
     let request = request(key.found(), &request_id);
-    let admission = fixture.billing.admit(&request, |_| answers += 1).await;
+    let admission = admit(fixture, &request, |_| answers += 1).await;
     let admission = admission.map(|admission| match admission {
         Admission::Admitted(bill) => Some(bill),
         Admission::Queued(_) => None,
