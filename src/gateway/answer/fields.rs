@@ -12,26 +12,6 @@ use crate::{
     gateway::{answer::spend_limit, forward::Forward, reply::REQUEST_ID},
 };
 
-/// Response headers about the provider's connection or front end, which are not for the client.
-const NOT_RETURNED: [&str; 16] = [
-    "alt-svc",
-    "cf-cache-status",
-    "cf-ray",
-    "connection",
-    "keep-alive",
-    "nel",
-    "report-to",
-    "proxy-connection",
-    "server",
-    "strict-transport-security",
-    "trailer",
-    "upgrade",
-    "via",
-    "x-powered-by",
-    "www-authenticate",
-    "proxy-authenticate",
-];
-
 /// Removes what must not reach the client and adds the request ids.
 pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
@@ -48,22 +28,9 @@ pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     Ok(())
 }
 
-/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there.
+/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there, and
+/// those that repeat the credential.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
-    let nominated: Vec<String> = head
-        .headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_ascii_lowercase())
-        .filter(|name| name != "transfer-encoding" && name != "content-length")
-        .collect();
-    let is_hop = |name: &str| NOT_RETURNED.contains(&name) || nominated.iter().any(|nominated| nominated == name);
-    let is_unwanted = |name: &str| is_hop(name) || account_headers::kind_of(name).is_some();
-    for name in present(&head.headers, is_unwanted) {
-        head.remove_header(&name);
-    }
     let credential = forward.attempts.secret();
     // An error may quote the credential partly masked; any other answer could only contain it whole.
     let is_error = head.status.as_u16() >= 400;
@@ -71,15 +38,47 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
         true => redact(value, credential).is_some(),
         false => plain_search::is_in(value, credential.as_bytes()),
     };
-    let telling: Vec<_> = head
-        .headers
+    let headers = &head.headers;
+    let is_unwanted = |name: &HeaderName| {
+        is_about_connection(name) || is_nominated(headers, name) || account_headers::kind_of(name.as_str()).is_some()
+    };
+    let unwanted = headers
         .iter()
-        .filter(|(_, value)| tells(value.as_bytes()))
-        .map(|(name, _)| name.clone())
-        .collect();
-    for name in telling {
+        .filter(|(name, value)| is_unwanted(name) || tells(value.as_bytes()));
+    let unwanted: SmallVec<[HeaderName; 4]> = unwanted.map(|(name, _)| name.clone()).collect();
+    for name in unwanted {
         head.remove_header(&name);
     }
+}
+
+/// Whether a header is about the provider's connection or front end, which is not for the client.
+fn is_about_connection(name: &HeaderName) -> bool {
+    match *name {
+        header::ALT_SVC
+        | header::CONNECTION
+        | header::PROXY_AUTHENTICATE
+        | header::SERVER
+        | header::STRICT_TRANSPORT_SECURITY
+        | header::TRAILER
+        | header::UPGRADE
+        | header::VIA
+        | header::WWW_AUTHENTICATE => true,
+        _ => matches!(
+            name.as_str(),
+            "cf-cache-status" | "cf-ray" | "keep-alive" | "nel" | "proxy-connection" | "report-to" | "x-powered-by"
+        ),
+    }
+}
+
+/// Whether the head's `Connection` names a header. Those of the framing stay, whatever it says.
+fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter();
+    let mut names = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    names.any(|nominated| nominated.trim().eq_ignore_ascii_case(name.as_str()))
+        && *name != header::TRANSFER_ENCODING
+        && *name != header::CONTENT_LENGTH
 }
 
 /// Whether the fields of a head say that no body follows.
@@ -90,8 +89,64 @@ pub(crate) fn say_no_body(head: &ResponseHeader) -> bool {
         || !is_chunked && length.is_some_and(|length| length.as_bytes().iter().all(|digit| *digit == b'0'))
 }
 
-/// The names that are present and unwanted. Looking up each unwanted name would cost many times as much.
-fn present(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> SmallVec<[HeaderName; 4]> {
-    let names = headers.keys().filter(|name| unwanted(name.as_str()));
-    names.cloned().collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_about_the_connection_are_known_by_name() {
+        for name in [
+            "alt-svc",
+            "cf-cache-status",
+            "cf-ray",
+            "connection",
+            "keep-alive",
+            "nel",
+            "report-to",
+            "proxy-connection",
+            "server",
+            "strict-transport-security",
+            "trailer",
+            "upgrade",
+            "via",
+            "x-powered-by",
+            "www-authenticate",
+            "proxy-authenticate",
+        ] {
+            assert!(is_about_connection(&HeaderName::from_static(name)), "{name}");
+        }
+        for name in [
+            "cache-control",
+            "content-length",
+            "content-type",
+            "date",
+            "retry-after",
+            "x-request-id",
+        ] {
+            assert!(!is_about_connection(&HeaderName::from_static(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_connection_header_names_others_but_never_the_framing() {
+        let mut headers = HeaderMap::new();
+        assert!(!is_nominated(&headers, &header::DATE));
+        for value in ["Keep-Alive, X-Hop ,transfer-encoding", "content-length,x-other"] {
+            headers.append(header::CONNECTION, HeaderValue::from_static(value));
+        }
+        for (name, expected) in [
+            ("x-hop", true),
+            ("x-other", true),
+            ("keep-alive", true),
+            ("x-ho", false),
+            ("transfer-encoding", false),
+            ("content-length", false),
+        ] {
+            assert_eq!(
+                is_nominated(&headers, &HeaderName::from_static(name)),
+                expected,
+                "{name}"
+            );
+        }
+    }
 }
