@@ -95,6 +95,7 @@ impl Picker {
     }
 
     /// Takes bytes up to the end of the top-level value, and returns how many; all of them when the value goes on or is not JSON.
+    /// Behind the byte that makes it no JSON nothing is listened to either, so that the split does not matter.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         self.active_from = 0;
@@ -102,6 +103,9 @@ impl Picker {
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
             && !self.lexer.is_done()
         {
+            if self.lexer.is_inert() {
+                return bytes.len();
+            }
             let (length, token) = self.lexer.advance(rest);
             let (before, behind) = bytes.split_at_checked(at + length).unwrap_or((bytes, &[]));
             self.take(before, at, token);

@@ -262,8 +262,7 @@ impl Lexer {
             return (same, Some(Token::PlainEnd));
         }
         if same < bytes.len() {
-            self.mode = Mode::Inert;
-            return (bytes.len(), None);
+            return (same + 1, self.give_up());
         }
         self.mode = Mode::Literal(left);
         (same, None)

@@ -183,7 +183,7 @@ fn what_is_not_json_is_inert_until_a_reset() {
         let mut picker = picked(bad.as_bytes());
         assert!(picker.is_inert(), "{bad}");
         assert_eq!(picker.completion(), None);
-        assert_eq!(picker.push(b"{}"), 2);
+        assert_eq!(picker.push(b"{}"), 2, "all of it is taken");
         picker.reset();
         picker.push(b"{\"type\":1}");
         assert!(picker.is_done() && picker.is_present(0));

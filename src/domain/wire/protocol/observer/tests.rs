@@ -357,6 +357,7 @@ proptest! {
         let split = observe(protocol, framing, &bytes, size);
         prop_assert_eq!(whole.observed(), split.observed());
         prop_assert_eq!(whole.first_content_seen(), split.first_content_seen());
+        prop_assert_eq!(whole.classes(), split.classes());
         let cut = Break::ProviderTimeout;
         prop_assert_eq!(whole.failure_tail(cut), split.failure_tail(cut));
     }

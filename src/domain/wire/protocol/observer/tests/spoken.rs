@@ -112,6 +112,22 @@ fn the_content_of_answers_in_one_piece_is_counted() {
 }
 
 #[test]
+fn behind_what_is_no_json_nothing_is_counted_in_any_split() {
+    let call = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"q":"#;
+    let heard = r#"{"name":"f","args":{"q":"#;
+    let behind = format!(" {} ", "words of another answer ".repeat(30));
+    for fault in ["}", "nul!", "\"a\\x", "[1 2"] {
+        let array = format!("[{call}{fault}{behind}");
+        counts(Protocol::Gemini, Framing::JsonArray, &array, &format!("{heard}{fault}"));
+        let event = format!("data: {call}{fault}{behind}\n\n");
+        counts(Protocol::Gemini, Framing::Sse, &event, &format!("{heard}{fault}"));
+    }
+    let delta = r#"data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"half \x"#;
+    let event = format!("{delta}{behind}\n\n");
+    counts(Protocol::Messages, Framing::Sse, &event, "half x");
+}
+
+#[test]
 fn text_that_has_passed_counts_before_its_event_is_whole() {
     let begun = r#"data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"half of it"#;
     counts(Protocol::Messages, Framing::Sse, begun, "half of it");
