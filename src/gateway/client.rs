@@ -79,22 +79,23 @@ impl Client {
         }
     }
 
-    /// Called before a piece of the answer, or its end, goes to the client. Records the state that the answer has
-    /// created, and shuts the gate before the last bytes until that is written, because the client's next request may
-    /// come as soon as it has them. Never waits itself.
-    pub(crate) fn record_state(
+    /// Records the state that the answer has created so far.
+    pub(crate) fn record_state(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(sessions, attempts, meter);
+        }
+    }
+
+    /// Called before the last bytes of the answer go to the client: records the state that it has created, and shuts the gate
+    /// until that is written, because the client's next request may come as soon as it has them. Never waits itself.
+    pub(crate) fn record_last(
         &mut self,
         sessions: &Sessions,
         attempts: &Attempts,
         meter: &Meter,
-        end: bool,
         write_limit: Duration,
     ) {
-        if !end && !meter.has_named_all() {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.record_new(sessions, attempts, meter);
-            }
-        } else if let Some(mut recorder) = self.recorder.take() {
+        if let Some(mut recorder) = self.recorder.take() {
             recorder.record(sessions, attempts, meter);
             recorder.delay_end(sessions, &self.write_gate, write_limit);
         }

@@ -110,7 +110,7 @@ pub(crate) async fn fail(sessions: &Sessions, session: &mut Session, error: &Err
 /// would close them.
 fn last_of_passed(forward: &mut Forward) -> LastBytes {
     if let Some(error) = take_error(forward) {
-        return LastBytes::Error(Box::new(error));
+        return LastBytes::Error(error);
     }
     match forward.has_not_begun() {
         true => {
@@ -132,7 +132,7 @@ fn last_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> La
         return LastBytes::None;
     }
     if let Some(error) = take_error(forward) {
-        return LastBytes::Error(Box::new(error));
+        return LastBytes::Error(error);
     }
     if forward.has_not_begun() {
         forward.abandon_answer();
@@ -144,7 +144,7 @@ fn last_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> La
     refuse(forward, refusal)
 }
 
-fn take_error(forward: &mut Forward) -> Option<WholeError> {
+fn take_error(forward: &mut Forward) -> Option<Box<WholeError>> {
     match std::mem::take(&mut forward.outlet) {
         Outlet::WholeError(error) => Some(error),
         other => {

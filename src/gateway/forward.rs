@@ -27,28 +27,32 @@ use crate::{
 };
 
 /// An admitted request.
+///
+/// Among many streams each piece of an answer fetches what it touches here from memory. So that lies at the front, as far as the
+/// beginning of the ticket; what a piece does not touch lies behind it, or apart.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Forward {
-    /// The client's request.
-    pub request: Request,
-    /// Its body. `None` once no attempt can follow.
-    pub body: Option<RequestBody>,
-    /// Chooses provider, credential and backend of each attempt.
-    pub attempts: Attempts,
+    /// Observes the current attempt's answer.
+    pub meter: Meter,
+    /// How the answer's body leaves for the client.
+    pub outlet: Outlet,
+    /// The current answer, while it is a success that has not begun.
+    pub unbegun: Option<Box<Unbegun>>,
+    /// Masks the credential in errors within the answer's body.
+    pub masking: Masking,
+    /// The client's connection, its departure, and what is held for it until the request ends.
+    pub client: Client,
     /// The current attempt.
     pub attempt: Attempt,
     /// The right to forward and the duty to charge.
     pub ticket: Ticket,
-    /// Observes the current attempt's answer.
-    pub meter: Meter,
-    /// The current answer, while it is a success that has not begun.
-    pub unbegun: Option<Unbegun>,
-    /// Masks the credential in errors within the answer's body.
-    pub masking: Masking,
-    /// How the answer's body leaves for the client.
-    pub outlet: Outlet,
-    /// The client's connection, its departure, and what is held for it until the request ends.
-    pub client: Client,
+    /// Chooses provider, credential and backend of each attempt.
+    pub attempts: Attempts,
+    /// Its body. `None` once no attempt can follow.
+    pub body: Option<RequestBody>,
+    /// The client's request.
+    pub request: Request,
 }
 
 impl Forward {
@@ -61,16 +65,16 @@ impl Forward {
         client: Client,
     ) -> Box<Self> {
         Box::new(Self {
-            request,
-            body: Some(body),
-            attempts,
-            attempt: Attempt::default(),
-            ticket,
             meter: Meter::default(),
+            outlet: Outlet::default(),
             unbegun: None,
             masking: Masking::default(),
-            outlet: Outlet::default(),
             client,
+            attempt: Attempt::default(),
+            ticket,
+            attempts,
+            body: Some(body),
+            request,
         })
     }
 
@@ -147,9 +151,14 @@ impl Forward {
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
     pub(crate) fn record_state(&mut self, sessions: &Sessions, end: bool) {
-        let write_limit = self.request.live.config.gateway.write;
-        self.client
-            .record_state(sessions, &self.attempts, &self.meter, end, write_limit);
+        let is_last = end || self.meter.has_named_all();
+        if self.meter.takes_new_names() && !is_last {
+            self.client.record_state(sessions, &self.attempts, &self.meter);
+        } else if is_last {
+            let write_limit = self.request.live.config.gateway.write;
+            self.client
+                .record_last(sessions, &self.attempts, &self.meter, write_limit);
+        }
     }
 
     /// Called with each piece of the answer: from time to time, has the bill follow it.
@@ -235,5 +244,32 @@ impl Drop for Forward {
     fn drop(&mut self) {
         self.decide(dropped());
         self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    /// Bytes of a processor's cache line.
+    const LINE: usize = 64;
+
+    #[test]
+    fn what_a_piece_of_an_answer_touches_lies_in_a_few_cache_lines_in_a_row() {
+        assert_eq!(align_of::<Forward>(), LINE);
+        assert_eq!(offset_of!(Forward, meter), 0);
+        // The observer's state and the counters.
+        assert!(size_of::<Meter>() <= 4 * LINE, "{}", size_of::<Meter>());
+        let front = offset_of!(Forward, ticket) + Ticket::NEXT_LOOK_END;
+        assert!(front <= 9 * LINE, "{front}");
+        // Whether it passes as it is; once it does, nothing else of these is read.
+        assert!(size_of::<Outlet>() <= 2 * size_of::<usize>());
+        assert!(
+            offset_of!(Forward, client) <= 6 * LINE,
+            "{}",
+            offset_of!(Forward, client)
+        );
     }
 }

@@ -29,7 +29,7 @@ enum Announced {
 pub(crate) struct Meter {
     observer: Option<Observer>,
     /// Decodes for the observer, if the answer has a content coding.
-    decoder: Option<AnswerDecoder>,
+    decoder: Option<Box<AnswerDecoder>>,
     /// The content coding that the head announces.
     announced: Announced,
     /// The event that completes an answer of this protocol is also its last, so the usage is final then.
@@ -38,8 +38,10 @@ pub(crate) struct Meter {
     pub(super) response_bytes: u64,
     status: u16,
     ended: bool,
+    /// How many names of state have been told of by [`Meter::takes_new_names`].
+    names: u16,
     /// The observation, once it is final.
-    last_word: OnceLock<Observed>,
+    last_word: OnceLock<Box<Observed>>,
 }
 
 impl Meter {
@@ -53,7 +55,7 @@ impl Meter {
             Coded::By(_) if status >= 400 => (Announced::Known, None, Some(Observer::of_unreadable(protocol))),
             Coded::By(coding) => (
                 Announced::Known,
-                Some(AnswerDecoder::new(*coding)),
+                Some(Box::new(AnswerDecoder::new(*coding))),
                 Some(Observer::new(protocol, framing)),
             ),
             Coded::Otherwise(_) => (
@@ -192,9 +194,10 @@ impl Meter {
         self.is_final() || is_whole_body()
     }
 
-    /// How many names of state have been seen (see [`Observer::names`]).
-    pub(crate) fn names(&self) -> usize {
-        self.observer.as_ref().map_or(0, Observer::names)
+    /// Whether the answer has named more state (see [`Observer::names`]) than at the last call.
+    pub(crate) fn takes_new_names(&mut self) -> bool {
+        let names = self.observer.as_ref().map_or(0, Observer::names);
+        std::mem::replace(&mut self.names, names) != names
     }
 
     /// The identifier under which the provider may keep the answer.
@@ -207,14 +210,15 @@ impl Meter {
         self.observer.as_ref().map(Observer::made)
     }
 
-    /// All that has been observed so far: usage, finish reason, in-band error and more.
+    /// All that has been observed so far: usage, finish reason, in-band error and more. It is read several times, and kept once
+    /// nothing can change it.
     pub(crate) fn observed(&self) -> Option<Cow<'_, Observed>> {
         let observer = self.observer.as_ref()?;
-        if !self.is_final() {
+        if !self.has_named_all() {
             return Some(Cow::Owned(observer.observed()));
         }
-        // Cached: it is read several times, and computing it parses a body in one piece.
-        Some(Cow::Borrowed(self.last_word.get_or_init(|| observer.observed())))
+        let kept = self.last_word.get_or_init(|| Box::new(observer.observed()));
+        Some(Cow::Borrowed(kept))
     }
 
     /// The end of the answer as far as it came, apart from a failure that it reports.

@@ -15,20 +15,20 @@ use crate::{
     },
 };
 
-/// How the body leaves for the client. Chosen with the answer's head.
+/// How the body leaves for the client. Chosen with the answer's head. What seldom is needed lies apart: each piece asks which it is.
 #[derive(Debug, Default)]
 pub(crate) enum Outlet {
     /// As it comes.
     #[default]
     Pass,
     /// Edited, because the provider's file says so.
-    Rewrite(ResponseRewriter),
+    Rewrite(Box<ResponseRewriter>),
     /// A success in one piece that may be an error in the provider's own shape.
-    PossibleError(PossibleError),
+    PossibleError(Box<PossibleError>),
     /// An error answer, withheld until its end.
-    Withheld(WithheldError),
+    Withheld(Box<WithheldError>),
     /// A complete error answer, sent to the client once Pingora is done with the provider.
-    WholeError(WholeError),
+    WholeError(Box<WholeError>),
 }
 
 impl Outlet {

@@ -108,8 +108,6 @@ pub(crate) struct StateRecorder {
     key: Arc<KeyRecord>,
     /// The provider keeps the answer, so a later request can name it.
     is_kept: bool,
-    /// How many names the answer had when it was last looked at.
-    names: usize,
     /// The names being written, if any.
     on_the_way: Option<OnTheWay>,
 }
@@ -120,17 +118,7 @@ impl StateRecorder {
         Self {
             key,
             is_kept,
-            names: 0,
             on_the_way: None,
-        }
-    }
-
-    /// Called with each piece of the answer: records new names.
-    pub(crate) fn record_new(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
-        let names = meter.names();
-        if names != self.names {
-            self.names = names;
-            self.record(sessions, attempts, meter);
         }
     }
 

@@ -16,13 +16,16 @@ use crate::{
         log_entry::{LogEntry, millis_between},
         meter::Meter,
     },
-    money::billing::{Bill, Progress},
+    money::billing::{Bill, NextLook, Progress},
 };
 
 /// The right to forward one request, and the duty to charge it. Only admission issues one; `forward::Forward` holds it and
 /// charges it.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Ticket {
+    /// When its bill is to be looked at again; `None` without one. At the front, because each piece of the answer asks.
+    next_look: Option<NextLook>,
     /// weir's request id.
     pub request_id: SmolStr,
     /// The charge; `None` for a free request, and once it is charged.
@@ -40,9 +43,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// The end of what each piece of the answer reads here.
+    #[cfg(test)]
+    pub(super) const NEXT_LOOK_END: usize = std::mem::offset_of!(Self, request_id);
+
     /// Issues a ticket; for admission only.
     pub(super) fn issue(log: &LogEntry, bill: Option<Bill>, basis: Basis) -> Self {
         Self {
+            next_look: bill.is_some().then(|| NextLook::first(log.started)),
             request_id: log.record.request_id.clone(),
             bill,
             basis,
@@ -80,23 +88,23 @@ impl Ticket {
         self.decided.clone().or_else(|| meter.reported_failure())
     }
 
-    /// Called with each piece of the answer: from time to time, notes what has been consumed for the journal, and has
-    /// the hold grow.
+    /// Called with each piece of the answer: when a checkpoint is due, or the answer's cost nears what is held for it, notes what
+    /// has been consumed for the journal, and has the hold grow.
     pub(crate) fn look(&mut self, meter: &Meter, now: Instant) {
-        let Some(bill) = &mut self.bill else { return };
-        let text = meter.output_estimate();
-        if bill.is_due(now, text, meter.reports()) {
+        let Some(next) = &self.next_look else { return };
+        let (text, reports) = (meter.output_estimate(), meter.reports());
+        if !next.is_due(now, text, reports) {
+            return;
+        }
+        if let Some(bill) = &self.bill {
             let consumed = self.basis.consumed(meter, self.leg, None);
-            let progress = self.progress(meter, now);
-            if let Some(bill) = &self.bill {
-                bill.look(now, progress, consumed, text);
-            }
+            self.next_look = Some(bill.look(now, self.progress(meter, now), consumed, (text, reports)));
         }
     }
 
     /// Whether the answer must end because nothing is left to pay for it.
     pub(crate) fn is_cut(&self) -> bool {
-        self.bill.as_ref().is_some_and(Bill::is_cut)
+        self.next_look.as_ref().is_some_and(NextLook::is_cut)
     }
 
     /// The key's quota at admission; `None` if it has none.
@@ -108,6 +116,7 @@ impl Ticket {
     /// row: the bill ends its hold when it is dropped.
     pub(crate) fn settle(&mut self, meter: &Meter) {
         let Some(bill) = self.bill.take() else { return };
+        self.next_look = None;
         if self.attempts == 0 {
             return;
         }

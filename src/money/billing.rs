@@ -25,7 +25,7 @@ mod upkeep;
 
 pub(crate) use admission::{Admission, Admitting, QueueTicket};
 pub(crate) use admission_request::{AdmissionRequest, FoundKey};
-pub(crate) use bill::{Bill, Consumed, Progress};
+pub(crate) use bill::{Bill, Consumed, NextLook, Progress};
 pub(crate) use last_seen::GraceLimits;
 pub(crate) use leases::LeaseLimits;
 pub(crate) use priced_route::{PricedLeg, PricedRoute};

@@ -116,6 +116,7 @@ impl Picker {
     }
 
     /// All that was listened to (see [`Take::Text`]) since the picker was made, over all resets.
+    #[cfg(test)]
     pub(crate) fn heard(&self) -> &Heard {
         &self.heard
     }
@@ -125,10 +126,9 @@ impl Picker {
         self.said
     }
 
-    /// Hears a text as if it had been read in a value that is otherwise of no effect; it has no escapes.
-    pub(crate) fn hear(&mut self, text: &[u8]) {
-        self.heard.push_run(text);
-        self.heard.end();
+    /// Exchanges what was listened to with what is kept elsewhere: whoever keeps it there adds to it without touching the picker.
+    pub(crate) fn swap_heard(&mut self, kept: &mut Heard) {
+        std::mem::swap(&mut self.heard, kept);
     }
 
     /// Whether the top-level value is closed.

@@ -42,7 +42,7 @@ enum Line {
 #[derive(Debug)]
 struct Short<const MAX: usize> {
     bytes: [u8; MAX],
-    length: usize,
+    length: u8,
     cut: bool,
 }
 
@@ -61,14 +61,16 @@ impl<const MAX: usize> Short<MAX> {
     }
 
     fn extend(&mut self, more: &[u8]) {
-        let room = self.bytes.get_mut(self.length..).unwrap_or_default();
-        let taken = room.iter_mut().zip(more).map(|(to, from)| *to = *from).count();
-        self.length += taken;
-        self.cut |= taken < more.len();
+        let room = self.bytes.get_mut(usize::from(self.length)..).unwrap_or_default();
+        self.cut |= room.len() < more.len();
+        for (to, from) in room.iter_mut().zip(more) {
+            *to = *from;
+            self.length += 1;
+        }
     }
 
     fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
 }
 
@@ -79,12 +81,13 @@ pub(crate) struct SseFramer {
     /// The last line ended in CR: an LF that follows belongs to it.
     after_cr: bool,
     /// Bytes of the byte order mark seen; `None` when the stream has begun otherwise.
-    mark: Option<usize>,
-    field: Short<FIELD_BYTES_MAX>,
-    name: Short<NAME_BYTES_MAX>,
+    mark: Option<u8>,
     has_data: bool,
     /// Whether a line that is not blank came since the last blank one.
     in_event: bool,
+    field: Short<FIELD_BYTES_MAX>,
+    /// Apart, because events that are recognised as a whole do not need it.
+    name: Box<Short<NAME_BYTES_MAX>>,
 }
 
 impl Default for SseFramer {
@@ -95,15 +98,15 @@ impl Default for SseFramer {
 
 impl SseFramer {
     /// A framer at the start of a stream.
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             line: Line::Start,
             after_cr: false,
             mark: Some(0),
-            field: Short::new(),
-            name: Short::new(),
             has_data: false,
             in_event: false,
+            field: Short::new(),
+            name: Box::new(Short::new()),
         }
     }
 
@@ -160,7 +163,7 @@ impl SseFramer {
 
     fn start(&mut self, first: u8, sink: &mut impl EventSink) -> usize {
         if let Some(seen) = self.mark {
-            if BYTE_ORDER_MARK.get(seen) == Some(&first) {
+            if BYTE_ORDER_MARK.get(usize::from(seen)) == Some(&first) {
                 self.mark = Some(seen + 1);
                 return 1;
             }

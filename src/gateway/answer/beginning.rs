@@ -53,7 +53,7 @@ pub(crate) fn hold(
     let held = std::mem::replace(head, interim::head()?);
     let keeps_alive = session.get_keepalive().is_some();
     forward.client.write_gate.head.hold(Box::new(held), due, keeps_alive);
-    forward.unbegun = Some(Unbegun::new(announced));
+    forward.unbegun = Some(Box::new(Unbegun::new(announced)));
     Ok(())
 }
 
@@ -201,6 +201,6 @@ fn answer_with_error(metrics: &Metrics, forward: &mut Forward, status: u16, piec
     let mut withheld = WithheldError::new(*head, coded, Judged::NotInSuccess);
     withheld.push(&unbegun.into_body(piece).unwrap_or_default());
     forward.meter.replaced_by(status);
-    forward.outlet = Outlet::WholeError(error::finish(withheld, metrics, forward)?);
+    forward.outlet = Outlet::WholeError(Box::new(error::finish(withheld, metrics, forward)?));
     Ok(())
 }

@@ -69,7 +69,7 @@ fn relay(
     if !beginning::take(metrics, session, forward, piece, end)? {
         return Ok(end);
     }
-    if !end && forward.request.stream && forward.ticket.is_cut() {
+    if forward.ticket.is_cut() && !end && forward.request.stream {
         let context = "nothing is left to pay for the answer";
         return Err(Error::explain(ErrorType::Custom("limit reached"), context).into_up());
     }
@@ -91,8 +91,8 @@ fn relay(
 fn observe(forward: &mut Forward, bytes: &[u8], end: bool) {
     let now = clock::instant();
     forward.attempt.byte_seen(now);
-    let (masking, secret) = (&mut forward.masking, forward.attempts.secret());
-    let decoded = |text: &[u8], boundaries| masking.see_decoded(text, boundaries, secret);
+    let (masking, attempts) = (&mut forward.masking, &forward.attempts);
+    let decoded = |text: &[u8], boundaries| masking.see_decoded(text, boundaries, attempts.secret());
     forward.meter.body_seen(bytes, now, decoded);
     // The charge follows the last bytes in this call, and computes the cost that they make.
     if !end && !forward.meter.is_whole() {
@@ -112,17 +112,17 @@ fn boundaries(forward: &Forward, has_come: bool) -> Boundaries {
 /// Masks the credential in errors within a piece, or in what waits at the end. An error return breaks the connection, because
 /// nothing can be masked in what is compressed.
 fn mask(forward: &mut Forward, boundaries: Boundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
-    let (masking, secret) = (&mut forward.masking, forward.attempts.secret());
+    let (masking, attempts) = (&mut forward.masking, &forward.attempts);
     if !forward.meter.is_coded() {
-        masking.pass(piece, boundaries, secret);
+        masking.pass(piece, boundaries, || attempts.secret());
         if end {
-            masking.finish(piece, secret);
+            masking.finish(piece, attempts.secret());
         }
         return Ok(());
     }
     if end || forward.meter.is_undecodable() {
         // The client gets the compressed bytes; nothing more is learnt of what they say.
-        masking.rest(secret);
+        masking.rest(attempts.secret());
     }
     let why = "an error within the compressed answer repeats the credential";
     let is_passed = masking.pass_coded(piece);

@@ -51,7 +51,7 @@ pub(crate) fn withhold(
     let attempt = &forward.attempt;
     attempt.error_seen(clock::instant());
     let is_empty = attempt.is_bodiless() || fields::say_no_body(&withheld);
-    forward.outlet = Outlet::Withheld(WithheldError::new(withheld, coded, judged));
+    forward.outlet = Outlet::Withheld(Box::new(WithheldError::new(withheld, coded, judged)));
     match is_empty {
         // There is no body.
         true => keep_back(metrics, forward, &mut None, true),
@@ -81,7 +81,7 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
 pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
         forward.attempt.ended();
-        forward.outlet = Outlet::WholeError(finish(error, metrics, forward)?);
+        forward.outlet = Outlet::WholeError(Box::new(finish(*error, metrics, forward)?));
         forward.meter.body_ended();
     }
     Ok(())

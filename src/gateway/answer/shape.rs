@@ -71,7 +71,7 @@ fn outlet(session: &Session, forward: &Forward, framing: Framing) -> Outlet {
     let facts = forward.request.facts(&session.req_header().headers, leg);
     let rewriter = ResponseRewriter::new(&leg.provider.response, &facts, framing);
     if framing == Framing::Json && leg.provider.errors == ErrorShape::Reshape {
-        return Outlet::PossibleError(PossibleError::new(rewriter));
+        return Outlet::PossibleError(Box::new(PossibleError::new(rewriter)));
     }
-    rewriter.map_or(Outlet::Pass, Outlet::Rewrite)
+    rewriter.map_or(Outlet::Pass, |rewriter| Outlet::Rewrite(Box::new(rewriter)))
 }

@@ -13,7 +13,7 @@ use crate::{
 /// Compressed bytes that wait at most for what they say to be known.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
-/// The mask in front of a body's outlet.
+/// The mask in front of a body's outlet. The credential is asked for only where something may have to be masked.
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
@@ -27,9 +27,17 @@ pub(crate) struct CannotMask;
 
 impl Masking {
     /// Replaces a piece of a body that is not compressed by what can go on of it, masked.
-    pub(crate) fn pass(&mut self, piece: &mut Option<Bytes>, boundaries: Boundaries, credential: &str) {
+    pub(crate) fn pass<'s>(
+        &mut self,
+        piece: &mut Option<Bytes>,
+        boundaries: Boundaries,
+        credential: impl FnOnce() -> &'s str,
+    ) {
         let Some(bytes) = piece.as_mut() else { return };
-        match self.mask.push(bytes, boundaries, credential) {
+        if !bytes.is_empty() && self.mask.passes(bytes, boundaries) {
+            return;
+        }
+        match self.mask.push(bytes, boundaries, credential()) {
             Passing::First(length) => bytes.truncate(length),
             Passing::Instead(masked) => *bytes = masked.into(),
         }

@@ -28,11 +28,8 @@ use crate::{
     },
 };
 
-/// How often a running answer's cost is computed while events come that may report a usage.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The same while only text comes, whose cost is known beforehand ([`text_until`]). A crash loses at most this and the time
-/// between two checkpoints.
-const LOOK_AT_TEXT_EVERY: Duration = Duration::from_millis(250);
+/// How often a running answer's cost is computed at most because an event may have reported a usage.
+const LOOK_AT_REPORTS_EVERY: Duration = Duration::from_millis(100);
 /// How many of a model's own tokens one estimated token may be at most ([`crate::domain::ledger::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
 /// The tokens of output that are priced to find the price of one.
@@ -66,6 +63,43 @@ pub(crate) struct Progress {
     pub attempts: u32,
 }
 
+/// When a running answer's cost is computed next: when one of these has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextLook {
+    /// So many tokens of text, by the estimate: the cost nears what is held.
+    text: u64,
+    /// Another number of events that have said more than text, and this time.
+    reports: u64,
+    not_before: Instant,
+    /// This time: a checkpoint is due.
+    checkpoint: Instant,
+    /// The answer must end (see [`Bill::is_cut`]).
+    is_cut: bool,
+}
+
+impl NextLook {
+    /// At the first piece of the answer.
+    pub(crate) fn first(now: Instant) -> Self {
+        Self {
+            text: 0,
+            reports: 0,
+            not_before: now,
+            checkpoint: now,
+            is_cut: false,
+        }
+    }
+
+    /// Whether it is now. `text` is the estimate of the text so far, in tokens; `reports` is how many events have said more.
+    pub(crate) fn is_due(&self, now: Instant, text: u64, reports: u64) -> bool {
+        text >= self.text || now >= self.checkpoint || reports != self.reports && now >= self.not_before
+    }
+
+    /// Whether the answer must end, as of the last look.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
 /// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
 pub(crate) struct Bill {
     pub(super) engine: Arc<BillingEngine>,
@@ -75,8 +109,6 @@ pub(crate) struct Bill {
     pub(super) granted: GrantedHold,
     pub(super) route: Arc<PricedRoute>,
     pub(super) reservation: Reservation,
-    /// When its cost was computed last, and how many events had said more than text by then.
-    pub(super) looked: Option<(Instant, u64)>,
 }
 
 impl std::fmt::Debug for Bill {
@@ -93,24 +125,6 @@ impl Bill {
         self.granted.provider_state
     }
 
-    /// Whether the running answer's cost is to be computed now. `text` is the estimate of its text so far, in tokens;
-    /// `reports` is how many of its events have said more than text.
-    pub(crate) fn is_due(&mut self, now: Instant, text: u64, reports: u64) -> bool {
-        let is_time = self.looked.is_none_or(|(at, before)| {
-            let every = if reports == before {
-                LOOK_AT_TEXT_EVERY
-            } else {
-                LOOK_EVERY
-            };
-            now >= at + every
-        });
-        let due = is_time || text >= self.running.look_at_text();
-        if due {
-            self.looked = Some((now, reports));
-        }
-        due
-    }
-
     /// The key's quota at admission; `None` if it has none, or the store was unreachable.
     pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.granted.quota
@@ -122,8 +136,14 @@ impl Bill {
     }
 
     /// Records what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its
-    /// text so far, in tokens.
-    pub(crate) fn look(&self, now: Instant, progress: Progress, consumed: Consumed, text: u64) {
+    /// text so far, in tokens, and `reports` is how many of its events have said more. Returns when to look again.
+    pub(crate) fn look(
+        &self,
+        now: Instant,
+        progress: Progress,
+        consumed: Consumed,
+        (text, reports): (u64, u64),
+    ) -> NextLook {
         let leg = self.route.leg(progress.leg);
         let Charge { cost, parts } = self.charge(&leg.price, &consumed);
         let (more, at_cost) = self.running.costs(cost, now);
@@ -131,7 +151,6 @@ impl Bill {
             self.ask_for_more(more, now);
         }
         let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &leg.price, &consumed)));
-        self.running.look_again_at_text(again.unwrap_or(u64::MAX));
         self.running.note(Checkpoint {
             request: self.running.request.clone(),
             status: progress.status,
@@ -145,6 +164,13 @@ impl Bill {
             ttft_ms: progress.ttft_ms,
             attempts: Some(progress.attempts),
         });
+        NextLook {
+            text: again.unwrap_or(u64::MAX),
+            reports,
+            not_before: now + LOOK_AT_REPORTS_EVERY,
+            checkpoint: self.engine.running.next_look(now),
+            is_cut: self.is_cut(),
+        }
     }
 
     fn ask_for_more(&self, more: NanoUsd, now: Instant) {

@@ -5,9 +5,9 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -17,6 +17,11 @@ use crate::{
     domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd, quick_map::QuickMap},
     money::billing::growth::{Growth, TopUpAnswer},
 };
+
+/// How often the consumption of running requests is written to the journal.
+pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
+/// How long before a checkpoint it is computed for it. A crash loses at most this and the time between two checkpoints.
+const LOOKED_AHEAD: Duration = Duration::from_millis(150);
 
 /// The number of shards, so that requests do not contend for one lock.
 const SHARDS: usize = 16;
@@ -35,8 +40,6 @@ pub(super) struct Running {
     growth: Mutex<Growth>,
     /// The answer must end.
     is_over: AtomicBool,
-    /// The estimate of its text, in tokens, from which its cost is computed again whatever the time.
-    look_at_text: AtomicU64,
     /// What has been consumed since the last checkpoint in the journal.
     news: Mutex<Option<Checkpoint>>,
 }
@@ -51,7 +54,6 @@ impl Running {
             at_ms,
             growth: Mutex::new(growth),
             is_over: AtomicBool::new(false),
-            look_at_text: AtomicU64::new(u64::MAX),
             news: Mutex::default(),
         }
     }
@@ -88,15 +90,6 @@ impl Running {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// The estimate of its text from which its cost is computed again, whatever the time.
-    pub(super) fn look_at_text(&self) -> u64 {
-        self.look_at_text.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn look_again_at_text(&self, text: u64) {
-        self.look_at_text.store(text, Ordering::Relaxed);
-    }
-
     /// Sets what has been consumed so far, for the next checkpoint.
     pub(super) fn note(&self, checkpoint: Checkpoint) {
         *self.news.lock() = Some(checkpoint);
@@ -107,6 +100,8 @@ impl Running {
 #[derive(Debug, Default)]
 pub(super) struct RunningRequests {
     shards: [Mutex<QuickMap<SmolStr, Arc<Running>>>; SHARDS],
+    /// When the last checkpoint was taken.
+    checkpoint: Mutex<Option<Instant>>,
 }
 
 impl RunningRequests {
@@ -122,6 +117,23 @@ impl RunningRequests {
         if let Some(mut shard) = self.shard(request) {
             shard.remove(request);
         }
+    }
+
+    /// A checkpoint is taken now.
+    pub(super) fn checkpointed(&self, now: Instant) {
+        *self.checkpoint.lock() = Some(now);
+    }
+
+    /// When a request that is looked at now is to be looked at for a checkpoint: shortly before the next one, so that a request is
+    /// looked at once for each and the checkpoint has what is new.
+    pub(super) fn next_look(&self, now: Instant) -> Instant {
+        let due = |last: Instant| last + CHECKPOINT_EVERY - LOOKED_AHEAD;
+        let next = self.checkpoint.lock().map_or(now, due);
+        if next > now {
+            return next;
+        }
+        // This look was for that one.
+        (next + CHECKPOINT_EVERY).max(now + LOOKED_AHEAD)
     }
 
     /// The checkpoints of requests that have consumed something since the last call.

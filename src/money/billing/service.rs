@@ -22,13 +22,11 @@ use crate::{
         last_seen::GraceLimits,
         leases::LeaseLimits,
         queue::QueuePosition,
-        running::Running,
+        running::{CHECKPOINT_EVERY, Running},
     },
     store::{key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
 
-/// How often the consumption of running requests is written to the journal.
-const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
 /// How often the node renews the lease of its holds and reads the store's clock: a third of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
@@ -156,7 +154,6 @@ impl Billing {
             granted,
             route: Arc::clone(request.route),
             reservation,
-            looked: None,
         };
         if let Err(error) = recorded {
             tracing::error!(%error, "an admission could not be recorded");

@@ -208,7 +208,7 @@ async fn what_was_consumed_is_written_down_now_and_then() {
     let (stop, shutdown) = watch::channel(false);
     let running = tokio::spawn(fixture.billing.clone().run(shutdown));
     for output in [10, 20] {
-        bill.look(clock::instant(), SERVED, consumed(tokens(400, output)), output);
+        bill.look(clock::instant(), SERVED, consumed(tokens(400, output)), (output, 0));
     }
     stop.send(true).unwrap();
     running.await.unwrap();

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use crate::money::billing::engine::BillingEngine;
+use crate::{edges::clock, money::billing::engine::BillingEngine};
 
 impl BillingEngine {
     pub(super) fn checkpoint(&self) {
+        self.running.checkpointed(clock::instant());
         for _ in 0..self.journal.checkpoint(self.running.take_news()) {
             self.counters.failed();
         }

@@ -81,6 +81,12 @@ impl Heard {
         }
     }
 
+    /// Counts a whole string that has no escapes.
+    pub(crate) fn push_text(&mut self, text: &[u8]) {
+        self.push_run(text);
+        self.end();
+    }
+
     /// Counts JSON as it is written.
     pub(crate) fn push_plain(&mut self, bytes: &[u8]) {
         self.classes.push(bytes);

@@ -149,9 +149,10 @@ impl Dialect {
         }
     }
 
-    pub(super) fn usage(&self) -> Option<Usage> {
+    /// The usage that was reported. `runs`: those that [`Self::runs`] has given.
+    pub(super) fn usage(&self, runs: &[Run]) -> Option<Usage> {
         match self {
-            Self::Messages(state) => state.usage(),
+            Self::Messages(state) => state.usage(runs),
             Self::Responses(state) => state.usage(),
             Self::Gemini(state) => state.usage(),
         }
@@ -191,11 +192,11 @@ impl Dialect {
         }
     }
 
-    /// The in-band error as a server-sent event.
-    pub(super) fn failure_event(&self, why: Break, facts: &Facts) -> Vec<u8> {
+    /// The in-band error as a server-sent event. `number`: that of a later event than those that have been taken in.
+    pub(super) fn failure_event(&self, why: Break, facts: &Facts, number: Option<u64>) -> Vec<u8> {
         match self {
             Self::Messages(_) => messages::failure_event(why),
-            Self::Responses(state) => state.failure_event(why, facts),
+            Self::Responses(state) => state.failure_event(why, facts, number),
             Self::Gemini(_) => gemini::failure_event(why),
         }
     }

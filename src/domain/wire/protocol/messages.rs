@@ -246,20 +246,19 @@ impl MessagesState {
         }
     }
 
-    /// All runs together.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        let runs = self.runs();
-        self.reported.then(|| {
-            if runs.is_empty() {
-                self.top_level()
-            } else {
-                total(&runs)
-            }
+    /// All runs, which [`Self::runs`] has given, together.
+    pub(super) fn usage(&self, runs: &[Run]) -> Option<Usage> {
+        self.reported.then(|| match runs {
+            [] => self.top_level(),
+            runs => total(runs),
         })
     }
 
     /// What each run consumed; empty unless the answer has told of more than one.
     pub(super) fn runs(&self) -> Vec<Run> {
+        if self.iterations.is_empty() {
+            return Vec::new();
+        }
         iterations::runs(&self.iterations, &self.main, self.top_level(), self.fell_back)
     }
 

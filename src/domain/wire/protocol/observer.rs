@@ -5,6 +5,7 @@ mod boundaries;
 mod frame;
 mod framing;
 mod sink;
+mod tail;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -13,16 +14,16 @@ use std::borrow::Cow;
 
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_pick::Picker;
+use crate::domain::wire::json_pick::{Heard, Picker};
+use crate::domain::wire::protocol::Protocol;
 use crate::domain::wire::protocol::dialect::Dialect;
 use crate::domain::wire::protocol::facts::Facts;
 use crate::domain::wire::protocol::made::Made;
-use crate::domain::wire::protocol::{Break, Protocol};
 use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
-use answer_progress::{AnswerProgress, Body};
-use frame::Frame;
+use answer_progress::{AnswerProgress, Body, Reading, Seen};
+use frame::{Events, Frame};
 use framing::FirstBytes;
-use sink::{DONE_MARKER, Sink};
+use sink::Sink;
 
 pub use answer_progress::Observed;
 pub(crate) use boundaries::Boundaries;
@@ -35,20 +36,23 @@ pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 /// Reads one answer. Any division of the same bytes into chunks gives the same result.
 ///
 /// Memory is bounded whatever the size of an event or line ([`Observer::heap_bytes`]), and in steady state a chunk
-/// allocates nothing.
+/// allocates nothing. All but `reading` is small, because each piece of each of many streams fetches it anew.
 #[derive(Debug)]
 pub struct Observer {
-    /// The event, element or body in progress.
-    picker: Picker,
-    answer: AnswerProgress,
     frame: Frame,
-    framing: Framing,
-    /// The first bytes, until they have told the framing.
-    first_bytes: Option<FirstBytes>,
-    /// How many events have said more than text.
-    reports: u64,
+    /// The text so far.
+    heard: Heard,
     /// How the last piece was divided.
     boundaries: Boundaries,
+    /// How many events have said more than text.
+    reports: u64,
+    /// The number of the last event, if that was recognised and has one.
+    number: Option<u64>,
+    reading: Box<Reading>,
+    /// The first bytes, until they have told the framing.
+    first_bytes: Option<FirstBytes>,
+    seen: Seen,
+    framing: Framing,
     /// A message has come that is an error.
     has_failed: bool,
 }
@@ -77,16 +81,21 @@ impl Observer {
     fn beginning(protocol: Protocol, framing: Framing, first_bytes: Option<FirstBytes>) -> Self {
         let dialect = Dialect::new(protocol);
         Self {
-            picker: Picker::new(dialect.paths()),
-            answer: AnswerProgress {
-                dialect,
-                facts: Facts::default(),
-            },
             frame: Frame::new(framing),
-            framing,
-            first_bytes,
-            reports: 0,
+            heard: Heard::default(),
             boundaries: Boundaries::default(),
+            reports: 0,
+            number: None,
+            reading: Box::new(Reading {
+                picker: Picker::new(dialect.paths()),
+                answer: AnswerProgress {
+                    dialect,
+                    facts: Facts::default(),
+                },
+            }),
+            first_bytes,
+            seen: Seen::default(),
+            framing,
             has_failed: false,
         }
     }
@@ -104,7 +113,8 @@ impl Observer {
     /// Whether an answer that consists of events or elements has begun: the first one has arrived whole, and it is neither
     /// a ping nor an error.
     pub(crate) fn has_begun(&self) -> bool {
-        self.answer().facts.begun
+        let unfinished = self.unfinished();
+        unfinished.map_or(self.seen.begun, |answer| answer.facts.begun)
     }
 
     /// Reads the next bytes of the body.
@@ -127,7 +137,7 @@ impl Observer {
         }
         self.read(rest, chunk.len() - rest.len());
         self.reports += u64::from(matches!(self.frame, Frame::Json(_)));
-        if self.frame.is_open_part_harmless(&self.picker, &self.answer.dialect) {
+        if self.frame.is_open_part_harmless(&self.reading) {
             self.boundaries.open_from = chunk.len();
         }
         self.has_failed = self.boundaries.error_from.is_some();
@@ -150,89 +160,102 @@ impl Observer {
         if !matches!(bytes.trim_ascii_end(), [.., b'}' | b']']) {
             return false;
         }
-        match self.picker.pick_whole(bytes) {
-            Some(picks) => *body = self.answer.whole_body(&picks),
-            None => return false,
-        }
+        let Reading { picker, answer } = &mut *self.reading;
+        let Some(picks) = picker.pick_whole(bytes) else {
+            return false;
+        };
+        *body = answer.whole_body(&picks);
+        picker.swap_heard(&mut self.heard);
+        self.seen = Seen::of(&answer.facts);
         true
     }
 
     /// Reads bytes that stand at this place of the piece.
     fn read(&mut self, chunk: &[u8], place: usize) {
-        let Self {
-            picker,
-            answer,
-            frame,
-            reports,
-            boundaries,
-            ..
-        } = self;
         let end = place + chunk.len();
-        match frame {
-            Frame::Sse { framer, head, template } => {
-                let mut rest = chunk;
-                while !rest.is_empty() {
-                    let is_whole = framer.is_at_event();
-                    if is_whole && let Some(event) = template.split(rest) {
-                        picker.hear(event.text);
-                        if let Some(number) = event.number {
-                            answer.dialect.numbered(number);
-                        }
-                        if let Some(usage) = event.usage {
-                            *reports += 1;
-                            answer.dialect.used(usage);
-                        }
-                        rest = event.rest;
-                        boundaries.end_message(end - rest.len(), false);
-                        continue;
-                    }
-                    let mut sink = Sink::new(picker, answer, head);
-                    let used = framer.push_event(rest, &mut sink);
-                    *reports += u64::from(sink.says_more());
-                    if sink.can_be_taken_back() {
-                        template.forget();
-                    }
-                    let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
-                    if let Some(is_error) = sink.ended_as_error() {
-                        boundaries.end_message(end - after.len(), is_error);
-                    }
-                    if is_whole && let Some(text) = sink.text_in(event) {
-                        template.learn(event, text);
-                    }
-                    rest = after;
-                }
-            }
+        match &mut self.frame {
+            Frame::Sse(_) => self.read_events(chunk, place),
             Frame::Json(body) => {
+                let Reading { picker, answer } = &mut *self.reading;
                 if *body == Body::Open {
+                    picker.swap_heard(&mut self.heard);
                     picker.push(chunk);
+                    picker.swap_heard(&mut self.heard);
                     answer.facts.content_seen |= answer.dialect.body_has_content(picker);
                     if picker.is_done() {
                         *body = answer.whole_body(picker);
                     }
+                    self.seen = Seen::of(&answer.facts);
                 }
                 if let Body::Whole { is_error } = body {
-                    boundaries.end_message(end, *is_error);
+                    self.boundaries.end_message(end, *is_error);
                 }
             }
             Frame::JsonArray(framer) => {
+                let (Reading { picker, answer }, boundaries) = (&mut *self.reading, &mut self.boundaries);
+                picker.swap_heard(&mut self.heard);
                 framer.push(chunk, picker, |element, at| {
-                    *reports += 1;
+                    self.reports += 1;
                     answer.dialect.event(element, b"", &mut answer.facts);
                     boundaries.end_message(place + at, answer.dialect.is_error(element, b""));
                 });
+                picker.swap_heard(&mut self.heard);
+                self.seen = Seen::of(&answer.facts);
             }
             Frame::Opaque(bytes) => {
                 *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
                 // No answer: whatever it is, it is not read as one.
-                boundaries.error_from = Some(0);
+                self.boundaries.error_from = Some(0);
             }
+        }
+    }
+
+    /// The same of a stream of events. One that is recognised touches nothing but what lies together here.
+    fn read_events(&mut self, chunk: &[u8], place: usize) {
+        let Frame::Sse(events) = &mut self.frame else { return };
+        let Events { framer, head, template } = events;
+        let (end, mut rest) = (place + chunk.len(), chunk);
+        while !rest.is_empty() {
+            let is_whole = framer.is_at_event();
+            if is_whole && let Some(event) = template.split(rest) {
+                self.heard.push_text(event.text);
+                self.number = event.number.or(self.number);
+                if let Some(usage) = event.usage {
+                    self.reports += 1;
+                    self.reading.answer.dialect.used(usage);
+                }
+                rest = event.rest;
+                self.boundaries.end_message(end - rest.len(), false);
+                continue;
+            }
+            let Reading { picker, answer } = &mut *self.reading;
+            if let Some(number) = self.number.take() {
+                answer.dialect.numbered(number);
+            }
+            picker.swap_heard(&mut self.heard);
+            let mut sink = Sink::new(picker, answer, head);
+            let used = framer.push_event(rest, &mut sink);
+            self.reports += u64::from(sink.says_more());
+            if sink.can_be_taken_back() {
+                template.forget();
+            }
+            let (event, after) = rest.split_at_checked(used).unwrap_or((rest, &[]));
+            if let Some(is_error) = sink.ended_as_error() {
+                self.boundaries.end_message(end - after.len(), is_error);
+            }
+            if is_whole && let Some(text) = sink.text_in(event) {
+                template.learn(event, text);
+            }
+            picker.swap_heard(&mut self.heard);
+            self.seen = Seen::of(&answer.facts);
+            rest = after;
         }
     }
 
     /// Whether generated content has passed: text, thinking, or a tool call. Pings, comments, blank lines and
     /// `message_start` are not content.
     pub fn first_content_seen(&self) -> bool {
-        self.answer.facts.content_seen
+        self.seen.content
     }
 
     /// Whether the end by the protocol was seen: its last event, an in-band error, or the end of a JSON value. An
@@ -241,29 +264,38 @@ impl Observer {
     /// An event that lacks only its final blank line counts.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
-            Frame::Sse { .. } => self.answer().facts.terminal,
+            Frame::Sse(_) => {
+                let unfinished = self.unfinished();
+                unfinished.map_or(self.seen.terminal, |answer| answer.facts.terminal)
+            }
             Frame::Json(body) => *body != Body::Open,
-            Frame::JsonArray(framer) => self.answer.facts.terminal && framer.is_closed(),
+            Frame::JsonArray(framer) => self.seen.terminal && framer.is_closed(),
             Frame::Opaque(_) => true,
         }
     }
 
-    /// The answer as it is, with what an event says that lacks only its end, and a body that has not ended.
-    fn answer(&self) -> Cow<'_, AnswerProgress> {
+    /// The answer with what an event says that lacks only its end, or a body that has not ended; `None` if there is no such.
+    fn unfinished(&self) -> Option<AnswerProgress> {
         match &self.frame {
-            Frame::Sse { framer, .. } if framer.has_open_data() && self.picker.is_done() => {
-                let mut answer = self.answer.clone();
+            Frame::Sse(Events { framer, .. }) if framer.has_open_data() && self.reading.picker.is_done() => {
+                let mut answer = self.reading.answer.clone();
                 let AnswerProgress { dialect, facts } = &mut answer;
-                dialect.event(&self.picker, framer.open_name(), facts);
-                Cow::Owned(answer)
+                dialect.event(&self.reading.picker, framer.open_name(), facts);
+                Some(answer)
             }
             Frame::Json(Body::Open) => {
-                let mut answer = self.answer.clone();
-                answer.body(&self.picker);
-                Cow::Owned(answer)
+                let mut answer = self.reading.answer.clone();
+                answer.body(&self.reading.picker);
+                Some(answer)
             }
-            Frame::Sse { .. } | Frame::Json(_) | Frame::JsonArray(_) | Frame::Opaque(_) => Cow::Borrowed(&self.answer),
+            Frame::Sse(_) | Frame::Json(_) | Frame::JsonArray(_) | Frame::Opaque(_) => None,
         }
+    }
+
+    /// The answer as it is, with what is unfinished.
+    fn answer(&self) -> Cow<'_, AnswerProgress> {
+        self.unfinished()
+            .map_or(Cow::Borrowed(&self.reading.answer), Cow::Owned)
     }
 
     /// The output tokens so far, estimated from the text that the model has written. Cheap at any time.
@@ -273,22 +305,23 @@ impl Observer {
     pub fn output_estimate(&self) -> u64 {
         match &self.frame {
             Frame::Opaque(bytes) => unreadable_tokens(*bytes),
-            Frame::Sse { .. } | Frame::Json(_) | Frame::JsonArray(_) => self.classes().tokens(),
+            Frame::Sse(_) | Frame::Json(_) | Frame::JsonArray(_) => self.classes().tokens(),
         }
     }
 
     /// The kinds of bytes in the text so far; empty for an opaque answer.
     pub fn classes(&self) -> &CharClasses {
-        self.picker.heard().classes()
+        self.heard.classes()
     }
 
     /// All that the answer has reported so far.
     pub fn observed(&self) -> Observed {
         let answer = self.answer();
         let facts = &answer.facts;
+        let runs = answer.dialect.runs();
         Observed {
-            usage: answer.dialect.usage(),
-            runs: answer.dialect.runs(),
+            usage: answer.dialect.usage(&runs),
+            runs,
             unlimited: answer.dialect.unlimited(),
             usage_source: answer
                 .dialect
@@ -311,12 +344,11 @@ impl Observer {
 
     /// How many names of state have been seen in complete events: the answer's own, and those of what it has created.
     /// Cheap at any time. Zero for a body in one piece, which is read at its end.
-    pub fn names(&self) -> usize {
-        if matches!(self.frame, Frame::Json(_)) {
-            return 0;
+    pub fn names(&self) -> u16 {
+        match &self.frame {
+            Frame::Json(_) => 0,
+            Frame::Sse(_) | Frame::JsonArray(_) | Frame::Opaque(_) => self.seen.names,
         }
-        let facts = &self.answer.facts;
-        usize::from(facts.answer_id.is_some()) + facts.made.kept.len() + facts.made.always.len()
     }
 
     /// The identifier under which the provider may keep the answer, once known.
@@ -335,54 +367,13 @@ impl Observer {
         }
     }
 
-    /// The bytes to append to a complete stream: the `[DONE]` marker, where the protocol has one and the provider sent none.
-    ///
-    /// Providers of the Responses protocol send none, although clients here are promised it (docs/interface.md, Streams).
-    pub fn closing(&self) -> Option<Vec<u8>> {
-        let Frame::Sse { framer, head, .. } = &self.frame else {
-            return None;
-        };
-        let AnswerProgress { dialect, facts } = &self.answer;
-        if !dialect.ends_with_done() || facts.done_marker || !self.is_complete() {
-            return None;
-        }
-        if framer.has_open_data() && head.is_marker() {
-            // It is there, but for the blank line without which no client acts on it.
-            return Some(b"\n\n".to_vec());
-        }
-        let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
-        Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
-    }
-
-    /// The bytes to append so that the client sees the protocol's in-band error.
-    ///
-    /// `None` if the error cannot be expressed in band (a unary or opaque body, or a closed array); the connection must
-    /// be broken then.
-    pub fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
-        let AnswerProgress { dialect, facts } = &self.answer;
-        match &self.frame {
-            Frame::Sse { framer, .. } => {
-                let event = dialect.failure_event(why, facts);
-                let is_inside_field = self.first_bytes.as_ref().is_some_and(|first| !first.taken().is_empty());
-                // Two line ends: the first may belong to a CR before it, or to half a line.
-                let before: &[u8] = if framer.is_between_events() && !is_inside_field {
-                    b""
-                } else {
-                    b"\n\n"
-                };
-                Some([before, event.as_slice()].concat())
-            }
-            Frame::JsonArray(framer) => framer.failure_tail(&self.picker, &dialect.failure_element(why)?),
-            Frame::Json(_) | Frame::Opaque(_) => None,
-        }
-    }
-
     /// The heap memory in buffers: at most [`HEAP_BYTES_MAX`], about 2 KiB with real streams.
     pub fn heap_bytes(&self) -> usize {
         let template = match &self.frame {
-            Frame::Sse { template, .. } => template.heap_bytes(),
+            Frame::Sse(Events { template, .. }) => template.heap_bytes(),
             Frame::Json(_) | Frame::JsonArray(_) | Frame::Opaque(_) => 0,
         };
-        self.picker.heap_bytes() + self.answer.dialect.heap_bytes() + self.answer.facts.made.heap_bytes() + template
+        let Reading { picker, answer } = &*self.reading;
+        picker.heap_bytes() + answer.dialect.heap_bytes() + answer.facts.made.heap_bytes() + template
     }
 }

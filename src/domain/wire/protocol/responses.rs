@@ -343,7 +343,7 @@ impl ResponsesState {
     }
 
     /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
-    pub(super) fn failure_event(&self, why: Break, facts: &Facts) -> Vec<u8> {
+    pub(super) fn failure_event(&self, why: Break, facts: &Facts, number: Option<u64>) -> Vec<u8> {
         let message = why.message();
         // Codex waits and repeats after most codes, not after this one.
         let code = match why {
@@ -365,7 +365,7 @@ impl ResponsesState {
         }
         let data = json!({
             "type": "response.failed",
-            "sequence_number": self.sequence.map_or(0, |last| last.saturating_add(1)),
+            "sequence_number": number.or(self.sequence).map_or(0, |last| last.saturating_add(1)),
             "response": response,
             "error": { "type": code, "code": code, "message": message },
         });

@@ -9,9 +9,11 @@ use crate::domain::{
 };
 
 /// Looks at a running answer of so many tokens of output, and waits until the store has answered what was asked then.
-async fn look(bill: &Bill, output: u64, at: Instant) {
-    bill.look(at, SERVED, consumed(tokens(400, output)), output);
+/// Returns when it is to be looked at again.
+async fn look(bill: &Bill, output: u64, at: Instant) -> NextLook {
+    let next = bill.look(at, SERVED, consumed(tokens(400, output)), (output, 0));
     until("the store to answer", async || !bill.running.is_asking()).await;
+    next
 }
 
 #[tokio::test]
@@ -42,21 +44,21 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     let fixture = fixture(3_000).await;
     let mut key = record(1);
     key.terms.on_exhausted = OnExhausted::Cut;
-    let mut bill = fixture.admit(&key, "r1").await.unwrap();
+    let bill = fixture.admit(&key, "r1").await.unwrap();
     let start = clock::instant();
     for output in [600, 1_300, 2_500] {
         look(&bill, output, start).await;
         assert!(!bill.is_cut(), "{output}");
     }
     // Nothing is left, and the hold is not used up.
-    look(&bill, 2_590, start).await;
+    let next = look(&bill, 2_590, start).await;
     assert_eq!((bill.running.hold(), bill.is_cut()), (nanos(3_000), false));
+    assert!(!next.is_due(start, 2_590, 0) && !next.is_cut());
     // The closer the end, the closer the looks.
-    let text = bill.running.look_at_text();
-    assert!((2_591..2_600).contains(&text), "{text}");
-    assert!(bill.is_due(start, text, 0), "whatever the time");
-    look(&bill, 2_600, start).await;
-    assert!(bill.is_cut());
+    let text = (2_590..).find(|text| next.is_due(start, *text, 0));
+    assert!((2_591..2_600).contains(&text.unwrap()), "{text:?}, whatever the time");
+    let next = look(&bill, 2_600, start).await;
+    assert!(bill.is_cut() && next.is_cut());
     bill.close(
         &End::Broken(Break::LimitReached),
         SERVED,
@@ -70,19 +72,28 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
 }
 
 #[tokio::test]
-async fn the_cost_so_far_is_computed_more_often_while_a_usage_may_be_reported() {
+async fn the_cost_so_far_is_computed_once_for_each_checkpoint_and_more_often_while_a_usage_may_be_reported() {
     let fixture = fixture(10_000).await;
-    let key = record(1);
-    let mut bill = fixture.admit(&key, "r1").await.unwrap();
+    let bill = fixture.admit(&record(1), "r1").await.unwrap();
     let start = clock::instant();
     let after = |millis| start + Duration::from_millis(millis);
-    assert!(bill.is_due(start, 0, 1), "at first");
-    assert!(!bill.is_due(after(99), 1, 2));
-    assert!(bill.is_due(after(100), 1, 2), "an event said more than text");
-    assert!(!bill.is_due(after(349), 2, 2), "only text came");
-    assert!(bill.is_due(after(350), 2, 2), "and is noted for the next checkpoint");
-    assert!(!bill.is_due(after(449), 3, 3));
-    assert!(bill.is_due(after(450), 3, 3));
+    assert!(NextLook::first(start).is_due(start, 0, 0), "at first");
+    let running = &fixture.billing.engine.running;
+    running.checkpointed(start);
+    let next = look(&bill, 1, after(10)).await;
+    assert!(!next.is_due(after(109), 2, 1));
+    assert!(next.is_due(after(110), 2, 1), "an event said more than text");
+    assert!(!next.is_due(after(549), 2, 0), "only text came");
+    assert!(next.is_due(after(550), 2, 0), "the next checkpoint comes");
+    let next = look(&bill, 2, after(560)).await;
+    assert!(!next.is_due(after(1_249), 3, 0), "this one has been looked at for");
+    assert!(next.is_due(after(1_250), 3, 0));
+    running.checkpointed(after(700));
+    let next = look(&bill, 3, after(720)).await;
+    assert!(next.is_due(after(1_250), 4, 0) && !next.is_due(after(1_249), 4, 0));
+    // Checkpoints are late.
+    let next = look(&bill, 4, after(9_000)).await;
+    assert!(!next.is_due(after(9_149), 5, 0) && next.is_due(after(9_150), 5, 0));
 }
 
 #[tokio::test]
@@ -150,7 +161,7 @@ async fn what_cannot_be_asked_for_ends_no_answer_of_a_key_that_is_cut_at_its_lim
     fixture.ledger.is(Way::Away);
     let start = clock::instant();
     for output in [500, 700, 9_000] {
-        bill.look(start, SERVED, consumed(tokens(400, output)), output);
+        bill.look(start, SERVED, consumed(tokens(400, output)), (output, 0));
         until("the question to fail", async || !bill.running.is_asking()).await;
         assert!(!bill.is_cut(), "{output}");
     }

@@ -89,7 +89,7 @@ async fn a_long_answer_in_a_lease_grows_out_of_it_without_the_store() {
     let key = record(1);
     let (bill, _) = until_leased(&fixture, &key).await;
     fixture.ledger.is(Way::Away);
-    bill.look(clock::instant(), SERVED, consumed(tokens(400, 550)), 550);
+    bill.look(clock::instant(), SERVED, consumed(tokens(400, 550)), (550, 0));
     assert!(!bill.running.is_asking(), "it got what it asked for at once");
     assert_eq!(bill.running.hold(), nanos(1_600));
 }
@@ -101,7 +101,7 @@ async fn an_answer_that_asks_for_more_than_its_lease_has_gets_it_from_the_store(
     let (bill, _) = until_leased(&fixture, &key).await;
     // Nothing is free of it any more.
     fixture.billing.engine.leases.recall(|_| true);
-    bill.look(clock::instant(), SERVED, consumed(tokens(400, 20_000)), 20_000);
+    bill.look(clock::instant(), SERVED, consumed(tokens(400, 20_000)), (20_000, 0));
     until("it is answered", async || !bill.running.is_asking()).await;
     assert_eq!(bill.running.hold(), nanos(21_000));
     bill.close(&End::Complete, SERVED, consumed(tokens(400, 20_000)), clock::instant());

@@ -38,7 +38,7 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
     let fixture = fixture(10_000).await;
     let key = record(1);
     let bill = fixture.admit(&key, "r1").await.unwrap();
-    bill.look(clock::instant(), SERVED, advised(), 0);
+    bill.look(clock::instant(), SERVED, advised(), (0, 0));
     fixture.billing.engine.checkpoint();
     bill.close(&End::Complete, SERVED, advised(), clock::instant());
     let records = fixture.records();
@@ -97,7 +97,7 @@ async fn the_price_is_that_of_the_leg_that_served() {
         let bill = fixture.billing.try_admit(&key, &request).await.unwrap();
         assert_eq!(bill.running.hold(), nanos(2_000), "the dearest's");
         let progress = Progress { leg, ..SERVED };
-        bill.look(clock::instant(), progress, consumed(tokens(300, 500)), 0);
+        bill.look(clock::instant(), progress, consumed(tokens(300, 500)), (0, 0));
         fixture.billing.engine.checkpoint();
         bill.close(&End::Complete, progress, consumed(tokens(300, 500)), clock::instant());
         let row = fixture.settlements().pop().unwrap().row.unwrap();

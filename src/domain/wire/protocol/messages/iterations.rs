@@ -19,9 +19,6 @@ pub(super) fn fell_back(iterations: &[Fields<'_>]) -> bool {
 /// The runs of a usage object, whose other numbers, those of earlier frames with them, are `top`; none if it tells of one
 /// run of the model asked for alone. Every token of either account is in exactly one run.
 pub(super) fn runs(json: &[u8], main: &Counts, top: Usage, fell_back: bool) -> Vec<Run> {
-    if json.is_empty() {
-        return Vec::new();
-    }
     let iterations = Fields::parse(json).map(|usage| usage.objects("iterations"));
     let mut runs: Vec<Run> = iterations
         .iter()

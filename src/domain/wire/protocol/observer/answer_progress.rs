@@ -3,7 +3,7 @@
 use smol_str::SmolStr;
 
 use crate::domain::wire::{
-    json_pick::Picks,
+    json_pick::{Picker, Picks},
     protocol::{InBandError, dialect::Dialect, facts::Facts},
     usage::{Modifiers, Run, Unlimited, Usage, UsageSource},
 };
@@ -42,6 +42,38 @@ pub struct Observed {
 pub(super) struct AnswerProgress {
     pub(super) dialect: Dialect,
     pub(super) facts: Facts,
+}
+
+/// What reads a message, and what all that were read have said. It is large and lies apart, because most pieces of a stream are
+/// recognised and need none of it.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The event, element or body in progress.
+    pub(super) picker: Picker,
+    pub(super) answer: AnswerProgress,
+}
+
+/// What is asked of an answer with each piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) begun: bool,
+    pub(super) content: bool,
+    pub(super) terminal: bool,
+    /// Names of state: the answer's own, and those of what it has created. `MADE_MAX` limits them.
+    pub(super) names: u16,
+}
+
+impl Seen {
+    /// What these facts say.
+    pub(super) fn of(facts: &Facts) -> Self {
+        let names = usize::from(facts.answer_id.is_some()) + facts.made.kept.len() + facts.made.always.len();
+        Self {
+            begun: facts.begun,
+            content: facts.content_seen,
+            terminal: facts.terminal,
+            names: u16::try_from(names).unwrap_or(u16::MAX),
+        }
+    }
 }
 
 /// How far a body in one piece has been read.

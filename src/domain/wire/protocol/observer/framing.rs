@@ -51,7 +51,7 @@ pub(super) struct FirstBytes {
     /// The framing of an answer whose first bytes are neither JSON nor an event.
     otherwise: Framing,
     seen: [u8; FIELD_BYTES_MAX],
-    count: usize,
+    count: u8,
 }
 
 impl FirstBytes {
@@ -73,7 +73,7 @@ impl FirstBytes {
         while let Some((first, behind)) = rest.split_first() {
             let is_blank = first.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(first);
             if self.count > 0 || !is_blank {
-                let place = self.seen.get_mut(self.count)?;
+                let place = self.seen.get_mut(usize::from(self.count))?;
                 *place = *first;
                 self.count += 1;
             }
@@ -87,7 +87,7 @@ impl FirstBytes {
 
     /// What [`FirstBytes::take`] has taken, but for what means nothing.
     pub(super) fn taken(&self) -> &[u8] {
-        self.seen.get(..self.count).unwrap_or_default()
+        self.seen.get(..usize::from(self.count)).unwrap_or_default()
     }
 
     fn framing(&self) -> Option<Framing> {

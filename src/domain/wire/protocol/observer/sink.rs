@@ -11,7 +11,7 @@ pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
 #[derive(Debug, Default)]
 pub(super) struct Head {
     /// The bytes that were as in the marker.
-    same: usize,
+    same: u8,
     /// Others came.
     differs: bool,
 }
@@ -19,14 +19,14 @@ pub(super) struct Head {
 impl Head {
     fn push(&mut self, bytes: &[u8]) {
         if !self.differs {
-            let rest = DONE_MARKER.get(self.same..).unwrap_or_default();
+            let rest = DONE_MARKER.get(usize::from(self.same)..).unwrap_or_default();
             self.differs = !rest.starts_with(bytes);
-            self.same += bytes.len();
+            self.same += u8::try_from(bytes.len()).unwrap_or(0);
         }
     }
 
     pub(super) fn is_marker(&self) -> bool {
-        !self.differs && self.same == DONE_MARKER.len()
+        !self.differs && usize::from(self.same) == DONE_MARKER.len()
     }
 }
 

@@ -315,6 +315,12 @@ fn values_of_any_length_at_every_path_stay_within_the_bound() {
     }
 }
 
+/// Each piece of each of many streams fetches it from memory.
+#[test]
+fn what_most_pieces_of_an_answer_need_is_small() {
+    assert!(size_of::<Observer>() <= 3 * 64, "{}", size_of::<Observer>());
+}
+
 #[test]
 fn a_line_of_100_mib_costs_no_memory() {
     for (start, framing) in [

@@ -39,8 +39,8 @@ impl PassingMask {
     /// Takes the next piece of the answer, and how the observer has divided it. However an answer is split, the same bytes go on.
     pub(crate) fn push(&mut self, piece: &[u8], boundaries: Boundaries, credential: &str) -> Passing {
         let Boundaries { error_from, open_from } = boundaries;
-        let is_plain = self.waiting.is_empty() && error_from.is_none();
-        if is_plain && open_from >= piece.len() || !can_be_masked(credential.as_bytes()) {
+        let is_plain = self.is_plain(boundaries);
+        if self.passes(piece, boundaries) || !can_be_masked(credential.as_bytes()) {
             return Passing::First(piece.len());
         }
         let search = CredentialSearch::new(credential.as_bytes());
@@ -77,6 +77,16 @@ impl PassingMask {
             self.let_out_long(&search, credential.as_bytes(), &mut out);
         }
         Passing::Instead(out)
+    }
+
+    /// Whether the next piece goes on as it is, whatever the credential: all of it belongs to whole messages of an answer.
+    pub(crate) fn passes(&self, piece: &[u8], boundaries: Boundaries) -> bool {
+        self.is_plain(boundaries) && boundaries.open_from >= piece.len()
+    }
+
+    /// Whether nothing waits and no error has come.
+    fn is_plain(&self, boundaries: Boundaries) -> bool {
+        self.waiting.is_empty() && boundaries.error_from.is_none()
     }
 
     /// The answer is over, or broke off, within a message: what waits is masked as if it were of an error.

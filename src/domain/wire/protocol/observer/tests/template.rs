@@ -13,7 +13,7 @@ fn delta(text: &str) -> String {
 }
 
 fn template(observer: &Observer) -> &Template {
-    let Frame::Sse { template, .. } = &observer.frame else {
+    let Frame::Sse(Events { template, .. }) = &observer.frame else {
         panic!("no stream");
     };
     template
@@ -67,6 +67,43 @@ fn numbered_delta(number: u64, text: &str, filling: &str) -> String {
         "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{number},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":{},\"logprobs\":[],\"obfuscation\":\"{filling}\"}}\n\n",
         serde_json::to_string(text).unwrap()
     )
+}
+
+#[test]
+fn a_recognised_event_touches_nothing_that_lies_apart() {
+    let numbered = |number, text| numbered_delta(number, text, "aB3");
+    for (protocol, begin, events) in [
+        (Protocol::Messages, START, [delta("one"), delta("two"), delta("three")]),
+        (
+            Protocol::Responses,
+            CREATED,
+            [numbered(8, "one"), numbered(9, "two"), numbered(10, "three")],
+        ),
+    ] {
+        let begun = || {
+            let mut observer = Observer::new(protocol, Framing::Sse);
+            for event in [begin, &events[0], &events[1]] {
+                observer.push(event.as_bytes());
+            }
+            observer
+        };
+        let new = || Observer::new(protocol, Framing::Sse).reading;
+        let (mut usual, mut apart) = (begun(), begun());
+        apart.reading = new();
+        let asked = |observer: &mut Observer| {
+            observer.push(events[2].as_bytes());
+            let counts = (
+                observer.classes().clone(),
+                observer.reports(),
+                observer.names(),
+                observer.number,
+            );
+            let answers = (observer.boundaries(), observer.is_complete(), observer.has_begun());
+            (counts, answers, observer.first_content_seen())
+        };
+        assert_eq!(asked(&mut apart), asked(&mut usual));
+        assert_eq!(format!("{:?}", apart.reading), format!("{:?}", new()), "{protocol:?}");
+    }
 }
 
 #[test]

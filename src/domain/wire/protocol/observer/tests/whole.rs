@@ -9,7 +9,7 @@ fn bodies() -> Vec<(Protocol, Vec<u8>)> {
 }
 
 /// Everything that an observer reports.
-fn reading(observer: &Observer) -> (Observed, Made, CharClasses, [bool; 4], usize) {
+fn reading(observer: &Observer) -> (Observed, Made, CharClasses, [bool; 4], u16) {
     let known = [
         observer.is_complete(),
         observer.first_content_seen(),
