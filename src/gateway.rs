@@ -94,7 +94,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let forward = exchange.forward()?;
         panics::immediate(self.metrics(), || {
-            connect::connected(session, forward, digest, &self.drain);
+            connect::connected(session, forward, digest, &self.limits.deadlines);
             Ok(())
         })
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     domain::faults::refusal::Refusal,
-    gateway::attempt::deadline::{Fate, Watch},
+    gateway::attempt::deadline::{Deadline, Fate},
 };
 
 /// How soon after a request was written to a pooled connection its end counts as a stale connection: a few round trips,
@@ -19,7 +19,7 @@ pub(crate) const STALE_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) struct Attempt {
     progress: Progress,
     /// The time limits, from the connection to the answer's end.
-    watch: Option<Watch>,
+    deadline: Option<Deadline>,
     /// How many bytes of the next body piece are a replay from Pingora's buffer.
     replay_bytes: usize,
     /// The answer's head was also its end.
@@ -53,9 +53,9 @@ enum Progress {
 
 impl Attempt {
     /// The connection is established, and the time limits have begun.
-    pub(crate) fn connected(&mut self, watch: Option<Watch>, replay_bytes: usize) {
+    pub(crate) fn connected(&mut self, deadline: Option<Deadline>, replay_bytes: usize) {
         self.progress = Progress::Asking;
-        self.watch = watch;
+        self.deadline = deadline;
         self.replay_bytes = replay_bytes;
     }
 
@@ -71,8 +71,8 @@ impl Attempt {
 
     /// Something of the answer has arrived, if only an interim head.
     pub(crate) fn byte_seen(&self, now: Instant) {
-        if let Some(watch) = &self.watch {
-            watch.byte_seen(now);
+        if let Some(deadline) = &self.deadline {
+            deadline.byte_seen(now);
         }
     }
 
@@ -93,8 +93,8 @@ impl Attempt {
 
     /// The answer is an error: its rest has a time limit of its own.
     pub(crate) fn error_seen(&self, now: Instant) {
-        if let Some(watch) = &self.watch {
-            watch.error_seen(now);
+        if let Some(deadline) = &self.deadline {
+            deadline.error_seen(now);
         }
     }
 
@@ -105,18 +105,19 @@ impl Attempt {
 
     /// Whether a time limit, or the end of the process, has ended the attempt.
     pub(crate) fn fate(&self) -> Fate {
-        self.watch.as_ref().map_or(Fate::Running, Watch::fate)
+        self.deadline.as_ref().map_or(Fate::Running, Deadline::fate)
     }
 
     /// Whether the connection is so young that its end is that of a stale one. A provider that has worked for longer may
     /// have served the request, and bill it.
     pub(crate) fn is_prompt(&self, now: Instant) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.age(now) <= STALE_WITHIN)
+        let age = self.deadline.as_ref().map(|deadline| deadline.age(now));
+        age.is_some_and(|age| age <= STALE_WITHIN)
     }
 
     /// The answer has ended: ends the time limits, and returns what they have done. If only the connection's end
-    /// delimits an answer, a watch that shut it down looks like a proper end.
+    /// delimits an answer, a deadline that shut it down looks like a proper end.
     pub(crate) fn ended(&mut self) -> Fate {
-        self.watch.take().map_or(Fate::Running, |watch| watch.fate())
+        self.deadline.take().map_or(Fate::Running, |deadline| deadline.fate())
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     console::portal::Portal,
     edges::switches::Switches,
     gateway::{
+        attempt::deadline::Deadlines,
         drain::Drain,
         key_slots::KeySlots,
         log_entry::Sinks,
@@ -74,6 +75,8 @@ pub(crate) struct Limits {
     pub finishing: Arc<Semaphore>,
     /// Limits concurrent token counts per key.
     pub count_slots: KeySlots,
+    /// The time limits of the attempts under way.
+    pub deadlines: Deadlines,
 }
 
 impl Gateway {

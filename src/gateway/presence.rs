@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     edges::clock,
@@ -43,7 +43,6 @@ pub(crate) struct Presence {
     started: Instant,
     /// Milliseconds after `started` at which the answer began to run on without its client; 0 before.
     since_ms: AtomicU64,
-    limited: Notify,
     asked: AtomicBool,
     left: AtomicBool,
     over: AtomicBool,
@@ -66,7 +65,6 @@ impl Presence {
             place: OnceLock::new(),
             started: clock::instant(),
             since_ms: AtomicU64::new(0),
-            limited: Notify::new(),
             asked: AtomicBool::new(false),
             left: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -117,12 +115,9 @@ impl Presence {
         }
     }
 
-    /// Returns once [`Presence::due`] is set; never if it was set before the call.
-    pub(crate) async fn limited(&self) {
-        if self.due().is_some() {
-            return std::future::pending().await;
-        }
-        self.limited.notified().await;
+    /// How long the answer may run on without its client.
+    pub(crate) fn finish(&self) -> Duration {
+        self.terms.finish
     }
 
     /// Ends the request; `whole` says whether its answer was read to its end. Later events on the connection no longer
@@ -163,7 +158,6 @@ impl Presence {
             let since = clock::instant().saturating_duration_since(self.started).as_millis();
             let since = u64::try_from(since).unwrap_or(u64::MAX).max(1);
             self.since_ms.store(since, Ordering::Release);
-            self.limited.notify_one();
         }
         true
     }
@@ -212,18 +206,5 @@ mod tests {
         let presence = presence(&places, false);
         assert!(presence.listens_on() && presence.stops_sending() && !presence.has_left());
         assert!(presence.due().is_some() && presence.leaves() && presence.has_left());
-    }
-
-    #[tokio::test]
-    async fn a_limit_that_comes_into_being_is_told_once() {
-        let places = Arc::new(Semaphore::new(1));
-        let presence = presence(&places, true);
-        let told = tokio::spawn({
-            let presence = Arc::clone(&presence);
-            async move { presence.limited().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(presence.leaves());
-        told.await.expect("told");
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     front::head_budget::HeadBudget,
     gateway::{
         Gateway, Limits, Pages,
+        attempt::deadline::Deadlines,
         drain::Drain,
         key_slots::KeySlots,
         log_entry::Sinks,
@@ -78,6 +79,8 @@ pub(crate) struct Parts {
     pub history: Option<Arc<History>>,
     /// Counts running requests, for the shutdown.
     pub drain: Drain,
+    /// The time limits of the attempts under way.
+    deadlines: Deadlines,
     /// Memory for request bodies, and time to work on them.
     pub bodies: Bodies,
     /// Memory for the heads of requests that have not come to their end, of all listeners.
@@ -140,6 +143,9 @@ impl Parts {
             &stopped,
         );
         background.spawn(reloader.run(stopped));
+        let drain = Drain::default();
+        let deadlines = Deadlines::new(drain.clone());
+        background.spawn(deadlines.clone().keep());
         let parts = Self {
             public: public::build(&config, &live, &stability.snapshots),
             sign_ins: sign_in::build(&config, sign_ins, &store, money.billing.time()),
@@ -157,7 +163,8 @@ impl Parts {
             tls,
             history: history(&config, &sinks, background, &stop),
             sinks,
-            drain: Drain::default(),
+            drain,
+            deadlines,
             bodies: Bodies::new(&config.gateway),
             heads: HeadBudget::new(config.connections.heads),
             money,
@@ -191,6 +198,7 @@ impl Parts {
                 running_max: Descriptors::share(&self.config).running,
                 finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
                 count_slots: KeySlots::default(),
+                deadlines: self.deadlines.clone(),
             }),
             sinks: Arc::clone(&self.sinks),
             drain: self.drain.clone(),

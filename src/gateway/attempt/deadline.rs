@@ -1,31 +1,41 @@
 //! Time limits on a provider's answer.
 //!
 //! Pingora has one timeout per read and none for the whole answer. weir has three: to the first byte, between two
-//! bytes, and in total; the rest of an error answer has a limit of its own. Every upstream connection therefore keeps a second handle on its socket. A watch that passes
-//! its limit shuts the socket down, which ends the attempt with an error that [`Watch::fate`] explains. The same
-//! happens to an answer that has run for too long after its client disconnected ([`Presence::due`]), and to whatever
-//! still runs when the process has no more time ([`Drain::out_of_time`]).
+//! bytes, and in total; the rest of an error answer has a limit of its own. Every upstream connection therefore keeps a
+//! second handle on its socket. When a limit has passed, the socket is shut down, which ends the attempt with an error
+//! that [`Deadline::fate`] explains. The same happens to an answer that has run for too long after its client
+//! disconnected ([`Presence::due`]), and to all attempts when the process has no more time ([`Drain::out_of_time`]).
+//!
+//! One task checks the deadlines of all attempts ([`Deadlines::keep`]). It wakes up when a limit can have passed at the
+//! earliest, not when an attempt begins, gets a byte or ends, so it costs a request next to nothing.
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use pingora::{
     ErrorType, OrErr, Result,
     protocols::{Digest, raw_connect::ProxyDigest},
 };
-use tokio::{net::TcpStream, sync::Notify, task::JoinHandle};
+use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
     domain::wire::protocol::Break,
     edges::clock,
     gateway::{drain::Drain, presence::Presence},
 };
+
+/// How late a limit may be enforced: the shortest time between two checks of all attempts.
+const LATE_MAX: Duration = Duration::from_millis(50);
+
+/// The lists that running attempts are spread over, so that threads seldom wait for each other.
+const LISTS: usize = 16;
 
 /// The time limits of one attempt.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +71,11 @@ pub(crate) fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
     data.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
 
-/// How a watch has ended its attempt, if it has.
+/// How a deadline has ended its attempt, if it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fate {
-    /// The watch has not ended the attempt.
+    /// The deadline has not ended the attempt.
     Running = 0,
     /// A time limit has passed.
     Expired = 1,
@@ -74,7 +84,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Why an answer that the watch has ended breaks off; `None` if the watch has not.
+    /// Why an answer that the deadline has ended breaks off; `None` if the deadline has not.
     pub(crate) fn broken(self) -> Option<Break> {
         match self {
             Self::Running => None,
@@ -84,15 +94,35 @@ impl Fate {
     }
 }
 
-/// Watches one attempt, until dropped.
+/// The deadlines of all attempts. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadlines {
+    shared: Arc<Shared>,
+}
+
 #[derive(Debug)]
-pub(crate) struct Watch {
+struct Shared {
+    /// The running attempts.
+    lists: [Mutex<Vec<Arc<State>>>; LISTS],
+    began: Instant,
+    /// The next check, in milliseconds after `began`; `u64::MAX` while nothing runs.
+    next_ms: AtomicU64,
+    /// `next_ms` has become earlier.
+    sooner: Notify,
+    /// Says when the process has no more time.
+    drain: Drain,
+}
+
+/// The deadline of one attempt, until dropped.
+#[derive(Debug)]
+pub(crate) struct Deadline {
     state: Arc<State>,
-    task: JoinHandle<()>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct State {
+    handle: Arc<SocketHandle>,
     started: Instant,
     limits: Limits,
     /// Adds a limit once the client has disconnected.
@@ -102,55 +132,169 @@ struct State {
     /// Milliseconds after `started` at which the head of an error answer came; 0 if none did.
     error_head_ms: AtomicU64,
     fate: AtomicU8,
-    /// Something has made the deadline earlier.
-    sooner: Notify,
+    /// The index in its list, changed while that is locked.
+    index: AtomicUsize,
 }
 
-impl Watch {
-    /// Starts the watch. It shuts `handle` down when a limit passes, including that of `presence`, or when `drain` is
-    /// out of time.
-    pub(crate) fn start(
+impl Deadlines {
+    /// Without attempts. They are stopped when `drain` is out of time.
+    pub(crate) fn new(drain: Drain) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                lists: Default::default(),
+                began: clock::instant(),
+                next_ms: AtomicU64::new(u64::MAX),
+                sooner: Notify::new(),
+                drain,
+            }),
+        }
+    }
+
+    /// Begins the deadline of an attempt: `handle` is shut down when a limit passes, including that of `presence`, or when the
+    /// process has no more time.
+    pub(crate) fn begin(
+        &self,
         handle: Arc<SocketHandle>,
         limits: Limits,
         presence: Option<Arc<Presence>>,
-        drain: Drain,
         now: Instant,
-    ) -> Self {
+    ) -> Deadline {
         let state = Arc::new(State {
+            handle,
             started: now,
             limits,
             presence,
             last_byte_ms: AtomicU64::new(0),
             error_head_ms: AtomicU64::new(0),
             fate: AtomicU8::new(Fate::Running as u8),
-            sooner: Notify::new(),
+            index: AtomicUsize::new(0),
         });
-        let watched = Arc::clone(&state);
-        let task = tokio::spawn(async move {
-            let fate = tokio::select! {
-                () = watched.expire() => Fate::Expired,
-                () = drain.out_of_time() => Fate::Stopped,
-            };
-            watched.fate.store(fate as u8, Ordering::Release);
-            // An error means that the connection is closed already.
-            let _ = handle.shutdown(Shutdown::Both);
-        });
-        Self { state, task }
+        let shared = Arc::clone(&self.shared);
+        shared.add(&state);
+        shared.check_by(state.next_check(now));
+        if shared.drain.is_cut() {
+            // The attempts may have been stopped before this one was among them.
+            state.end(Fate::Stopped);
+        }
+        Deadline { state, shared }
     }
 
+    /// Ends attempts whose limits pass, and all of them when the process has no more time.
+    pub(crate) async fn keep(self) {
+        let mut out_of_time = std::pin::pin!(self.shared.drain.out_of_time());
+        let mut earliest = self.shared.began;
+        loop {
+            tokio::select! {
+                () = &mut out_of_time => break,
+                () = self.shared.due(earliest) => {}
+            }
+            let now = clock::instant();
+            self.shared.check(now);
+            earliest = now + LATE_MAX;
+        }
+        self.shared.each(|state| state.end(Fate::Stopped));
+    }
+}
+
+impl Shared {
+    /// The list of an attempt: its address says which.
+    fn list(&self, state: &Arc<State>) -> Option<&Mutex<Vec<Arc<State>>>> {
+        self.lists.get(Arc::as_ptr(state).addr() / size_of::<State>() % LISTS)
+    }
+
+    fn add(&self, state: &Arc<State>) {
+        if let Some(list) = self.list(state) {
+            let mut list = list.lock();
+            state.index.store(list.len(), Ordering::Relaxed);
+            list.push(Arc::clone(state));
+        }
+    }
+
+    fn remove(&self, state: &Arc<State>) {
+        let Some(list) = self.list(state) else { return };
+        let mut list = list.lock();
+        let index = state.index.load(Ordering::Relaxed);
+        if index < list.len() {
+            list.swap_remove(index);
+        }
+        if let Some(moved) = list.get(index) {
+            moved.index.store(index, Ordering::Relaxed);
+        }
+    }
+
+    fn each(&self, mut act: impl FnMut(&State)) {
+        for list in &self.lists {
+            list.lock().iter().for_each(|state| act(state));
+        }
+    }
+
+    /// Ends the attempts whose limits have passed, and says when to check again.
+    fn check(&self, now: Instant) {
+        // Before the lists are read: an attempt that is added behind that asks for a check of its own.
+        self.next_ms.store(u64::MAX, Ordering::SeqCst);
+        let mut next: Option<Instant> = None;
+        self.each(|state| {
+            if state.fate() != Fate::Running {
+                return;
+            }
+            if state.due() <= now {
+                return state.end(Fate::Expired);
+            }
+            let own = state.next_check(now);
+            next = Some(next.map_or(own, |next| next.min(own)));
+        });
+        if let Some(next) = next {
+            self.advance(next);
+        }
+    }
+
+    /// Has the attempts checked at `time` at the latest.
+    fn check_by(&self, time: Instant) {
+        if self.advance(time) {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Moves the next check to `time`, unless it is earlier. Returns whether it was later.
+    fn advance(&self, time: Instant) -> bool {
+        let since = time.saturating_duration_since(self.began).as_millis();
+        let millis = u64::try_from(since).unwrap_or(u64::MAX);
+        millis < self.next_ms.load(Ordering::SeqCst) && millis < self.next_ms.fetch_min(millis, Ordering::SeqCst)
+    }
+
+    /// Returns when the attempts are to be checked, but not before `earliest`.
+    async fn due(&self, earliest: Instant) {
+        loop {
+            let next = match self.next_ms.load(Ordering::SeqCst) {
+                u64::MAX => None,
+                // A millisecond has begun where a limit passes within it.
+                millis => Some(self.began + Duration::from_millis(millis + 1)),
+            };
+            let passed = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(next.max(earliest).into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = passed => return,
+                () = self.sooner.notified() => {}
+            }
+        }
+    }
+}
+
+impl Deadline {
     /// Bytes of the answer have arrived: restarts the idle limit.
     pub(crate) fn byte_seen(&self, now: Instant) {
-        if self.state.last_byte_ms.swap(self.state.millis(now), Ordering::AcqRel) == 0 {
-            self.state.sooner.notify_one();
-        }
+        let millis = self.state.millis(now);
+        self.state.last_byte_ms.store(millis, Ordering::Release);
     }
 
     /// The head of an error answer has arrived: starts the limit of its rest.
     pub(crate) fn error_seen(&self, now: Instant) {
-        self.state
-            .error_head_ms
-            .store(self.state.millis(now), Ordering::Release);
-        self.state.sooner.notify_one();
+        let millis = self.state.millis(now);
+        self.state.error_head_ms.store(millis, Ordering::Release);
     }
 
     /// Time since the attempt's connection was established.
@@ -158,19 +302,15 @@ impl Watch {
         now.saturating_duration_since(self.state.started)
     }
 
-    /// How the watch has ended the attempt, if it has.
+    /// How the deadline has ended the attempt, if it has.
     pub(crate) fn fate(&self) -> Fate {
-        match self.state.fate.load(Ordering::Acquire) {
-            fate if fate == Fate::Expired as u8 => Fate::Expired,
-            fate if fate == Fate::Stopped as u8 => Fate::Stopped,
-            _ => Fate::Running,
-        }
+        self.state.fate()
     }
 }
 
-impl Drop for Watch {
+impl Drop for Deadline {
     fn drop(&mut self) {
-        self.task.abort();
+        self.shared.remove(&self.state);
     }
 }
 
@@ -181,21 +321,27 @@ impl State {
         u64::try_from(since).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Returns when a limit has passed. Only the first byte, an error's head and the client's disconnect can make the deadline
-    /// earlier; later bytes defer it.
-    async fn expire(&self) {
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep_until(self.due().into()) => {}
-                () = self.sooner.notified() => continue,
-                () = self.client_left() => continue,
-            }
-            if clock::instant() >= self.due() {
-                return;
-            }
+    fn fate(&self) -> Fate {
+        match self.fate.load(Ordering::Acquire) {
+            fate if fate == Fate::Expired as u8 => Fate::Expired,
+            fate if fate == Fate::Stopped as u8 => Fate::Stopped,
+            _ => Fate::Running,
         }
     }
 
+    /// Ends the attempt, unless that is done.
+    fn end(&self, fate: Fate) {
+        let running = Fate::Running as u8;
+        let ended = self
+            .fate
+            .compare_exchange(running, fate as u8, Ordering::AcqRel, Ordering::Acquire);
+        if ended.is_ok() {
+            // An error means that the connection is closed already.
+            let _ = self.handle.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// When the next limit passes.
     fn due(&self) -> Instant {
         let next = match self.last_byte_ms.load(Ordering::Acquire) {
             0 => self.limits.first_byte,
@@ -210,10 +356,17 @@ impl State {
         unattended.map_or(due, |unattended| unattended.min(due))
     }
 
-    async fn client_left(&self) {
-        match &self.presence {
-            Some(presence) => presence.limited().await,
-            None => std::future::pending().await,
-        }
+    /// When to check this attempt again. The first byte, an error's head and the client's disconnect can make the deadline
+    /// earlier, but not earlier than the limit that begins with them would pass if they came now.
+    fn next_check(&self, now: Instant) -> Instant {
+        let finish = self
+            .presence
+            .as_ref()
+            .map_or(Duration::MAX, |presence| presence.finish());
+        let shortest = self.limits.idle.min(self.limits.error_body).min(finish);
+        self.due().min(now + shortest)
     }
 }
+
+#[cfg(test)]
+mod tests;

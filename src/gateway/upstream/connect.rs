@@ -23,7 +23,7 @@ use crate::{
         attempt::{
             Attempt, Verdict,
             attempts::Connection,
-            deadline::{self, Limits, Watch},
+            deadline::{self, Deadlines, Limits},
         },
         drain::Drain,
         failure_log,
@@ -89,7 +89,7 @@ pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) 
     let places = Arc::clone(forward.attempts.places());
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
-    // The watch limits reading; Pingora's own timeout would register a timer for every chunk.
+    // The deadline limits reading; Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits(forward).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if connection != Connection::Any || !forward.can_resend() {
@@ -127,16 +127,16 @@ fn limits(forward: &Forward) -> Limits {
 }
 
 /// The connection is established: starts the time limits, including that of a client that has left.
-pub(crate) fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, drain: &Drain) {
+pub(crate) fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, deadlines: &Deadlines) {
     forward.attempts.connected();
     let replay_bytes = match &forward.body {
         Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
         _ => 0,
     };
     let (limits, presence) = (limits(forward), forward.client.presence.clone());
-    let watch = deadline::handle_of(digest)
-        .map(|handle| Watch::start(handle, limits, presence, drain.clone(), clock::instant()));
-    forward.attempt.connected(watch, replay_bytes);
+    let deadline =
+        deadline::handle_of(digest).map(|handle| deadlines.begin(handle, limits, presence, clock::instant()));
+    forward.attempt.connected(deadline, replay_bytes);
 }
 
 /// Pingora could not connect: another attempt follows, or none.
