@@ -48,9 +48,13 @@ pub(crate) fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Ex
     let limits = &exchange.live.config.gateway;
     keepalive::offer(session, limits.keepalive);
     keepalive::withdraw(session, &gateway.drain);
-    session.set_write_timeout(Some(limits.write));
+    if session.is_http2() {
+        // Over HTTP/1.1 the client's connection limits writing (`front/guarded.rs`).
+        session.set_write_timeout(Some(limits.write));
+    }
     session.set_total_drain_timeout(Some(Duration::from_secs(1)));
     interim::keep_from_client(session);
+    head::forget_spelling(session.req_header_mut());
     let query_keys = head::strip_query_keys(session.req_header_mut());
     exchange.protocol = head::shape(session.req_header(), &query_keys);
     let record = &mut exchange.log.record;

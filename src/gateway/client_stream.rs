@@ -10,7 +10,6 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -296,23 +295,9 @@ impl Ssl for ClientStream {
 }
 
 impl GetTimingDigest for ClientStream {
+    /// Nobody asks for the times.
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.stream
-            .as_ref()
-            .map(|stream| stream.get_timing_digest())
-            .unwrap_or_default()
-    }
-
-    fn get_read_pending_time(&self) -> Duration {
-        self.stream
-            .as_ref()
-            .map_or(Duration::ZERO, |stream| stream.get_read_pending_time())
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        self.stream
-            .as_ref()
-            .map_or(Duration::ZERO, |stream| stream.get_write_pending_time())
+        Vec::new()
     }
 }
 

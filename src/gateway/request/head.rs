@@ -20,6 +20,16 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct QueryKeys(pub Vec<String>);
 
+/// Forgets how the client spelled the names of header fields, which mean the same in upper and lower case. Pingora's parser
+/// remembers it, and would carry it along until the provider has the head.
+pub(crate) fn forget_spelling(head: &mut RequestHeader) {
+    if head.has_case() {
+        let (nothing, ()) = http::Request::new(()).into_parts();
+        let spelled = std::mem::replace(head, RequestHeader::from(nothing));
+        *head = RequestHeader::from(http::request::Parts::from(spelled));
+    }
+}
+
 /// Takes `key=` out of the request line before anything can log or forward it.
 pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     let Some(query) = head.uri.query() else {
@@ -220,5 +230,31 @@ fn bearer_text(value: &str) -> &str {
     match value.split_at_checked(7) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer ") => rest.trim(),
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_names_are_spelled_is_forgotten_and_nothing_else() {
+        let mut head = RequestHeader::build("POST", b"/v1/messages?a=b", Some(3)).expect("a head");
+        head.set_version(Version::HTTP_10);
+        for (name, value) in [("X-Api-Key", "one"), ("ACCEPT", "a"), ("accept", "b")] {
+            head.append_header(name, value).expect("a field");
+        }
+        assert!(head.has_case());
+        let (fields, line) = (
+            head.headers.clone(),
+            (head.method.clone(), head.uri.clone(), head.version),
+        );
+        forget_spelling(&mut head);
+        assert!(!head.has_case());
+        assert_eq!((&head.headers, head.raw_path()), (&fields, &b"/v1/messages?a=b"[..]));
+        assert_eq!((head.method.clone(), head.uri.clone(), head.version), line);
+        let mut wire = Vec::new();
+        head.header_to_h1_wire(&mut wire);
+        assert_eq!(wire, b"x-api-key: one\r\naccept: a\r\naccept: b\r\n");
     }
 }

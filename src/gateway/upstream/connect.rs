@@ -79,7 +79,12 @@ pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) 
     }
     let timeouts = &forward.request.live.config.upstream;
     let connect = forward.provider().timeouts.connect.unwrap_or(timeouts.connect);
-    let mut peer = HttpPeer::new(place.first, place.origin.https, place.origin.host.clone());
+    // Only TLS has a use for the name.
+    let server_name = match place.origin.https {
+        true => place.origin.host.clone(),
+        false => String::new(),
+    };
+    let mut peer = HttpPeer::new(place.first, place.origin.https, server_name);
     let connection = forward.attempts.take_connection();
     if timeouts.http2 && place.origin.https && connection != Connection::NewOverHttp1 {
         speak_http2(&mut peer.options);
