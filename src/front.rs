@@ -81,7 +81,7 @@ impl<H: Handler> Front<H> {
     }
 
     /// Makes the connection a stream of HTTP, whose place is claimed for its client.
-    async fn open(&self, stream: Stream, mut place: Place, config: &Config) -> Result<Guarded, CloseReason> {
+    async fn open(&self, stream: Stream, mut place: Place, config: &Config) -> Result<Box<Guarded>, CloseReason> {
         let peer = address(&stream);
         let announced = peer.is_some_and(|peer| self.transport.announces_client(peer));
         if !announced {
@@ -96,10 +96,11 @@ impl<H: Handler> Front<H> {
         }
         let times = ClientTimes::new(&config.gateway);
         let head = self.heads.lease(place.client());
-        Ok(Guarded::new(stream, (Some(place), head), times, self.figures.clone()))
+        let guarded = Guarded::new(stream, (Some(place), head), times, self.figures.clone());
+        Ok(Box::new(guarded))
     }
 
-    async fn serve(&self, mut connection: Guarded, config: &Config, closing: &ShutdownWatch) {
+    async fn serve(&self, visit: &H::Visit, mut connection: Box<Guarded>, config: &Config, closing: &ShutdownWatch) {
         let mut spoken = match connection.selected_alpn_proto() {
             Some(ALPN::H2) => Spoken::Http2,
             _ if connection.get_ssl_digest().is_some() => Spoken::Http1,
@@ -114,12 +115,19 @@ impl<H: Handler> Front<H> {
             },
         };
         let requests_max = config.connections.requests_max;
+        let over = |patience| {
+            let told = closing.clone();
+            Closing { told, patience }.over()
+        };
+        let mut timer = pin!(tokio::time::sleep(limits.silence));
+        let mut over_between = pin!(over(Duration::ZERO));
         for count in 1..=requests_max {
-            let closing_now = Closing {
-                told: closing.clone(),
-                patience: if count == 1 { FIRST_REQUEST_WAIT } else { Duration::ZERO },
+            let arrival = if count == 1 {
+                let over_first = pin!(over(FIRST_REQUEST_WAIT));
+                arrival::next(&mut connection, spoken, limits, timer.as_mut(), over_first).await
+            } else {
+                arrival::next(&mut connection, spoken, limits, timer.as_mut(), over_between.as_mut()).await
             };
-            let arrival = arrival::next(&mut connection, spoken, limits, closing_now).await;
             let bytes = match arrival {
                 Ok(Arrival::Request(bytes)) => bytes,
                 Ok(Arrival::Http2) => {
@@ -138,7 +146,7 @@ impl<H: Handler> Front<H> {
                 self.figures.closed(CloseReason::Requests);
             }
             let arrived = Arrived { bytes, is_last };
-            match self.handler.request(arrived, connection, closing).await {
+            match self.handler.request(visit, arrived, connection, closing).await {
                 Some(back) => {
                     if let Some(slot) = back.slot() {
                         slot.has_answered();
@@ -167,7 +175,7 @@ fn address(stream: &Stream) -> Option<IpAddr> {
 
 impl<H: Handler> Front<H> {
     /// A connection from its first byte to its end.
-    async fn attend(&self, stream: Stream, place: Place, shutdown: &ShutdownWatch) {
+    async fn attend(&self, visit: &H::Visit, stream: Stream, place: Place, shutdown: &ShutdownWatch) {
         let config = Arc::clone(&self.live.get().config);
         let closing = Closing {
             told: shutdown.clone(),
@@ -179,7 +187,7 @@ impl<H: Handler> Front<H> {
             () = closing.over() => return,
         };
         match opened {
-            Ok(connection) => self.serve(connection, &config, shutdown).await,
+            Ok(connection) => self.serve(visit, connection, &config, shutdown).await,
             Err(reason) => self.figures.closed(reason),
         }
     }
@@ -188,14 +196,14 @@ impl<H: Handler> Front<H> {
 #[async_trait]
 impl<H: Handler> ServerApp for Front<H> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let _visit = self.handler.enter();
+        let visit = self.handler.enter();
         let Some(place) = self.places.take() else {
             self.figures.closed(CloseReason::TooMany);
             return None;
         };
         let given_way = place.slot().map(|slot| slot.given_way());
         // In one place of this future, whichever way it is waited for.
-        let mut attended = pin!(self.attend(stream, place, shutdown));
+        let mut attended = pin!(self.attend(&visit, stream, place, shutdown));
         match given_way {
             None => attended.await,
             Some(given_way) => tokio::select! {

@@ -1,9 +1,16 @@
 //! Waits for a client's next request, and reads its head within limits of time and size.
 
-use std::{io::ErrorKind, time::Duration};
+use std::{
+    future::poll_fn,
+    io::ErrorKind,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use pingora::server::ShutdownWatch;
+use tokio::time::Sleep;
 
 use crate::{
     domain::wire::http1::head::{self, HeadEnd, HeadLimits},
@@ -66,33 +73,58 @@ pub(crate) enum Arrival {
 }
 
 /// Waits for a request, and before that for the trailers of the one before. An error says what the client has done wrong; what it
-/// has sent so far can still be seen.
+/// has sent so far can still be seen. `timer` and `over`, which is [`Closing::over`], are the connection's: a request that
+/// comes in time leaves them as they are for the next one.
 pub(crate) async fn next(
     connection: &mut Guarded,
     spoken: Spoken,
     limits: ArrivalLimits,
-    closing: Closing,
+    timer: Pin<&mut Sleep>,
+    over: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Arrival, CloseReason> {
     tokio::select! {
         biased;
-        arrived = arrive(connection, spoken, limits) => arrived,
-        () = closing.over() => Ok(Arrival::Nothing),
+        arrived = arrive(connection, spoken, limits, timer) => arrived,
+        () = over => Ok(Arrival::Nothing),
     }
 }
 
-async fn arrive(connection: &mut Guarded, spoken: Spoken, limits: ArrivalLimits) -> Result<Arrival, CloseReason> {
+async fn arrive(
+    connection: &mut Guarded,
+    spoken: Spoken,
+    limits: ArrivalLimits,
+    mut timer: Pin<&mut Sleep>,
+) -> Result<Arrival, CloseReason> {
     if !connection.finish_request().await {
         return Ok(Arrival::Nothing);
     }
     if connection.ahead().is_empty() {
-        match tokio::time::timeout(limits.silence, connection.read_head()).await {
-            Err(_) => return Err(CloseReason::Silent),
-            Ok(Err(_) | Ok(0)) => return Ok(Arrival::Nothing),
-            Ok(Ok(_)) => {}
+        match within(timer.as_mut(), limits.silence, connection.read_head()).await {
+            None => return Err(CloseReason::Silent),
+            Some(Err(_) | Ok(0)) => return Ok(Arrival::Nothing),
+            Some(Ok(_)) => {}
         }
     }
-    let whole = tokio::time::timeout(limits.head, whole_head(connection, spoken, limits.size));
-    whole.await.unwrap_or(Err(CloseReason::HeadLate))
+    let whole = within(timer, limits.head, whole_head(connection, spoken, limits.size)).await;
+    whole.unwrap_or(Err(CloseReason::HeadLate))
+}
+
+/// The result of `reading`; `None` if it takes longer than `wait`. What is there needs no timer, and one that is put off costs
+/// little while it is still set for an earlier time.
+async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Future<Output = T>) -> Option<T> {
+    let mut reading = pin!(reading);
+    let mut is_set = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = reading.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if !is_set {
+            is_set = true;
+            timer.as_mut().reset(tokio::time::sleep(wait).deadline());
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 async fn whole_head(connection: &mut Guarded, spoken: Spoken, limits: HeadLimits) -> Result<Arrival, CloseReason> {

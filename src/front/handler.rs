@@ -36,8 +36,8 @@ impl Arrived {
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Takes Pingora's sessions.
     type App: HttpServerApp + Send + Sync + 'static;
-    /// Held while a connection is served.
-    type Visit: Send;
+    /// Held while a connection is served, and lent to each of its requests.
+    type Visit: Send + Sync;
 
     /// The application behind.
     fn app(&self) -> &Arc<Self::App>;
@@ -46,10 +46,15 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn enter(&self) -> Self::Visit;
 
     /// Answers one request over HTTP/1.1; the connection comes back if it can carry another.
-    async fn request(&self, arrived: Arrived, over: Guarded, shutdown: &ShutdownWatch) -> Option<Guarded> {
-        let session = arrived.session(Box::new(over));
+    async fn request(
+        &self,
+        _visit: &Self::Visit,
+        arrived: Arrived,
+        over: Box<Guarded>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Box<Guarded>> {
+        let session = arrived.session(over);
         let (stream, _) = self.app().process_new_http(session, shutdown).await?.consume();
-        let guarded = stream.into_any().downcast::<Guarded>().ok()?;
-        Some(*guarded)
+        stream.into_any().downcast::<Guarded>().ok()
     }
 }

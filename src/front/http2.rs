@@ -69,8 +69,12 @@ struct Http2<A> {
 }
 
 /// Serves a connection whose preface has arrived, to its end.
-pub(crate) async fn serve<A>(app: &Arc<A>, connection: Guarded, settings: Http2Settings, mut closing: ShutdownWatch)
-where
+pub(crate) async fn serve<A>(
+    app: &Arc<A>,
+    connection: Box<Guarded>,
+    settings: Http2Settings,
+    mut closing: ShutdownWatch,
+) where
     A: HttpServerApp + Send + Sync + 'static,
 {
     let end = watch::Sender::new(false);
@@ -83,7 +87,7 @@ where
         requests: AtomicU32::new(0),
         end,
     });
-    let mut serving = std::pin::pin!(served.process_new(Box::new(connection), &told));
+    let mut serving = std::pin::pin!(served.process_new(connection, &told));
     tokio::select! {
         _ = &mut serving => return,
         _ = closing.wait_for(|closing| *closing) => {}

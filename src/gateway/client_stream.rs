@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     /// `None` once the socket has been given up.
-    stream: Option<Guarded>,
+    stream: Option<Box<Guarded>>,
     id: UniqueIDType,
     /// The client of the running request. The reference is weak, so it ends with the request. Read when a read completes
     /// or something fails, never by a write that succeeds.
@@ -54,7 +54,7 @@ pub(crate) struct ClientStream {
 
 impl ClientStream {
     /// Wraps a connection.
-    pub(crate) fn new(stream: Guarded, parking: Weak<Parking>) -> Self {
+    pub(crate) fn new(stream: Box<Guarded>, parking: Weak<Parking>) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
@@ -68,7 +68,7 @@ impl ClientStream {
     }
 
     /// The connection, for the next request; `None` if it has been given up.
-    pub(crate) fn into_guarded(self) -> Option<Guarded> {
+    pub(crate) fn into_guarded(self) -> Option<Box<Guarded>> {
         self.stream
     }
 

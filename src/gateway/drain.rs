@@ -1,9 +1,12 @@
 //! Graceful shutdown of the gateway: counts running requests and connections, accepts nothing new once closing, and at
 //! the deadline ends what still runs with an error that its client understands.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Counts running requests and connections, and tells them how far the shutdown is. Clones share the state.
 #[derive(Clone, Debug, Default)]
@@ -13,10 +16,46 @@ pub(crate) struct Drain {
 
 #[derive(Debug, Default)]
 struct Shared {
-    requests: watch::Sender<usize>,
-    connections: watch::Sender<usize>,
+    requests: Count,
+    connections: Count,
     closing: watch::Sender<bool>,
     cut: watch::Sender<bool>,
+}
+
+/// How many there are. Only their end is waited for, so no change but the last one wakes anybody.
+#[derive(Debug, Default)]
+struct Count {
+    number: AtomicUsize,
+    none: Notify,
+}
+
+impl Count {
+    fn add(&self) {
+        self.number.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn remove(&self) {
+        if self.number.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.none.notify_waiters();
+        }
+    }
+
+    fn get(&self) -> usize {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Returns when there are none.
+    async fn none(&self) {
+        loop {
+            let mut none = std::pin::pin!(self.none.notified());
+            // Before the look, so that no end after it is missed.
+            none.as_mut().enable();
+            if self.get() == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
 }
 
 /// Counts one running request, until dropped.
@@ -34,32 +73,29 @@ pub(crate) struct Connected {
 impl Drain {
     /// Counts a request that begins.
     pub(crate) fn enter(&self) -> InFlight {
-        self.shared.requests.send_modify(|running| *running += 1);
+        self.shared.requests.add();
         InFlight { drain: self.clone() }
     }
 
     /// Counts a client connection.
     pub(crate) fn connect(&self) -> Connected {
-        self.shared.connections.send_modify(|open| *open += 1);
+        self.shared.connections.add();
         Connected { drain: self.clone() }
     }
 
     /// The number of running requests.
     pub(crate) fn running(&self) -> usize {
-        *self.shared.requests.borrow()
+        self.shared.requests.get()
     }
 
     /// Waits until no request runs.
     pub(crate) async fn idle(&self) {
-        let mut running = self.shared.requests.subscribe();
-        // The sender lives as long as this value, so waiting cannot fail. The same holds for the waits below.
-        let _ = running.wait_for(|running| *running == 0).await;
+        self.shared.requests.none().await;
     }
 
     /// Waits until no client is connected.
     pub(crate) async fn disconnected(&self) {
-        let mut open = self.shared.connections.subscribe();
-        let _ = open.wait_for(|open| *open == 0).await;
+        self.shared.connections.none().await;
     }
 
     /// Begins the shutdown: no new requests are accepted, and connections end with their running request.
@@ -90,21 +126,20 @@ impl Drain {
     /// Returns when the grace period is over.
     pub(crate) async fn out_of_time(&self) {
         let mut cut = self.shared.cut.subscribe();
+        // The sender lives as long as this value, so waiting cannot fail.
         let _ = cut.wait_for(|cut| *cut).await;
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let requests = &self.drain.shared.requests;
-        requests.send_modify(|running| *running = running.saturating_sub(1));
+        self.drain.shared.requests.remove();
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        let connections = &self.drain.shared.connections;
-        connections.send_modify(|open| *open = open.saturating_sub(1));
+        self.drain.shared.connections.remove();
     }
 }
 
@@ -126,6 +161,21 @@ mod tests {
         drop(second);
         waiting.await.expect("no panic");
         assert_eq!(drain.running(), 0);
+    }
+
+    #[tokio::test]
+    async fn only_the_end_of_the_last_request_wakes_who_waits() {
+        let drain = Drain::default();
+        let (first, second) = (drain.enter(), drain.enter());
+        let mut waiting = std::pin::pin!(drain.idle());
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(first);
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(second);
+        let third = drain.enter();
+        assert!(futures_util::poll!(&mut waiting).is_pending(), "another one has begun");
+        drop(third);
+        waiting.await;
     }
 
     #[tokio::test]

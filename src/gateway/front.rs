@@ -19,6 +19,14 @@ use crate::{
     },
 };
 
+/// What the gateway holds of a connection.
+pub(crate) struct Visit {
+    /// Where the connection waits while the session of a failed request ends.
+    parking: Arc<Parking>,
+    #[expect(dead_code, reason = "held until the connection ends")]
+    connected: Connected,
+}
+
 /// The gateway behind its front.
 pub(crate) struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
@@ -38,23 +46,33 @@ impl GatewayHandler {
 #[async_trait]
 impl Handler for GatewayHandler {
     type App = HttpProxy<Gateway>;
-    type Visit = Connected;
+    type Visit = Visit;
 
     fn app(&self) -> &Arc<HttpProxy<Gateway>> {
         &self.proxy
     }
 
-    fn enter(&self) -> Connected {
-        self.drain.connect()
+    fn enter(&self) -> Visit {
+        Visit {
+            parking: Arc::default(),
+            connected: self.drain.connect(),
+        }
     }
 
-    async fn request(&self, arrived: Arrived, over: Guarded, shutdown: &ShutdownWatch) -> Option<Guarded> {
-        let parking = Arc::new(Parking::default());
-        let stream = ClientStream::new(over, parking.sign());
+    async fn request(
+        &self,
+        visit: &Visit,
+        arrived: Arrived,
+        over: Box<Guarded>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Box<Guarded>> {
+        let stream = ClientStream::new(over, visit.parking.sign());
         let session = arrived.session(Box::new(stream));
         let reused = self.proxy.process_new_http(session, shutdown).await;
         // Pingora may be done with a connection that goes on nevertheless.
-        let stream = reused.map(|reused| reused.consume().0).or_else(|| parking.take())?;
+        let stream = reused
+            .map(|reused| reused.consume().0)
+            .or_else(|| visit.parking.take())?;
         stream.into_any().downcast::<ClientStream>().ok()?.into_guarded()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
 
-/// Where a connection waits to be continued. Each request has its own, so it holds one at most.
+/// Where a connection waits to be continued. Each has its own.
 #[derive(Debug, Default)]
 pub(crate) struct Parking(Mutex<Option<Stream>>);
 

@@ -55,6 +55,12 @@ fn open() -> (tokio::sync::watch::Sender<bool>, Closing) {
     (sender, Closing { told, patience })
 }
 
+/// What comes, with a timer of its own.
+async fn wait(guarded: &mut Guarded, spoken: Spoken, closing: Closing) -> Result<Arrival, CloseReason> {
+    let timer = pin!(tokio::time::sleep(Duration::ZERO));
+    next(guarded, spoken, LIMITS, timer, pin!(closing.over())).await
+}
+
 /// What comes of these bytes, sent one by one; the client stays.
 async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
     let (mut client, mut guarded) = pair();
@@ -67,7 +73,7 @@ async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        arrived = next(&mut guarded, spoken, LIMITS, closing) => arrived,
+        arrived = wait(&mut guarded, spoken, closing) => arrived,
         () = sending => unreachable!("the client stays"),
     }
 }
@@ -121,11 +127,11 @@ async fn who_leaves_or_comes_while_weir_closes_brings_nothing() {
     let (client, mut guarded) = pair();
     let (sender, closing) = open();
     drop(client);
-    let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing.clone()).await;
+    let arrived = wait(&mut guarded, Spoken::Either, closing.clone()).await;
     assert!(matches!(arrived, Ok(Arrival::Nothing)));
     let (_client, mut guarded) = pair();
     sender.send_replace(true);
-    let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing).await;
+    let arrived = wait(&mut guarded, Spoken::Either, closing).await;
     assert!(matches!(arrived, Ok(Arrival::Nothing)));
 }
 
@@ -141,7 +147,7 @@ async fn who_is_given_time_may_still_bring_a_request_while_weir_closes() {
             let _ = client.write_all(REQUEST).await;
             std::future::pending::<()>().await;
         });
-        let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing).await;
+        let arrived = wait(&mut guarded, Spoken::Either, closing).await;
         assert_eq!(matches!(arrived, Ok(Arrival::Request(_))), comes, "{after_ms}");
     }
 }
@@ -152,7 +158,7 @@ async fn the_preface_is_still_to_be_read_by_who_speaks_http2() {
     let (_sender, closing) = open();
     client.write_all(H2_PREFACE).await.expect("room");
     client.write_all(b"more").await.expect("room");
-    let arrived = next(&mut guarded, Spoken::Either, LIMITS, closing).await;
+    let arrived = wait(&mut guarded, Spoken::Either, closing).await;
     assert!(matches!(arrived, Ok(Arrival::Http2)));
     let mut peeked = [0; H2_PREFACE.len()];
     assert!(
@@ -165,4 +171,24 @@ async fn the_preface_is_still_to_be_read_by_who_speaks_http2() {
     let mut all = Vec::new();
     guarded.read_to_end(&mut all).await.expect("bytes");
     assert_eq!(all, [H2_PREFACE, b"more"].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_an_earlier_request_has_set_is_put_off_for_the_next() {
+    let (mut client, mut guarded) = pair();
+    let (_sender, closing) = open();
+    let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
+    let mut over = pin!(closing.over());
+    let started = tokio::time::Instant::now();
+    for _ in 0..3 {
+        let later = tokio::time::sleep(LIMITS.silence - Duration::from_secs(1));
+        let sending = async {
+            later.await;
+            client.write_all(REQUEST).await.expect("room");
+        };
+        let arriving = next(&mut guarded, Spoken::Http1, LIMITS, timer.as_mut(), over.as_mut());
+        let (arrived, ()) = tokio::join!(arriving, sending);
+        assert!(matches!(arrived, Ok(Arrival::Request(_))));
+    }
+    assert_eq!(started.elapsed().as_secs(), 3 * (LIMITS.silence.as_secs() - 1));
 }

@@ -21,7 +21,7 @@ const TERMS: Terms = Terms {
     finish: Duration::from_secs(10),
 };
 
-fn guarded(stream: DuplexStream) -> Guarded {
+fn guarded(stream: DuplexStream) -> Box<Guarded> {
     let pace = PaceLimit {
         wait_max: Duration::from_millis(20),
         bytes_per_second_min: 0,
@@ -39,12 +39,12 @@ fn guarded(stream: DuplexStream) -> Guarded {
         address_bytes_max: 1 << 20,
         head_bytes_max: 1 << 20,
     });
-    Guarded::new(
+    Box::new(Guarded::new(
         Box::new(stream),
         (None, heads.lease(None)),
         times,
         metrics.listener("gateway"),
-    )
+    ))
 }
 
 /// A connection that has everything to be read still.
