@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     driver::{Connection, Progress},
+    process::{CpuReading, Process},
     reference::Reference,
 };
 
@@ -37,6 +38,16 @@ struct Heard {
     open: AtomicUsize,
     ended: AtomicUsize,
     chunks: AtomicU64,
+}
+
+/// What was seen of streams for some time.
+pub(crate) struct Seen {
+    /// The CPU time of their proxy, before and after.
+    pub(crate) cpu: Option<(CpuReading, CpuReading)>,
+    /// Chunks that came.
+    pub(crate) chunks: u64,
+    /// How late each delta was, in milliseconds.
+    pub(crate) late: Vec<f64>,
 }
 
 /// When a delta of a stream had come: its number, and the moment.
@@ -74,8 +85,29 @@ impl Held {
         Ok(())
     }
 
+    /// Looks at them for some time, from when each has said something since the last was opened; then reads all to their end.
+    pub(crate) async fn run(
+        mut self,
+        process: Option<&Process>,
+        gap: Duration,
+        length: Duration,
+    ) -> Result<Seen, String> {
+        tokio::time::sleep(gap).await;
+        let (began, before, chunks) = (Instant::now(), process.map(Process::cpu), self.chunks());
+        tokio::time::sleep(length).await;
+        let (after, ended, chunks) = (process.map(Process::cpu), Instant::now(), self.chunks() - chunks);
+        if self.has_ended() {
+            return Err(self.early().await);
+        }
+        Ok(Seen {
+            cpu: before.zip(after),
+            chunks,
+            late: self.end(gap, began, ended).await?,
+        })
+    }
+
     /// Chunks that have come.
-    pub(crate) fn chunks(&self) -> u64 {
+    fn chunks(&self) -> u64 {
         self.heard.chunks.load(Ordering::Relaxed)
     }
 

@@ -6,7 +6,8 @@
 //! an answer was not what the provider sent, or money differs; a missed aim is only printed, for a busy machine misses it too.
 //!
 //! Reading order: `options`, `phases` (what is measured), `billed` and `fleet` (what is started, and how its money is compared),
-//! `driver` (the client), the phases (`closed`, `first_byte`, `delays`, `mixture`, `open`, `memory`), `table`.
+//! `driver` (the client), the phases (`closed`, `first_byte`, `delays`, `mixture`, `open`,
+//! `pinned`, `memory`), `table`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -42,6 +43,7 @@ mod node;
 mod open;
 mod options;
 mod phases;
+mod pinned;
 mod process;
 mod reference;
 mod request;

@@ -1,6 +1,6 @@
 //! Many open streams that talk slowly: what a chunk costs among them, and how late the latest is.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{
     billed::Billed,
@@ -8,7 +8,6 @@ use crate::{
     held::Held,
     options::Scale,
     phases::{DELTA_BYTES, Report, order},
-    process::Process,
     request::{Form, direct_request},
     row::{Aim, Compared, Row, Subject, WEIRS, quantile},
 };
@@ -44,24 +43,14 @@ pub(crate) async fn measure(billed: &Billed, scale: &Scale, report: &mut Report)
             let failed = |bad: String| format!("{streams} open streams, {}: {bad}", subject.name());
             let mut held = Held::new(*address, request.clone(), reference);
             held.open(streams).await.map_err(failed)?;
-            // Each has said something since the last was opened.
-            tokio::time::sleep(gap).await;
-            let (began, before, chunks) = (Instant::now(), process.map(Process::cpu), held.chunks());
-            tokio::time::sleep(length).await;
-            let spent = process
-                .zip(before)
-                .map(|(process, before)| process.cpu().since(&before));
-            let (ended, chunks) = (Instant::now(), held.chunks() - chunks);
-            if held.has_ended() {
-                return Err(failed(held.early().await));
+            let seen = held.run(*process, gap, length).await.map_err(failed)?;
+            if let Some((before, after)) = seen.cpu {
+                let spent = after.since(&before);
+                cpu.add(*subject, spent.total / seen.chunks as f64);
+                kernel.add(*subject, spent.system / seen.chunks as f64);
             }
-            if let Some(spent) = spent {
-                cpu.add(*subject, spent.total / chunks as f64);
-                kernel.add(*subject, spent.system / chunks as f64);
-            }
-            let late = held.end(gap, began, ended).await.map_err(failed)?;
-            tail.add(*subject, quantile(&late, 0.99).expect("chunks"));
-            latest.add(*subject, quantile(&late, 1.0).expect("chunks"));
+            tail.add(*subject, quantile(&seen.late, 0.99).expect("chunks"));
+            latest.add(*subject, quantile(&seen.late, 1.0).expect("chunks"));
         }
     }
     report.rows.extend([cpu, kernel, tail, latest]);

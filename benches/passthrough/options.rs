@@ -55,6 +55,8 @@ pub(crate) enum Phase {
     Mixture,
     /// Many open streams that talk slowly
     Open,
+    /// One worker on a core of its own: what a chunk costs by thread, among few streams and among many
+    Pinned,
     /// Many open streams that are silent
     Memory,
 }
@@ -72,6 +74,7 @@ impl Phase {
             Self::Unpaced => "unpaced",
             Self::Mixture => "mixture",
             Self::Open => "open",
+            Self::Pinned => "pinned",
             Self::Memory => "memory",
         }
     }
@@ -107,6 +110,8 @@ pub(crate) struct Scale {
     pub(crate) mixture: Mixture,
     /// Many open streams.
     pub(crate) open: Open,
+    /// Streams at a proxy on a core of its own: few of them, and many.
+    pub(crate) pinned: [Open; 2],
     /// Silent streams held open.
     pub(crate) open_streams: usize,
     /// How long those are silent, in milliseconds: longer than it takes to open them.
@@ -246,6 +251,7 @@ impl Options {
                 length_ms: 5_000,
                 rounds: rounds(7).min(5),
             },
+            pinned: Scale::pinned(rounds(7).min(5)),
             open_streams: 1_000,
             silence_ms: 15_000,
             memory_rounds: rounds(7).min(3),
@@ -254,6 +260,17 @@ impl Options {
 }
 
 impl Scale {
+    /// The same rate of chunks from few streams and from many.
+    fn pinned(rounds: usize) -> [Open; 2] {
+        [(40, 350, 20), (2_000, 18, 1_000)].map(|(streams, deltas, gap_ms)| Open {
+            streams,
+            deltas,
+            gap_ms,
+            length_ms: 5_000,
+            rounds,
+        })
+    }
+
     /// A little of everything.
     fn quick(rounds: usize) -> Self {
         Self {
@@ -302,6 +319,22 @@ impl Scale {
                 length_ms: 500,
                 rounds,
             },
+            pinned: [
+                Open {
+                    streams: 4,
+                    deltas: 60,
+                    gap_ms: 20,
+                    length_ms: 500,
+                    rounds,
+                },
+                Open {
+                    streams: 50,
+                    deltas: 15,
+                    gap_ms: 200,
+                    length_ms: 500,
+                    rounds,
+                },
+            ],
             open_streams: 50,
             silence_ms: 2_000,
             memory_rounds: rounds,

@@ -11,6 +11,7 @@ use crate::{
     fleet::{RedisRow, Script, has_redis_server},
     memory, mixture, open,
     options::{Options, Phase, Scale},
+    pinned,
     row::Row,
     servers,
 };
@@ -84,8 +85,11 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
 }
 
 async fn measure(phase: Phase, scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
-    if phase == Phase::Memory {
-        return memory::measure(scale, redis, report).await;
+    // Those start what they measure themselves.
+    match phase {
+        Phase::Memory => return memory::measure(scale, redis, report).await,
+        Phase::Pinned => return pinned::measure(scale, redis, report).await,
+        _ => {}
     }
     let (deltas, gap_ms) = match phase {
         Phase::Unary | Phase::FirstByte | Phase::Large => (scale.small_deltas, 0),
@@ -95,7 +99,7 @@ async fn measure(phase: Phase, scale: &Scale, redis: RedisRow, report: &mut Repo
         Phase::Paced => (scale.paced.deltas, scale.paced.gap_ms),
         Phase::Unpaced => (scale.unpaced.deltas, scale.unpaced.gap_ms),
         Phase::Open => (scale.open.deltas, scale.open.gap_ms),
-        Phase::Memory => return Ok(()),
+        Phase::Pinned | Phase::Memory => return Ok(()),
     };
     let script = Script {
         deltas,
@@ -113,7 +117,7 @@ async fn measure(phase: Phase, scale: &Scale, redis: RedisRow, report: &mut Repo
         Phase::Delays => delays::measure(&billed, scale, report).await?,
         Phase::Mixture => mixture::measure(&billed, scale, report).await?,
         Phase::Open => open::measure(&billed, scale, report).await?,
-        Phase::Memory => {}
+        Phase::Pinned | Phase::Memory => {}
     }
     report.billed.extend(billed.close(phase.name()).await?);
     Ok(())

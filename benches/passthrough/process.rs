@@ -27,10 +27,16 @@ pub(crate) struct Process {
 
 /// A reading of CPU time, to be compared with a later one.
 pub(crate) struct CpuReading {
-    /// Nanoseconds on a core, by thread.
-    threads: BTreeMap<String, f64>,
+    /// By the thread's id.
+    threads: BTreeMap<String, ThreadCpu>,
     user_ticks: f64,
     system_ticks: f64,
+}
+
+/// A thread's name, and how long it was on a core, in nanoseconds.
+struct ThreadCpu {
+    name: String,
+    nanos: f64,
 }
 
 /// CPU time, in microseconds.
@@ -47,18 +53,37 @@ impl CpuReading {
     /// threads under load.
     pub(crate) fn since(&self, earlier: &Self) -> Cpu {
         let ticks = self.user_ticks + self.system_ticks - earlier.user_ticks - earlier.system_ticks;
-        let spent = |(thread, now): (&String, &f64)| now - earlier.threads.get(thread).unwrap_or(&0.0);
-        let exact: f64 = self.threads.iter().map(spent).sum();
+        let exact: f64 = self.threads_since(earlier).map(|(_, micros)| micros).sum();
         // A kernel without schedstat shows no thread, or zeros.
-        let total = if exact > 0.0 {
-            exact / 1000.0
-        } else {
-            ticks * TICK_MICROS
-        };
+        let total = if exact > 0.0 { exact } else { ticks * TICK_MICROS };
         Cpu {
             total,
             system: (self.system_ticks - earlier.system_ticks) * TICK_MICROS,
         }
+    }
+
+    /// Microseconds since `earlier` by the names of the threads, of which several may have the same.
+    pub(crate) fn by_thread(&self, earlier: &Self) -> BTreeMap<String, f64> {
+        let mut spent = BTreeMap::new();
+        for (name, micros) in self.threads_since(earlier) {
+            *spent.entry(name.to_owned()).or_default() += micros;
+        }
+        spent
+    }
+
+    /// The thread that has spent most since `earlier`.
+    pub(crate) fn busiest(&self, earlier: &Self) -> Option<(String, f64)> {
+        let most = self
+            .threads_since(earlier)
+            .max_by(|one, other| one.1.total_cmp(&other.1));
+        most.map(|(name, micros)| (name.to_owned(), micros))
+    }
+
+    fn threads_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = (&'a str, f64)> {
+        self.threads.iter().map(|(id, now)| {
+            let before = earlier.threads.get(id).map_or(0.0, |before| before.nanos);
+            (now.name.as_str(), (now.nanos - before) / 1000.0)
+        })
     }
 }
 
@@ -146,15 +171,32 @@ impl Process {
     }
 
     /// Ticks are too coarse for a short round, so the scheduler's own count is summed.
-    fn threads(&self) -> BTreeMap<String, f64> {
-        let folder = format!("/proc/{}/task", self.child.id());
-        let threads = fs::read_dir(folder).into_iter().flatten().flatten();
-        let nanos = threads.filter_map(|thread| {
-            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            let on_core = text.split_whitespace().next()?.parse().ok()?;
-            Some((thread.file_name().to_string_lossy().into_owned(), on_core))
+    fn threads(&self) -> BTreeMap<String, ThreadCpu> {
+        let threads = self.tasks().filter_map(|(id, task)| {
+            let text = fs::read_to_string(task.join("schedstat")).ok()?;
+            let nanos = text.split_whitespace().next()?.parse().ok()?;
+            let name = fs::read_to_string(task.join("comm")).ok()?.trim_end().to_owned();
+            Some((id, ThreadCpu { name, nanos }))
         });
-        nanos.collect()
+        threads.collect()
+    }
+
+    /// The cores that each of its threads may use.
+    pub(crate) fn cores(&self) -> Vec<String> {
+        let cores = self.tasks().filter_map(|(_, task)| {
+            let status = fs::read_to_string(task.join("status")).ok()?;
+            let mut lines = status.lines();
+            let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            Some(list.trim().to_owned())
+        });
+        cores.collect()
+    }
+
+    /// Its threads by id, each with its folder.
+    fn tasks(&self) -> impl Iterator<Item = (String, PathBuf)> {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let tasks = fs::read_dir(folder).into_iter().flatten().flatten();
+        tasks.map(|task| (task.file_name().to_string_lossy().into_owned(), task.path()))
     }
 
     /// Memory as it is now.
