@@ -64,21 +64,19 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The providers that serve an operation, in order: those that are on and have the endpoint.
-    pub(crate) fn providers_for(
+    /// The providers that serve an operation, in order, each with its URL and price: those that are on and have the endpoint.
+    pub(crate) fn serving(
         &self,
         operation: Operation,
-    ) -> impl Iterator<Item = (&Arc<Provider>, &EndpointTemplate)> {
+    ) -> impl Iterator<Item = (&Arc<Provider>, &EndpointTemplate, &Arc<Price>)> {
         let allowed = self.protocols.contains(&operation.protocol());
         self.providers
             .iter()
             .filter(move |provider| allowed && provider.is_on())
-            .filter_map(move |provider| Some((provider, provider.endpoints.of(operation)?)))
-    }
-
-    /// Its price at a provider; `None` only for a provider that is off.
-    pub(crate) fn price_at(&self, provider: &Provider) -> Option<&Arc<Price>> {
-        self.prices.get(&provider.name)
+            .filter_map(move |provider| {
+                let price = self.prices.get(&provider.name)?;
+                Some((provider, provider.endpoints.of(operation)?, price))
+            })
     }
 
     /// The provider's name for it.
@@ -272,4 +270,4 @@ impl Catalogue {
 }
 
 #[cfg(test)]
-pub(in crate::domain) mod tests;
+pub(crate) mod tests;

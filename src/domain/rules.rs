@@ -19,7 +19,7 @@ pub(crate) mod secret_ref;
 pub use apply::{EditError, edit_body};
 pub use body::BodyRules;
 pub use condition::RequestFacts;
-pub(crate) use endpoint::Origin;
+pub(crate) use endpoint::{EndpointTemplate, Origin, Target};
 pub(crate) use explain::{Change, Explanation, Passage, Question};
 pub(crate) use head::{Head, edit_head};
 pub(crate) use provider::{Credential, Fallback, Provider, WeightedOrigin};

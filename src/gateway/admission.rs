@@ -10,7 +10,6 @@ use rand::RngExt;
 
 use crate::{
     domain::{
-        catalogue::route::{Leg, Route},
         faults::{end::End, refusal::Refusal},
         keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
         wire::{
@@ -43,8 +42,8 @@ use crate::{
         tags,
         ticket::Ticket,
     },
-    money::billing::{Admission, AdmissionRequest, Admitting, Bill, PricedRoute, QueueTicket},
-    providers::live::Live,
+    money::billing::{Admission, AdmissionRequest, Admitting, Bill, QueueTicket},
+    providers::{endpoint::Route, live::Live},
 };
 
 /// Reads the body, finds the model and its route, and puts the hold. A request that is refused, or given up by its client,
@@ -85,10 +84,13 @@ async fn consider(
     let tags = tags::of(session.req_header(), &live.config.gateway)?;
     let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
+    let mut by_path = None;
     // A model named in the path can be refused before the body is read.
-    if let Some(model) = &path_model {
-        log.record.model_asked = model::known(catalogue, operation, model);
-        model::route(catalogue, switches, &caller.key, operation, model)?;
+    if let Some(asked) = &path_model {
+        let model = model::find(catalogue, operation, asked)?;
+        log.record.model_asked = Some(asked.clone());
+        model::route(&live, switches, &caller.key, operation, asked, model)?;
+        by_path = Some(model);
     }
     let early = gateway
         .billing
@@ -105,11 +107,12 @@ async fn consider(
     check_usage(operation, &scan)?;
     let asked = model::asked(operation, path_model, &scan)?;
     fail::fail_point!("admission");
-    log.record.model_asked = model::known(catalogue, operation, &asked);
-    let route = model::route(catalogue, switches, &caller.key, operation, &asked)?;
+    let model = by_path.map_or_else(|| model::find(catalogue, operation, &asked), Ok)?;
+    log.record.model_asked = Some(asked.clone());
+    let route = model::route(&live, switches, &caller.key, operation, &asked, model)?;
     model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
     let stream = is_stream(operation, &scan);
-    let basis = basis(gateway, &live, &caller.key, &route, operation, &scan)?;
+    let basis = basis(gateway, &live, &caller.key, &route, operation, &scan);
     let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
     let asking = AdmissionRequest {
         key: caller.found(),
@@ -123,7 +126,7 @@ async fn consider(
         arrived: log.started,
         limits: &live.config.money,
     };
-    let (bill, hint) = hold(gateway, session, &live, &asking, &route, (&scan, &body)).await?;
+    let (bill, hint) = hold(gateway, session, &asking, &route, (&scan, &body)).await?;
     log.record.model = Some(route.model.name.clone());
     log.record.stream = stream;
     let ticket = Ticket::issue(log, bill, basis);
@@ -135,14 +138,14 @@ async fn consider(
         operation,
         stream,
         asked,
-        model: route.model,
+        model: Arc::clone(&route.model),
         query: query::forwarded(operation, query, &PresentedKey::new(&presented)),
         presented,
         scan,
     };
-    let prepared = prepare(request, route.legs, hint, body);
+    let prepared = prepare(request, &route, hint, body);
     let prepared = edit(prepared?, &session.req_header().headers, &work).await?;
-    let (request, provider) = (&prepared.request, &prepared.attempts.leg().provider);
+    let (request, provider) = (&prepared.request, &prepared.attempts.endpoint().provider);
     let shared = (&gateway.limits.finishing, &gateway.sinks.metrics);
     let client = Client::connect(shared, session, request, provider, key, count_slot);
     Ok(prepared.forward(ticket, client))
@@ -158,9 +161,10 @@ struct Prepared {
 impl Prepared {
     /// Edits the body for the first provider.
     fn edit(mut self, headers: &HeaderMap) -> Result<Self, Refusal> {
-        let leg = self.attempts.leg();
-        let facts = self.request.facts(headers, leg);
-        self.body.edit_for(leg, &facts, &self.request.scan)?;
+        let (index, endpoint) = (self.attempts.index(), self.attempts.endpoint());
+        let facts = self.request.facts(headers, endpoint);
+        self.body
+            .edit_for(index, &endpoint.provider.body, &facts, &self.request.scan)?;
         Ok(self)
     }
 
@@ -173,17 +177,16 @@ impl Prepared {
 /// Chooses the first provider and credential.
 fn prepare(
     request: Request,
-    legs: Vec<Leg>,
+    route: &Arc<Route>,
     hint: Option<SessionHint>,
     mut body: RequestBody,
 ) -> Result<Prepared, Refusal> {
-    if legs.len() > 1 {
+    if route.endpoints.len() > 1 {
         // Only a further provider needs the body as the client sent it.
         body.keep_original();
     }
-    let (pools, probing) = (Arc::clone(&request.live.pools), body.probing());
     let (dice, now) = (rand::rng().random(), clock::instant());
-    let attempts = Attempts::begin(request.operation, legs, pools, hint, probing, dice, now);
+    let attempts = Attempts::begin(route, hint, body.probing(), dice, now);
     Ok(Prepared {
         attempts: attempts.ok_or(Refusal::Internal)?,
         request,
@@ -223,18 +226,9 @@ fn count_slot(
 }
 
 /// What the request's estimates are based on, with the prices of its route.
-fn basis(
-    gateway: &Gateway,
-    live: &Live,
-    key: &KeyRecord,
-    route: &Route,
-    operation: Operation,
-    scan: &Scan,
-) -> Result<Basis, Refusal> {
-    let priced = Arc::new(PricedRoute::of(route).ok_or(Refusal::Internal)?);
-    let (learnt, catalogue) = (&gateway.learnt, &live.catalogue);
-    let basis = Basis::new(learnt, catalogue, key, &route.model, priced, operation, scan);
-    Ok(basis)
+fn basis(gateway: &Gateway, live: &Live, key: &KeyRecord, route: &Route, operation: Operation, scan: &Scan) -> Basis {
+    let (learnt, catalogue, prices) = (&gateway.learnt, &live.catalogue, Arc::clone(&route.prices));
+    Basis::new(learnt, catalogue, key, &route.model, prices, operation, scan)
 }
 
 /// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
@@ -257,7 +251,7 @@ async fn find_model(
     match read_body(gateway, session, live, caller, operation.protocol(), body_head).await {
         Ok((body, scan)) => {
             let asked = model::asked(operation, None, &scan).ok();
-            let known = asked.and_then(|asked| model::known(&live.catalogue, operation, &asked));
+            let known = asked.filter(|asked| model::find(&live.catalogue, operation, asked).is_ok());
             Ok(Some((body.bytes.len() as u64, known)))
         }
         Err(End::Refused(_)) => Ok(None),
@@ -316,7 +310,6 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
 async fn hold(
     gateway: &Gateway,
     session: &mut Session,
-    live: &Live,
     asking: &AdmissionRequest<'_>,
     route: &Route,
     (scan, body): (&Scan, &RequestBody),
@@ -345,10 +338,10 @@ async fn hold(
     };
     let body = &body.bytes;
     named.refuse_others(&gateway.billing, key, bill.as_ref(), body).await?;
-    let has_choice = route.legs.len() > 1 || live.pools.has_choice(route);
     let headers = &session.req_header().headers;
     let of_session = || session_hint::session(key.id.as_str(), headers, body, scan);
-    Ok((bill, has_choice.then(|| named.hint().or_else(of_session)).flatten()))
+    let hint = route.has_choice().then(|| named.hint().or_else(of_session));
+    Ok((bill, hint.flatten()))
 }
 
 /// Waits in the queue while the client is connected.

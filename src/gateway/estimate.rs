@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        catalogue::{Catalogue, Model},
+        catalogue::{
+            Catalogue, Model,
+            route::{PricedEndpoint, PricedRoute},
+        },
         faults::{end::End, refusal::Refusal},
         keys::key::KeyRecord,
         ledger::{
@@ -23,7 +26,7 @@ use crate::{
         },
     },
     gateway::{estimate::named::Named, meter::Meter},
-    money::billing::{Consumed, PricedLeg, PricedRoute},
+    money::billing::Consumed,
     providers::learnt_usage::{Handle, Kind, Learnt},
 };
 
@@ -110,12 +113,14 @@ impl Basis {
         }
     }
 
-    /// What a request has consumed at the provider of a leg. `end` is `None` while it runs.
-    pub(crate) fn consumed(&self, meter: &Meter, leg: usize, end: Option<&End>) -> Consumed {
-        let provider = &self.route.leg(leg).provider;
+    /// What a request has consumed at an endpoint of its route. `end` is `None` while it runs.
+    pub(crate) fn consumed(&self, meter: &Meter, endpoint: usize, end: Option<&End>) -> Consumed {
+        let endpoint = self.route.endpoint(endpoint);
         let observed = meter.observed();
         let factors = self.learnt.factors(&self.kind);
-        let runs = observed.as_ref().map(|observed| self.limited(provider, &observed.runs));
+        let runs = observed
+            .as_ref()
+            .map(|observed| self.limited(&endpoint.provider, &observed.runs));
         let billed = bill(&Evidence {
             reported: observed.as_ref().and_then(|observed| observed.usage),
             runs: runs.as_deref().unwrap_or_default(),
@@ -132,14 +137,13 @@ impl Basis {
             unlimited: observed.as_ref().map(|observed| observed.unlimited).unwrap_or_default(),
         });
         let modifiers = observed.map(|observed| observed.modifiers.clone()).unwrap_or_default();
-        let leg = self.route.leg(leg);
         let runs = match self.may_be_anothers(&billed) {
             true => {
                 let run = Run::answer(billed.usage);
-                let other = self.dearest_named(leg, &run, &modifiers);
+                let other = self.dearest_named(endpoint, &run, &modifiers);
                 vec![PricedRun { run, other }]
             }
-            false => self.priced(leg, billed.runs, &modifiers),
+            false => self.priced(endpoint, billed.runs, &modifiers),
         };
         Consumed {
             usage: billed.usage,
@@ -168,26 +172,26 @@ impl Basis {
         runs.iter().map(limited).collect()
     }
 
-    fn dearest_named(&self, leg: &PricedLeg, run: &Run, modifiers: &Modifiers) -> Option<OtherModel> {
+    fn dearest_named(&self, endpoint: &PricedEndpoint, run: &Run, modifiers: &Modifiers) -> Option<OtherModel> {
         self.named
-            .dearest(&self.catalogue, leg, &self.model.name, run, modifiers)
+            .dearest(&self.catalogue, endpoint, &self.model.name, run, modifiers)
     }
 
     /// Adds to each run the price of its model.
-    fn priced(&self, leg: &PricedLeg, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
+    fn priced(&self, endpoint: &PricedEndpoint, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
         let priced = |run: Run| {
-            let other = match self.ran(&leg.provider, &run) {
+            let other = match self.ran(&endpoint.provider, &run) {
                 Ran::Asked => None,
-                Ran::Unnamed => self.dearest_named(leg, &run, modifiers),
+                Ran::Unnamed => self.dearest_named(endpoint, &run, modifiers),
                 Ran::Other(model, price) => Some(OtherModel {
                     name: model.name.clone(),
                     priced_as: None,
                     price: Arc::clone(price),
                 }),
                 Ran::Unknown(name) => {
-                    let dearest = self
-                        .catalogue
-                        .dearest_at(&leg.provider, &run.usage, &modifiers.of_run(run.kind));
+                    let dearest =
+                        self.catalogue
+                            .dearest_at(&endpoint.provider, &run.usage, &modifiers.of_run(run.kind));
                     dearest.map(|(model, price)| OtherModel {
                         name: name.to_owned(),
                         priced_as: Some(model.name.clone()),

@@ -80,7 +80,7 @@ impl Forward {
 
     /// An attempt begins at the current endpoint. Nothing observed of an earlier one counts.
     pub(crate) fn begin_attempt(&mut self) {
-        self.ticket.begin_attempt(self.attempts.leg());
+        self.ticket.begin_attempt(self.attempts.index());
         self.meter = Meter::default();
     }
 
@@ -90,14 +90,14 @@ impl Forward {
     /// The refusal of a body that the provider cannot take.
     pub(crate) fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
         let body = self.body.as_mut().ok_or(Refusal::Internal)?;
-        let leg = self.attempts.leg();
-        let facts = self.request.facts(headers, leg);
-        body.edit_for(leg, &facts, &self.request.scan)
+        let (index, endpoint) = (self.attempts.index(), self.attempts.endpoint());
+        let facts = self.request.facts(headers, endpoint);
+        body.edit_for(index, &endpoint.provider.body, &facts, &self.request.scan)
     }
 
     /// The current provider.
     pub(crate) fn provider(&self) -> &Provider {
-        &self.attempts.leg().provider
+        &self.attempts.endpoint().provider
     }
 
     /// The form in which the client gets errors of the current provider.

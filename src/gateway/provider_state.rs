@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     domain::{
-        catalogue::route::Route,
         faults::refusal::Refusal,
         keys::key::KeyRecord,
         ledger::ProviderState,
@@ -17,7 +16,10 @@ use crate::{
     },
     gateway::{attempt::attempts::Attempts, meter::Meter, write_gate::WriteGate},
     money::billing::{Bill, Billing},
-    providers::sessions::{OnTheWay, Recalled, Sessions},
+    providers::{
+        endpoint::Route,
+        sessions::{OnTheWay, Recalled, Sessions},
+    },
 };
 
 /// How long an answer's end waits at most until the state that it has created is written: as long as an unresponsive store is
@@ -34,7 +36,7 @@ pub(crate) struct NamedState<'s> {
 /// Looks up the state that a request of this account names, with at most one call to the store, and none if it names
 /// nothing.
 pub(crate) async fn look_up<'s>(sessions: &Sessions, account: &str, route: &Route, scan: &'s Scan) -> NamedState<'s> {
-    let is_stateless = route.legs.iter().all(|leg| leg.provider.stateless);
+    let is_stateless = route.endpoints.iter().all(|endpoint| endpoint.provider.stateless);
     let references: Vec<_> = scan
         .references
         .iter()
@@ -139,7 +141,7 @@ impl StateRecorder {
             return;
         }
         let served_by = ServedBy {
-            provider: attempts.leg().provider.name.clone(),
+            provider: attempts.endpoint().provider.name.clone(),
             credential: attempts.credential().credential.name.clone(),
         };
         let on_the_way = self.on_the_way.get_or_insert_default();

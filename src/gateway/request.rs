@@ -15,12 +15,12 @@ use http::HeaderMap;
 
 use crate::{
     domain::{
-        catalogue::{Model, route::Leg},
+        catalogue::Model,
         keys::secret::ServiceKey,
         rules::RequestFacts,
         wire::{json_scan::Scan, operation::Operation},
     },
-    providers::live::Live,
+    providers::{endpoint::Endpoint, live::Live},
 };
 
 /// What the client asks. Made by admission; nothing of it changes afterwards.
@@ -46,11 +46,11 @@ pub(crate) struct Request {
 
 impl Request {
     /// What the conditions of a provider's file are about. `headers` are the client's.
-    pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, leg: &'a Leg) -> RequestFacts<'a> {
+    pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, endpoint: &'a Endpoint) -> RequestFacts<'a> {
         RequestFacts {
             operation: self.operation,
             model: &self.asked,
-            upstream_model: &leg.upstream_model,
+            upstream_model: &endpoint.upstream_model,
             headers,
         }
     }

@@ -6,7 +6,6 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        catalogue::route::Leg,
         faults::end::End,
         ledger::{QuotaUse, consumption::UsageSource},
     },
@@ -32,8 +31,8 @@ pub(crate) struct Ticket {
     bill: Option<Bill>,
     /// Estimates the usage that nobody reports.
     basis: Basis,
-    /// The index of the route's leg that the current attempt is made at.
-    leg: usize,
+    /// The index in the route of the endpoint that the current attempt is made at.
+    endpoint: usize,
     /// Attempts at providers, the current one included.
     attempts: u32,
     /// When the request's head arrived.
@@ -54,22 +53,22 @@ impl Ticket {
             request_id: log.record.request_id.clone(),
             bill,
             basis,
-            leg: 0,
+            endpoint: 0,
             attempts: 0,
             started: log.started,
             decided: None,
         }
     }
 
-    /// An attempt at an endpoint begins.
-    pub(crate) fn begin_attempt(&mut self, leg: &Leg) {
+    /// An attempt begins, at the endpoint with this index in the route.
+    pub(crate) fn begin_attempt(&mut self, endpoint: usize) {
         self.attempts += 1;
-        self.leg = leg.index;
+        self.endpoint = endpoint;
     }
 
     /// The provider of the last attempt; `None` before the first.
     pub(crate) fn provider(&self) -> Option<&str> {
-        (self.attempts > 0).then(|| self.basis.route().leg(self.leg).provider.as_str())
+        (self.attempts > 0).then(|| self.basis.route().endpoint(self.endpoint).provider.as_str())
     }
 
     /// Decides how the request ends. The first call wins. Returns whether this is it.
@@ -97,7 +96,7 @@ impl Ticket {
             return;
         }
         if let Some(bill) = &self.bill {
-            let consumed = self.basis.consumed(meter, self.leg, None);
+            let consumed = self.basis.consumed(meter, self.endpoint, None);
             self.next_look = Some(bill.look(now, self.progress(meter, now), consumed, (text, reports)));
         }
     }
@@ -125,7 +124,7 @@ impl Ticket {
             true => self.known_end(meter).unwrap_or(End::Complete),
             false => self.end(meter),
         };
-        let consumed = self.basis.consumed(meter, self.leg, Some(&end));
+        let consumed = self.basis.consumed(meter, self.endpoint, Some(&end));
         if end == End::Complete && consumed.source == UsageSource::Reported {
             self.basis.learn(meter);
         }
@@ -137,7 +136,7 @@ impl Ticket {
     pub(crate) fn progress(&self, meter: &Meter, now: Instant) -> Progress {
         let millis = |seen| millis_between(self.started, seen);
         Progress {
-            leg: self.leg,
+            endpoint: self.endpoint,
             status: meter.status(),
             latency_ms: millis(now),
             ttft_ms: meter.first_content.map(millis),

@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::{config::Config, domain::catalogue::Catalogue, providers::pools::Pools};
+use crate::{
+    config::Config,
+    domain::catalogue::Catalogue,
+    providers::{endpoint::Routes, pools::Pools},
+};
 
 /// One version of everything that a reload replaces. Made at the start and by each reload.
 #[derive(Debug)]
@@ -16,6 +20,20 @@ pub(crate) struct Live {
     pub catalogue: Arc<Catalogue>,
     /// Run-time state of the catalogue's providers: credentials, places, breakers, retry budgets.
     pub pools: Arc<Pools>,
+    /// The endpoints of the catalogue's models.
+    pub routes: Routes,
+}
+
+impl Live {
+    /// A version of which everything is read. `pools` are those of the catalogue.
+    pub(crate) fn new(config: Arc<Config>, catalogue: Arc<Catalogue>, pools: Arc<Pools>) -> Self {
+        Self {
+            routes: Routes::prepare(&catalogue, &pools),
+            config,
+            catalogue,
+            pools,
+        }
+    }
 }
 
 /// Holds the current version; readers never block.

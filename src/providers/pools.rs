@@ -25,10 +25,7 @@ pub(crate) use places::{Place, PlaceState, Places};
 
 use crate::{
     domain::{
-        catalogue::{
-            Catalogue,
-            route::{Leg, Route},
-        },
+        catalogue::Catalogue,
         faults::retry::RetryBudget,
         rules::{Provider, WeightedOrigin},
         wire::operation::Operation,
@@ -104,15 +101,6 @@ impl Pools {
     /// The provider's pool; `None` for a provider that the catalogue does not have.
     pub(crate) fn of(&self, provider: &str) -> Option<&Arc<Pool>> {
         self.providers.get(provider)
-    }
-
-    /// Whether a provider of the route has more than one credential.
-    pub(crate) fn has_choice(&self, route: &Route) -> bool {
-        let several = |leg: &Leg| {
-            self.of(&leg.provider.name)
-                .is_some_and(|pool| pool.credentials.len() > 1)
-        };
-        route.legs.iter().any(several)
     }
 
     /// All pools with their providers' names, in the order of the names.

@@ -61,11 +61,8 @@ impl Prepared {
         let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
         background.block_on(pools.update());
         let pools_task = background.spawn(Arc::clone(&pools).run(stopped));
-        let live = Arc::new(LiveCell::new(Live {
-            config: Arc::clone(&config),
-            catalogue,
-            pools,
-        }));
+        let live = Live::new(Arc::clone(&config), catalogue, pools);
+        let live = Arc::new(LiveCell::new(live));
         let reloader = Reloader {
             conf: conf.to_owned(),
             started: Arc::clone(&config),

@@ -170,11 +170,7 @@ impl Reloader {
         pools.update().await;
         catalogue::tell_metrics(&self.metrics, &catalogue);
         let task = tokio::spawn(Arc::clone(&pools).run(stop.clone()));
-        self.live.set(Live {
-            config: Arc::new(config),
-            catalogue: Arc::new(catalogue),
-            pools,
-        });
+        self.live.set(Live::new(Arc::new(config), Arc::new(catalogue), pools));
         // From here on nothing asks for names that have gone, but requests that run already, which have theirs.
         self.resolver.set_hosts(hosts);
         std::mem::replace(&mut self.pools_task, task).abort();

@@ -12,7 +12,7 @@ mod pricing;
 mod secrets;
 
 /// The catalogue of these tests: what the shipped files give when the named secrets are there.
-pub(in crate::domain) fn with_secrets(there: &[&str], settings: &CatalogueSettings) -> (Catalogue, Vec<Warning>) {
+pub(crate) fn with_secrets(there: &[&str], settings: &CatalogueSettings) -> (Catalogue, Vec<Warning>) {
     built(there, settings).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 

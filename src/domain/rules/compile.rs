@@ -65,8 +65,9 @@ impl Compiled {
     /// The secret cannot be sent in a header, or is too short to be masked. The message does not repeat it.
     pub fn authorize(&mut self, place: &SecretPlace, secret: Secret) -> Result<(), String> {
         let text = secret.expose();
+        let unsendable = || "the secret has spaces, line breaks or other characters that no key has".to_owned();
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("the secret has spaces, line breaks or other characters that no key has".to_owned());
+            return Err(unsendable());
         }
         if text.len() < CREDENTIAL_CHARS_MIN {
             return Err(format!(
@@ -74,11 +75,9 @@ impl Compiled {
                  repeats it; give a longer key"
             ));
         }
-        self.provider.credentials.push(Credential {
-            name: place.name.clone(),
-            weight: place.weight,
-            secret,
-        });
+        let (name, scheme) = (place.name.clone(), self.provider.auth.scheme);
+        let credential = Credential::new(name, place.weight, scheme, secret).map_err(|_| unsendable())?;
+        self.provider.credentials.push(credential);
         Ok(())
     }
 }

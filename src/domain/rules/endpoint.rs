@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use http::{HeaderValue, Uri, uri::InvalidUri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::domain::wire::operation::Operation;
@@ -21,6 +22,17 @@ pub struct Origin {
     pub host: String,
     /// The port, also when it is the scheme's own.
     pub port: u16,
+    /// The `Host` header.
+    host_header: HeaderValue,
+}
+
+/// The request target of one model at an endpoint, parsed when the configuration is loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Path and query of the provider's file.
+    plain: Uri,
+    /// The query that clients of the operation usually send, and the target with it.
+    usual: Option<(&'static str, Uri)>,
 }
 
 /// A URL with a place for the model.
@@ -33,21 +45,60 @@ pub struct EndpointTemplate {
 }
 
 impl Origin {
-    /// The `Host` header: the host, in brackets where it is an IPv6 address, and the port unless it is the scheme's own.
-    pub fn authority(&self) -> String {
-        // Made for each attempt, so without a formatter.
-        let mut authority = String::with_capacity(self.host.len() + "[]:65535".len());
-        if self.host.contains(':') {
-            authority.extend(["[", &self.host, "]"]);
-        } else {
-            authority.push_str(&self.host);
-        }
-        if self.port != default_port(self.https) {
-            authority.push(':');
-            authority.push_str(&self.port.to_string());
-        }
-        authority
+    fn new(https: bool, host: String, port: u16) -> Result<Self, UrlError> {
+        let authority = authority(https, &host, port);
+        let host_header = HeaderValue::try_from(authority).map_err(|_| UrlError::Authority)?;
+        Ok(Self {
+            https,
+            host,
+            port,
+            host_header,
+        })
     }
+
+    /// Host and port as in a URL: an IPv6 address in brackets, and the port unless it is the scheme's own.
+    pub fn authority(&self) -> String {
+        authority(self.https, &self.host, self.port)
+    }
+
+    /// The `Host` header of requests to it.
+    pub fn host_header(&self) -> &HeaderValue {
+        &self.host_header
+    }
+}
+
+impl Target {
+    /// Parses path and query. `usual_query` is the query that clients usually send.
+    ///
+    /// # Errors
+    /// The target is longer than an [`Uri`] may be.
+    fn new(path_and_query: &str, usual_query: Option<&'static str>) -> Result<Self, InvalidUri> {
+        let usual = usual_query.map(|query| joined(path_and_query, query).map(|target| (query, target)));
+        Ok(Self {
+            plain: path_and_query.parse()?,
+            usual: usual.transpose()?,
+        })
+    }
+
+    /// The target with a client's query behind that of the provider's file.
+    ///
+    /// # Errors
+    /// Both together are no request target.
+    pub(crate) fn with_query(&self, query: Option<&str>) -> Result<Uri, InvalidUri> {
+        match (query, &self.usual) {
+            (None, _) => Ok(self.plain.clone()),
+            (Some(query), Some((usual, target))) if query == *usual => Ok(target.clone()),
+            (Some(query), _) => {
+                let plain = self.plain.path_and_query();
+                joined(plain.map_or("/", |target| target.as_str()), query)
+            }
+        }
+    }
+}
+
+fn joined(path_and_query: &str, query: &str) -> Result<Uri, InvalidUri> {
+    let separator = if path_and_query.contains('?') { "&" } else { "?" };
+    [path_and_query, separator, query].concat().parse()
 }
 
 /// Why a URL was refused. It does not repeat the URL.
@@ -118,6 +169,26 @@ impl EndpointTemplate {
         }
         path_and_query
     }
+
+    /// The request target for a model, prepared for requests of `operation`.
+    ///
+    /// # Errors
+    /// The target is longer than an [`Uri`] may be.
+    pub(crate) fn target(&self, upstream_model: &str, operation: Operation) -> Result<Target, InvalidUri> {
+        Target::new(&self.fill(upstream_model), operation.usual_query())
+    }
+}
+
+fn authority(https: bool, host: &str, port: u16) -> String {
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
+    match port == default_port(https) {
+        true => host,
+        false => format!("{host}:{port}"),
+    }
 }
 
 fn default_port(https: bool) -> u16 {
@@ -140,7 +211,7 @@ fn split_origin(text: &str) -> Result<(Origin, &str), UrlError> {
         }
         Some(_) => return Err(UrlError::Authority),
     };
-    Ok((Origin { https, host, port }, path))
+    Ok((Origin::new(https, host, port)?, path))
 }
 
 fn split_port(authority: &str) -> Result<(String, Option<&str>), UrlError> {
@@ -220,11 +291,41 @@ mod tests {
 
     #[test]
     fn the_authority_names_a_port_of_its_own() {
-        let authority = |url: &str| parsed(url).origin.authority();
+        let authority = |url: &str| {
+            let origin = parsed(url).origin;
+            assert_eq!(origin.host_header(), &origin.authority());
+            origin.authority()
+        };
         assert_eq!(authority("http://127.0.0.1:9000/x"), "127.0.0.1:9000");
         assert_eq!(authority("http://[::1]:9000/x"), "[::1]:9000");
         assert_eq!(parsed("http://[::1]/x").origin.host, "::1");
         assert_eq!(authority("https://h:80/x"), "h:80");
+    }
+
+    #[test]
+    fn a_target_has_the_clients_query_behind_its_own() {
+        let targets = |url: &str, operation, query| {
+            let target = parsed(url).target("m/1", operation).unwrap();
+            target.with_query(query).map(|uri| uri.to_string())
+        };
+        for (url, operation) in [
+            ("https://h/v1/{model}:s", Operation::StreamGenerateContent),
+            ("https://h/v1/{model}:s", Operation::Messages),
+            ("https://h/v1/{model}:s?a=b", Operation::StreamGenerateContent),
+            ("https://h/v1?m={model}", Operation::Responses),
+        ] {
+            let plain = parsed(url).fill("m/1");
+            assert_eq!(targets(url, operation, None).unwrap(), plain);
+            let separator = if plain.contains('?') { '&' } else { '?' };
+            // Usual ones of this operation or of another, and one that is none.
+            for query in ["alt=sse", "beta=true", "alt=sse&x=%20", ""] {
+                let expected = format!("{plain}{separator}{query}");
+                assert_eq!(targets(url, operation, Some(query)).unwrap(), expected);
+            }
+            assert!(targets(url, operation, Some("a b")).is_err());
+        }
+        let long = format!("https://h/{}", "a".repeat(1 << 16));
+        assert!(parsed(&long).target("m", Operation::Messages).is_err());
     }
 
     #[test]
@@ -252,14 +353,8 @@ mod tests {
 
     #[test]
     fn a_base_url_has_no_path() {
-        assert_eq!(
-            Origin::parse("http://h:1/").unwrap(),
-            Origin {
-                https: false,
-                host: "h".to_owned(),
-                port: 1
-            }
-        );
+        let origin = Origin::parse("http://h:1/").unwrap();
+        assert_eq!((origin.https, origin.host.as_str(), origin.port), (false, "h", 1));
         assert_eq!(Origin::parse("http://h:1/v1"), Err(UrlError::BasePath));
     }
 }

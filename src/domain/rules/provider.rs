@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue, header::InvalidHeaderValue};
 
 use crate::domain::{
     faults::retry::RetryPolicy,
@@ -160,6 +160,25 @@ pub struct Credential {
     pub weight: u16,
     /// The secret, checked to be valid in a header.
     pub secret: Secret,
+    /// The value of the header that carries it, marked as sensitive.
+    pub header: HeaderValue,
+}
+
+impl Credential {
+    /// A credential that is sent as `scheme` and `secret`.
+    ///
+    /// # Errors
+    /// The secret cannot be sent in a header.
+    pub fn new(name: String, weight: u16, scheme: &str, secret: Secret) -> Result<Self, InvalidHeaderValue> {
+        let mut header = HeaderValue::try_from([scheme, secret.expose()].concat())?;
+        header.set_sensitive(true);
+        Ok(Self {
+            name,
+            weight,
+            secret,
+            header,
+        })
+    }
 }
 
 /// One of the places where a provider serves, with its weight.

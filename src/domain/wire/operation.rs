@@ -69,6 +69,15 @@ impl Operation {
         matches!(self, Self::CountTokens | Self::GeminiCountTokens)
     }
 
+    /// The query that clients usually send: Claude Code's, and that of a stream in server-sent events.
+    pub const fn usual_query(self) -> Option<&'static str> {
+        match self {
+            Self::Messages | Self::CountTokens => Some("beta=true"),
+            Self::StreamGenerateContent => Some("alt=sse"),
+            Self::Responses | Self::GenerateContent | Self::GeminiCountTokens => None,
+        }
+    }
+
     /// Whether the model is named in the path rather than in the body.
     pub const fn model_in_path(self) -> bool {
         matches!(self.protocol(), Protocol::Gemini)

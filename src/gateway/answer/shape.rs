@@ -67,10 +67,10 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: F
 
 /// The outlet of a success that is not compressed.
 fn outlet(session: &Session, forward: &Forward, framing: Framing) -> Outlet {
-    let leg = forward.attempts.leg();
-    let facts = forward.request.facts(&session.req_header().headers, leg);
-    let rewriter = ResponseRewriter::new(&leg.provider.response, &facts, framing);
-    if framing == Framing::Json && leg.provider.errors == ErrorShape::Reshape {
+    let endpoint = forward.attempts.endpoint();
+    let facts = forward.request.facts(&session.req_header().headers, endpoint);
+    let rewriter = ResponseRewriter::new(&endpoint.provider.response, &facts, framing);
+    if framing == Framing::Json && endpoint.provider.errors == ErrorShape::Reshape {
         return Outlet::PossibleError(Box::new(PossibleError::new(rewriter)));
     }
     rewriter.map_or(Outlet::Pass, |rewriter| Outlet::Rewrite(Box::new(rewriter)))

@@ -8,14 +8,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use smallvec::SmallVec;
+
 use self::visit::{Access, Asking, Visit, Wish};
 use crate::{
     domain::{
-        catalogue::route::Leg,
         faults::retry::{REST_AFTER_LIMIT, REST_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX, RetryPolicy},
-        wire::{operation::Operation, provider_state::StateKey, session_hint::SessionHint},
+        wire::{provider_state::StateKey, session_hint::SessionHint},
     },
-    providers::pools::{CredentialState, Place, Places, Pools, Probing},
+    providers::{
+        endpoint::{Endpoint, Route},
+        pools::{CredentialState, Place, Probing},
+    },
 };
 
 /// The most attempts of one request, over all providers.
@@ -25,16 +29,18 @@ pub(crate) const ATTEMPTS_MAX: usize = 12;
 /// to be noticed.
 const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The attempts of one request: the current provider, the ones still to try, and the reason and pause for the next
+/// The attempts of one request: the current endpoint, the ones still to try, and the reason and pause for the next
 /// attempt.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     wish: Wish,
-    /// The current provider.
+    route: Arc<Route>,
+    /// The current endpoint.
     visit: Visit,
-    /// Providers not asked yet, in order of preference.
-    others: Vec<Leg>,
-    pools: Arc<Pools>,
+    /// The index of the current endpoint in the route.
+    index: usize,
+    /// The indexes of endpoints not asked yet, in order of preference.
+    others: SmallVec<[usize; 4]>,
     /// Attempts begun so far.
     made: usize,
     pause: Duration,
@@ -78,33 +84,28 @@ impl Answered {
 }
 
 impl Attempts {
-    /// Starts with the first leg whose circuit breaker admits the request and which has a usable credential. If there
-    /// is none, it starts with the leg that opens soonest. A request bound to state at a provider starts with the
-    /// provider that has it. `probing` says whether the request may serve as a probe. Returns `None` if a leg has no
-    /// pool, which can only happen if catalogue and pools are of different versions.
+    /// Starts with the first endpoint whose circuit breaker admits the request and whose provider has a usable credential. If
+    /// there is none, it starts with the endpoint that opens soonest. A request bound to state at a provider starts with the
+    /// provider that has it. `probing` says whether the request may serve as a probe. Returns `None` for a provider without
+    /// credentials, of which no route has an endpoint.
     pub(crate) fn begin(
-        operation: Operation,
-        mut legs: Vec<Leg>,
-        pools: Arc<Pools>,
+        route: &Arc<Route>,
         session: Option<SessionHint>,
         probing: Probing,
         dice: f64,
         now: Instant,
     ) -> Option<Self> {
-        let wish = Wish {
-            operation,
-            session,
-            probing,
-        };
-        let (first, access) = first_access(&pools, &legs, wish.at(dice, now))?;
-        let leg = legs.remove(first);
-        let visit = Visit::begin(leg, access);
-        visit.pool.earn();
+        let wish = Wish { session, probing };
+        let endpoints = route.endpoints.as_slice();
+        let (index, access) = first_access(endpoints, wish.at(dice, now))?;
+        let visit = Visit::begin(Arc::clone(endpoints.get(index)?), access);
+        visit.endpoint.pool.earn();
         Some(Self {
             wish,
+            route: Arc::clone(route),
             visit,
-            others: legs,
-            pools,
+            index,
+            others: (0..endpoints.len()).filter(|other| *other != index).collect(),
             made: 0,
             pause: Duration::ZERO,
             reason: None,
@@ -112,20 +113,20 @@ impl Attempts {
         })
     }
 
-    /// The current provider, with its model name, target and price.
-    pub(crate) fn leg(&self) -> &Leg {
-        &self.visit.leg
+    /// The current endpoint.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.visit.endpoint
+    }
+
+    /// The index of the current endpoint in the route.
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     /// Whether the file of a provider that may be asked has edits of bodies.
     pub(crate) fn has_edits(&self) -> bool {
-        let has_some = |leg: &Leg| !leg.provider.body.is_empty();
-        has_some(self.leg()) || self.others.iter().any(has_some)
-    }
-
-    /// The current provider's places.
-    pub(crate) fn places(&self) -> &Arc<Places> {
-        self.visit.places()
+        let has_some = |endpoint: &Endpoint| !endpoint.provider.body.is_empty();
+        has_some(self.endpoint()) || self.others().any(|(_, other)| has_some(other))
     }
 
     /// The current credential.
@@ -163,7 +164,7 @@ impl Attempts {
     pub(crate) fn next_place(&mut self, dice: f64, now: Instant) -> Option<&Place> {
         self.made += 1;
         while !self.visit.next_place(self.wish.probing, now) {
-            if self.is_bound() || !self.next_leg("unresolved", dice, now) {
+            if self.is_bound() || !self.next_endpoint("unresolved", dice, now) {
                 break;
             }
         }
@@ -190,7 +191,7 @@ impl Attempts {
             return true;
         }
         self.visit.gave_up(now);
-        may && !self.is_bound() && self.next_leg("connect", dice, now)
+        may && !self.is_bound() && self.next_endpoint("connect", dice, now)
     }
 
     /// The provider closed a pooled connection before it answered. Returns whether to send again; the next attempt then
@@ -228,7 +229,7 @@ impl Attempts {
     pub(crate) fn unanswered(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.place_failed(now);
         self.visit.gave_up(now);
-        may && self.made < ATTEMPTS_MAX && !self.is_bound() && self.next_leg("unanswered", dice, now)
+        may && self.made < ATTEMPTS_MAX && !self.is_bound() && self.next_endpoint("unanswered", dice, now)
     }
 
     /// The provider has answered. Updates the circuit breakers and the credential's rest, and returns whether to try
@@ -265,19 +266,19 @@ impl Attempts {
 
     /// Whether the answer is a failure of the provider, rather than of the credential or the request.
     fn is_failure(&self, answer: &Answered) -> bool {
-        let is_named = answer.is_retried(&self.leg().provider.retry);
+        let is_named = answer.is_retried(&self.endpoint().provider.retry);
         !answer.refused && answer.status != 429 && (is_named || answer.status >= 500)
     }
 
     fn same_again(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
-        let policy = &self.leg().provider.retry;
+        let policy = &self.endpoint().provider.retry;
         let asked = answer.asked_pause.unwrap_or_default();
         let sent = self.visit.sent;
         if !answer.is_retried(policy) || sent >= policy.attempts || asked > RETRY_AFTER_OBEYED_MAX {
             return false;
         }
         let pause = policy.pause(u32::from(sent), dice).max(asked);
-        if self.is_better_elsewhere(dice, now) || !self.visit.pool.spend() {
+        if self.is_better_elsewhere(dice, now) || !self.visit.endpoint.pool.spend() {
             return false;
         }
         self.pause = pause;
@@ -293,7 +294,7 @@ impl Attempts {
         let Some(next) = self.visit.next_credential(asking) else {
             return false;
         };
-        if !self.visit.pool.spend() {
+        if !self.visit.endpoint.pool.spend() {
             return false;
         }
         self.visit.take_credential(next);
@@ -302,8 +303,8 @@ impl Attempts {
     }
 
     fn other_provider(&mut self, answer: &Answered, dice: f64, now: Instant) -> bool {
-        let failed = answer.status == 429 || answer.refused || answer.is_retried(&self.leg().provider.retry);
-        failed && (answer.refused || !self.is_bound()) && self.next_leg("provider", dice, now)
+        let failed = answer.status == 429 || answer.refused || answer.is_retried(&self.endpoint().provider.retry);
+        failed && (answer.refused || !self.is_bound()) && self.next_endpoint("provider", dice, now)
     }
 
     /// State at the provider binds the request to the credential that has it, as long as that credential is configured.
@@ -314,66 +315,66 @@ impl Attempts {
     /// Whether the current provider has failed other requests, too, while another one works. Then it is not retried.
     fn is_better_elsewhere(&self, dice: f64, now: Instant) -> bool {
         let asking = self.wish.at(dice, now);
-        let works = |leg: &Leg| Access::is_open(&self.pools, leg, asking);
-        !self.is_bound() && self.visit.is_doubtful(now) && self.others.iter().any(works)
+        let works = |(_, endpoint): (usize, &Arc<Endpoint>)| Access::is_open(endpoint, asking);
+        !self.is_bound() && self.visit.is_doubtful(now) && self.others().any(works)
+    }
+
+    /// The endpoints not asked yet, with their indexes in the route.
+    fn others(&self) -> impl Iterator<Item = (usize, &Arc<Endpoint>)> {
+        let others = self.others.iter();
+        others.filter_map(|index| Some((*index, self.route.endpoints.get(*index)?)))
     }
 
     /// Goes on to another provider. A working provider is asked without cost; one that fails is asked only within its
     /// retry budget, so that many failing requests do not overload it.
-    fn next_leg(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
+    fn next_endpoint(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
         let asking = self.wish.at(dice, now);
-        let works = |leg: &Leg| Access::to(&self.pools, leg, asking);
-        let found = self
-            .others
-            .iter()
-            .enumerate()
-            .find_map(|(at, leg)| Some((at, works(leg)?)));
-        let is_well = found.is_some();
-        let spent = |leg: &Leg| {
-            let pool = self.pools.of(&leg.provider.name)?;
-            pool.spend().then(|| Access::anyway(&self.pools, leg, asking))?
+        let works = |(index, endpoint): (usize, &Arc<Endpoint>)| {
+            let access = Access::to(endpoint, asking)?;
+            Some((index, Arc::clone(endpoint), access))
         };
-        let found = found.or_else(|| {
-            self.others
-                .iter()
-                .enumerate()
-                .find_map(|(at, leg)| Some((at, spent(leg)?)))
-        });
-        let Some((at, access)) = found else {
+        let found = self.others().find_map(works);
+        let is_well = found.is_some();
+        let spent = |(index, endpoint): (usize, &Arc<Endpoint>)| {
+            let access = endpoint.pool.spend().then(|| Access::anyway(endpoint, asking));
+            Some((index, Arc::clone(endpoint), access.flatten()?))
+        };
+        let Some((index, endpoint, access)) = found.or_else(|| self.others().find_map(spent)) else {
             return false;
         };
-        self.visit = Visit::begin(self.others.remove(at), access);
         if is_well {
-            self.visit.pool.earn();
+            endpoint.pool.earn();
         }
+        self.visit = Visit::begin(endpoint, access);
+        self.index = index;
+        self.others.retain(|other| *other != index);
         self.reason = Some(reason);
         true
     }
 }
 
-/// The leg to begin with, by its index in `legs`, and the access to it.
-fn first_access(pools: &Pools, legs: &[Leg], asking: Asking<'_>) -> Option<(usize, Access)> {
+/// The endpoint to begin with, by its index, and the access to it.
+fn first_access(endpoints: &[Arc<Endpoint>], asking: Asking<'_>) -> Option<(usize, Access)> {
     if asking.wish.is_bound() {
-        let has_awake = |leg: &Leg| {
-            let pool = pools.of(&leg.provider.name);
-            pool.is_some_and(|pool| pool.credentials.has_awake(Probing::Allowed, asking.now))
-        };
-        let remembered = legs.iter().position(|leg| asking.wish.was_served_by(leg));
-        let first = remembered.or_else(|| legs.iter().position(has_awake)).unwrap_or(0);
-        return Some((first, Access::anyway(pools, legs.get(first)?, asking)?));
+        let has_awake = |endpoint: &Arc<Endpoint>| endpoint.pool.credentials.has_awake(Probing::Allowed, asking.now);
+        let remembered = endpoints
+            .iter()
+            .position(|endpoint| asking.wish.was_served_by(endpoint));
+        let first = remembered.or_else(|| endpoints.iter().position(has_awake)).unwrap_or(0);
+        return Some((first, Access::anyway(endpoints.get(first)?, asking)?));
     }
-    for (at, leg) in legs.iter().enumerate() {
-        if let Some(access) = Access::to(pools, leg, asking) {
-            let passed_over = legs.iter().take(at).filter_map(|leg| pools.of(&leg.provider.name));
-            passed_over.for_each(|pool| pool.pass_over());
-            return Some((at, access));
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        if let Some(access) = Access::to(endpoint, asking) {
+            let passed_over = endpoints.iter().take(index);
+            passed_over.for_each(|endpoint| endpoint.pool.pass_over());
+            return Some((index, access));
         }
     }
-    let (at, leg) = legs
+    let (index, endpoint) = endpoints
         .iter()
         .enumerate()
-        .min_by_key(|(_, leg)| Access::opens(pools, leg, asking))?;
-    Some((at, Access::anyway(pools, leg, asking)?))
+        .min_by_key(|(_, endpoint)| Access::opens(endpoint, asking))?;
+    Some((index, Access::anyway(endpoint, asking)?))
 }
 
 #[cfg(test)]

@@ -5,19 +5,16 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::{
-    domain::{
-        catalogue::Catalogue,
-        ledger::consumption::Modifiers,
-        money::price::{OtherModel, Price},
-        wire::{
-            json_scan::NamedModels,
-            model_name,
-            protocol::Protocol,
-            usage::{Run, RunKind},
-        },
+use crate::domain::{
+    catalogue::{Catalogue, route::PricedEndpoint},
+    ledger::consumption::Modifiers,
+    money::price::{OtherModel, Price},
+    wire::{
+        json_scan::NamedModels,
+        model_name,
+        protocol::Protocol,
+        usage::{Run, RunKind},
     },
-    money::billing::PricedLeg,
 };
 
 /// The models that a body names.
@@ -55,7 +52,7 @@ impl Named {
     pub(super) fn dearest(
         &self,
         catalogue: &Catalogue,
-        leg: &PricedLeg,
+        endpoint: &PricedEndpoint,
         asked: &str,
         run: &Run,
         modifiers: &Modifiers,
@@ -63,10 +60,12 @@ impl Named {
         let modifiers = modifiers.of_run(run.kind);
         let sum = |price: &Price| price.sum(&run.usage, &modifiers);
         let priced = self.of(run.kind).filter_map(|named| {
-            let listed = catalogue.served_as(&leg.provider, &named.name);
+            let listed = catalogue.served_as(&endpoint.provider, &named.name);
             let unlisted = || match run.kind {
                 RunKind::Answer | RunKind::Compaction => None,
-                RunKind::Fallback | RunKind::Advisor => catalogue.dearest_at(&leg.provider, &run.usage, &modifiers),
+                RunKind::Fallback | RunKind::Advisor => {
+                    catalogue.dearest_at(&endpoint.provider, &run.usage, &modifiers)
+                }
             };
             let is_listed = listed.is_some();
             let (model, price) = listed.or_else(unlisted)?;
@@ -74,7 +73,7 @@ impl Named {
         });
         let (model, price, unlisted) = priced.max_by_key(|(_, price, _)| sum(price))?;
         let is_asked = model.name == asked && unlisted.is_none();
-        if is_asked || run.kind == RunKind::Answer && sum(&leg.price) >= sum(price) {
+        if is_asked || run.kind == RunKind::Answer && sum(&endpoint.price) >= sum(price) {
             return None;
         }
         Some(OtherModel {

@@ -13,7 +13,6 @@ use crate::domain::{
     },
     wire::{json_scan::Turns, usage::Usage},
 };
-use crate::money::billing::PricedLeg;
 
 /// The shipped price of a model at a provider.
 fn price(model: &str, provider: &str) -> Arc<Price> {
@@ -205,7 +204,7 @@ fn basis(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan)
     let (catalogue, _) = Catalogue::build(&[], &none, &PriceList::default(), &|_| Ok(None)).unwrap();
     let route = Arc::new(PricedRoute {
         model: model.name.clone().into(),
-        first: PricedLeg {
+        first: PricedEndpoint {
             provider: "p".into(),
             price: Arc::new(Price::free()),
         },

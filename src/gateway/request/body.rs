@@ -4,9 +4,8 @@ use bytes::Bytes;
 
 use crate::{
     domain::{
-        catalogue::route::Leg,
         faults::refusal::Refusal,
-        rules::{self, RequestFacts},
+        rules::{self, BodyRules, RequestFacts},
         wire::json_scan::Scan,
     },
     edges::body_budget::BodyLease,
@@ -21,7 +20,7 @@ pub(crate) struct RequestBody {
     pub bytes: Bytes,
     /// The body before any edit, kept while another provider may need it.
     original: Option<Bytes>,
-    /// The index of the leg that the body was edited for.
+    /// The index in the route of the endpoint that the body was edited for.
     edited_for: Option<usize>,
     /// How the end of the body is delimited.
     pub form: BodyForm,
@@ -64,16 +63,22 @@ impl RequestBody {
         self.original = Some(self.bytes.clone());
     }
 
-    /// Applies the edits of the leg's provider to the client's body, unless it has them. The edited copy counts in the
-    /// budget, in addition to the original while that is kept for a further provider.
-    pub(crate) fn edit_for(&mut self, leg: &Leg, facts: &RequestFacts<'_>, scan: &Scan) -> Result<(), Refusal> {
-        if self.edited_for == Some(leg.index) {
+    /// Applies a provider's edits to the client's body, unless it has them. `endpoint` is the index of the provider's endpoint in
+    /// the route. The edited copy counts in the budget, in addition to the original while that is kept for a further provider.
+    pub(crate) fn edit_for(
+        &mut self,
+        endpoint: usize,
+        edits: &BodyRules,
+        facts: &RequestFacts<'_>,
+        scan: &Scan,
+    ) -> Result<(), Refusal> {
+        if self.edited_for == Some(endpoint) {
             return Ok(());
         }
         if self.edited_for.is_some() {
             self.bytes = self.original.clone().ok_or(Refusal::Internal)?;
         }
-        let edited = rules::edit_body(&leg.provider.body, facts, &self.bytes, scan);
+        let edited = rules::edit_body(edits, facts, &self.bytes, scan);
         let edited = edited.map_err(|error| Refusal::BodyInvalid {
             reason: error.to_string(),
         })?;
@@ -83,7 +88,7 @@ impl RequestBody {
             bodies::grow(&mut self.lease, (edited.len() + kept).saturating_sub(held))?;
             self.bytes = edited.into();
         }
-        self.edited_for = Some(leg.index);
+        self.edited_for = Some(endpoint);
         Ok(())
     }
 

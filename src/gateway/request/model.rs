@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        catalogue::{
-            Catalogue, Model,
-            route::{self, Route, RouteError},
-        },
+        catalogue::{Catalogue, Model, route::RouteError},
         faults::refusal::Refusal,
         keys::key::KeyRecord,
         wire::{
@@ -17,6 +14,7 @@ use crate::{
         },
     },
     edges::switches::Switches,
+    providers::{endpoint::Route, live::Live},
 };
 
 /// The most models that a refusal names as alternatives.
@@ -40,39 +38,42 @@ pub(crate) fn asked(operation: Operation, path_model: Option<String>, scan: &Sca
     }
 }
 
-/// The name if the catalogue has it. Only known names are logged, and decide the form of refusals: an unknown one may be anything,
-/// even a key pasted into the wrong field.
-pub(crate) fn known(catalogue: &Catalogue, operation: Operation, model: &str) -> Option<String> {
-    let is_known = model_name::is_plausible(model) && catalogue.resolve(operation.protocol(), model).is_some();
-    is_known.then(|| model.to_owned())
+/// The model that answers for a name. Only a name that has one is logged, and decides the form of refusals: another one may be
+/// anything, even a key pasted into the wrong field.
+pub(crate) fn find<'c>(catalogue: &'c Catalogue, operation: Operation, asked: &str) -> Result<&'c Arc<Model>, Refusal> {
+    let is_plausible = model_name::is_plausible(asked);
+    let found = is_plausible.then(|| catalogue.resolve(operation.protocol(), asked));
+    found.flatten().ok_or_else(|| Refusal::ModelUnknown {
+        model: asked.to_owned(),
+    })
 }
 
-/// The route to the model of this name, if the key may use it.
+/// The route to a model that was asked for by this name, if the key may use it.
 pub(crate) fn route(
-    catalogue: &Catalogue,
-    switches: &Arc<Switches>,
+    live: &Live,
+    switches: &Switches,
     key: &KeyRecord,
     operation: Operation,
-    model: &str,
-) -> Result<Route, Refusal> {
-    let name = || model.to_owned();
-    if !model_name::is_plausible(model) {
-        return Err(Refusal::ModelUnknown { model: name() });
-    }
+    asked: &str,
+    model: &Model,
+) -> Result<Arc<Route>, Refusal> {
+    let name = || asked.to_owned();
     let is_off = |provider: &str| switches.is_off(provider);
-    let route = route::route(catalogue, operation, model, is_off).map_err(|error| match error {
-        RouteError::ModelUnknown => Refusal::ModelUnknown { model: name() },
-        RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
-            model: name(),
-            protocols,
-        },
-        RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
-            model: name(),
-            possible: serving(catalogue, key, operation),
-        },
-        RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
-    })?;
-    if !key.allows_model(&route.model.name) {
+    let route = live
+        .routes
+        .find(model, operation, is_off)
+        .map_err(|error| match error {
+            RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
+                model: name(),
+                protocols,
+            },
+            RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
+                model: name(),
+                possible: serving(&live.catalogue, key, operation),
+            },
+            RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
+        })?;
+    if !key.allows_model(&model.name) {
         return Err(Refusal::ModelNotAllowed { model: name() });
     }
     Ok(route)
@@ -97,8 +98,8 @@ pub(crate) fn check_named(
         let name = model_name::without_resource(operation.protocol(), &name);
         let is_meant = model_name::is_plausible(name)
             && catalogue.resolve(operation.protocol(), name).is_some_and(is_own)
-            && route.legs.iter().all(|leg| {
-                let mut run = catalogue.run_as(&leg.provider.name, name).peekable();
+            && route.endpoints.iter().all(|endpoint| {
+                let mut run = catalogue.run_as(&endpoint.provider.name, name).peekable();
                 run.peek().is_none() || run.any(is_own)
             });
         if !is_meant {
@@ -115,7 +116,7 @@ pub(crate) fn check_named(
 
 /// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.
 fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
-    let fits = |model: &Model| model.providers_for(operation).next().is_some() && key.allows_model(&model.name);
+    let fits = |model: &Model| model.serving(operation).next().is_some() && key.allows_model(&model.name);
     let models = catalogue.models().filter(|model| fits(model));
     models.map(|model| model.name.clone()).take(NAMED_MODELS_MAX).collect()
 }

@@ -79,19 +79,15 @@ pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) 
     }
     let timeouts = &forward.request.live.config.upstream;
     let connect = forward.provider().timeouts.connect.unwrap_or(timeouts.connect);
-    // Only TLS has a use for the name.
-    let server_name = match place.origin.https {
-        true => place.origin.host.clone(),
-        false => String::new(),
-    };
-    let mut peer = HttpPeer::new(place.first, place.origin.https, server_name);
+    let indicated = place.origin.https.then(|| place.origin.host.clone());
+    let mut peer = HttpPeer::new(place.first, place.origin.https, indicated.unwrap_or_default());
     let connection = forward.attempts.take_connection();
     if timeouts.http2 && place.origin.https && connection != Connection::NewOverHttp1 {
         speak_http2(&mut peer.options);
     } else {
         peer.options.alpn = ALPN::H1;
     }
-    let places = Arc::clone(forward.attempts.places());
+    let places = Arc::clone(&forward.attempts.endpoint().places);
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
     // The deadline limits reading; Pingora's own timeout would register a timer for every chunk.

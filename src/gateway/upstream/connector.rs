@@ -51,7 +51,7 @@ impl Connector {
     }
 
     async fn race(&self, first: SocketAddr) -> io::Result<TcpStream> {
-        let Some(second) = self.place.second else {
+        let Some(second) = self.places.second(&self.place) else {
             return TcpStream::connect(first).await;
         };
         let mut at_first = TcpStream::connect(first).boxed();

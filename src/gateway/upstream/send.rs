@@ -1,7 +1,7 @@
 //! What is sent to a provider: the request's head and body.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::{ErrorType, OrErr, Result, http::RequestHeader};
 use pingora_proxy::Session;
 use smallvec::SmallVec;
@@ -23,21 +23,17 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     }
     edit_head(&provider.headers, &mut UpstreamHead(head));
     let query = edit_query(&provider.query, forward.request.query.as_deref());
-    head.set_uri(target(&forward.attempts.leg().target, query.as_deref())?);
+    let target = forward.attempts.endpoint().target.with_query(query.as_deref());
+    head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")?);
     if let Some(place) = forward.attempts.place() {
-        head.insert_header(header::HOST, place.origin.authority())?;
+        head.insert_header(header::HOST, place.origin.host_header().clone())?;
     }
     head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
     head.remove_header(&header::TRANSFER_ENCODING);
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     head.insert_header(header::CONTENT_LENGTH, length)?;
-    let secret = forward.attempts.secret();
-    let mut value = HeaderValue::from_maybe_shared(Bytes::from([provider.auth.scheme, secret].concat())).or_err(
-        ErrorType::InvalidHTTPHeader,
-        "the provider's secret is not a header value",
-    )?;
-    value.set_sensitive(true);
-    head.insert_header(provider.auth.header.clone(), value)?;
+    let credential = &forward.attempts.credential().credential;
+    head.insert_header(provider.auth.header.clone(), credential.header.clone())?;
     Ok(())
 }
 
@@ -68,17 +64,6 @@ impl Head for UpstreamHead<'_> {
         // Fails only beyond 32,768 values, far above the limit on headers.
         let _ = self.0.append_header(name.clone(), value.clone());
     }
-}
-
-fn target(path_and_query: &str, query: Option<&str>) -> Result<Uri> {
-    let joined = match query {
-        None => path_and_query.to_owned(),
-        Some(query) if path_and_query.contains('?') => format!("{path_and_query}&{query}"),
-        Some(query) => format!("{path_and_query}?{query}"),
-    };
-    joined
-        .parse()
-        .or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")
 }
 
 /// Replaces the body that Pingora holds by the stored one, sent as a whole at the end.

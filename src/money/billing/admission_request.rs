@@ -7,12 +7,12 @@ use smol_str::SmolStr;
 use crate::{
     config::money::MoneyConfig,
     domain::{
+        catalogue::route::PricedRoute,
         keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{calibration::Estimate, tag::Tag},
         money::NanoUsd,
         wire::operation::Operation,
     },
-    money::billing::priced_route::PricedRoute,
 };
 
 /// A key as the key cache returned it.

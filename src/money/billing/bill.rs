@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     domain::{
+        catalogue::route::PricedRoute,
         faults::end::End,
         ledger::{
             Admitted, Change, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, ToppedUp,
@@ -22,7 +23,6 @@ use crate::{
     money::billing::{
         engine::{BillingEngine, GrantedHold},
         growth::TopUpAnswer,
-        priced_route::PricedRoute,
         running::Running,
         tally::Settled,
     },
@@ -51,8 +51,8 @@ pub(crate) struct Consumed {
 /// How far a request has come, or how it ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// The index of the current leg in the route.
-    pub leg: usize,
+    /// The index of the current endpoint in the route.
+    pub endpoint: usize,
     /// The answer's status; 0 before its head.
     pub status: u16,
     /// Milliseconds since the request's arrival.
@@ -144,13 +144,13 @@ impl Bill {
         consumed: Consumed,
         (text, reports): (u64, u64),
     ) -> NextLook {
-        let leg = self.route.leg(progress.leg);
-        let Charge { cost, parts } = self.charge(&leg.price, &consumed);
+        let endpoint = self.route.endpoint(progress.endpoint);
+        let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
         let (more, at_cost) = self.running.costs(cost, now);
         if let Some(more) = more {
             self.ask_for_more(more, now);
         }
-        let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &leg.price, &consumed)));
+        let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &endpoint.price, &consumed)));
         self.running.note(Checkpoint {
             request: self.running.request.clone(),
             status: progress.status,
@@ -159,7 +159,7 @@ impl Bill {
             modifiers: consumed.modifiers,
             parts,
             cost,
-            provider: leg.provider.clone(),
+            provider: endpoint.provider.clone(),
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
             attempts: Some(progress.attempts),
@@ -218,18 +218,18 @@ impl Bill {
     /// Charges the request.
     pub(crate) fn close(mut self, end: &End, progress: Progress, consumed: Consumed, now: Instant) {
         let end = end.is_billed(progress.status).then(|| {
-            let leg = self.route.leg(progress.leg);
-            let Charge { cost, parts } = self.charge(&leg.price, &consumed);
+            let endpoint = self.route.endpoint(progress.endpoint);
+            let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
             RequestEnd {
                 time_ms: self.time_ms(now),
-                provider: leg.provider.clone(),
+                provider: endpoint.provider.clone(),
                 status: end.recorded_status(progress.status),
                 outcome: end.label(),
                 usage: consumed.usage,
                 usage_source: consumed.source,
                 parts,
                 modifiers: consumed.modifiers,
-                price_version: leg.price.version().into(),
+                price_version: endpoint.price.version().into(),
                 cost,
                 latency_ms: progress.latency_ms,
                 ttft_ms: progress.ttft_ms,

@@ -16,6 +16,7 @@ use crate::{
         money::{MoneyConfig, WaitingMax},
     },
     domain::{
+        catalogue::route::{PricedEndpoint, PricedRoute},
         faults::{end::End, refusal::Refusal},
         keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{

@@ -54,7 +54,7 @@ fn check(place: &WeightedOrigin) -> Box<dyn HealthCheck + Send + Sync> {
         let mut check = HttpHealthCheck::new(&origin.host, origin.https);
         check.req.set_raw_path(path.as_bytes()).unwrap_or_default();
         // The place expects a `Host` with the port.
-        let _ = check.req.insert_header(http::header::HOST, origin.authority());
+        let _ = check.req.insert_header(http::header::HOST, origin.host_header());
         check.peer_template.options.verify_cert = false;
         return Box::new(check);
     }

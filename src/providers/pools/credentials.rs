@@ -190,13 +190,16 @@ mod tests {
     use crate::domain::keys::secret::Secret;
 
     fn credentials(weights: &[u16]) -> Credentials {
-        let credential = |(index, weight): (usize, &u16)| Credential {
-            name: format!("c{index}"),
-            weight: *weight,
-            secret: Secret::new(format!("secret-{index}")),
-        };
-        let all: Vec<Credential> = weights.iter().enumerate().map(credential).collect();
+        let all: Vec<Credential> = weights
+            .iter()
+            .enumerate()
+            .map(|(index, weight)| credential(format!("c{index}"), *weight, format!("secret-{index}")))
+            .collect();
         Credentials::new(&all, None)
+    }
+
+    fn credential(name: String, weight: u16, secret: String) -> Credential {
+        Credential::new(name, weight, "Bearer ", Secret::new(secret)).unwrap()
     }
 
     const ANY: Probing = Probing::Allowed;
@@ -237,9 +240,10 @@ mod tests {
         let before = credentials(&[1, 2, 1]);
         let rotated: Vec<Credential> = before
             .iter()
-            .map(|one| Credential {
-                secret: Secret::new(format!("new-{}", one.credential.name)),
-                ..one.credential.clone()
+            .map(|one| {
+                let Credential { name, weight, .. } = one.credential.clone();
+                let secret = format!("new-{name}");
+                credential(name, weight, secret)
             })
             .collect();
         let after = Credentials::new(&rotated, Some(&before));
@@ -315,11 +319,7 @@ mod tests {
         let before = credentials(&[1, 1]);
         let now = crate::edges::clock::instant();
         before.named("c1").unwrap().rest(Duration::from_secs(9), now);
-        let renamed = Credential {
-            name: "other".to_owned(),
-            weight: 7,
-            secret: Secret::new("secret-1"),
-        };
+        let renamed = credential("other".to_owned(), 7, "secret-1".to_owned());
         let after = Credentials::new(&[renamed], Some(&before));
         assert!(after.named("other").unwrap().rests_until(now).is_some());
     }

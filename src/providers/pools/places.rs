@@ -41,8 +41,6 @@ pub(crate) struct Place {
     pub address: SocketAddr,
     /// Where to connect first: this address, or the name's other family if that answered sooner recently.
     pub first: SocketAddr,
-    /// Where to connect in addition if the first does not answer soon; `None` if the name has one family only.
-    pub second: Option<SocketAddr>,
     /// Scheme, host and port of the place: its name for TLS and for the `Host` header.
     pub origin: Arc<Origin>,
 }
@@ -184,19 +182,24 @@ impl Places {
         Some((self.place(address, origin, now), permit))
     }
 
-    /// The two addresses to connect to, in the order that is expected to answer soonest.
+    /// The place of an address, with the family that is expected to answer soonest.
     fn place(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> Place {
-        let other = self.resolver.other_family(&origin.host, origin.port, address);
-        let is_turned = || self.turned.lock().get(&address).is_some_and(|until| *until > now);
-        let (first, second) = match other {
-            Some(other) if is_turned() => (other, Some(address)),
-            other => (address, other),
-        };
+        let is_turned = self.turned.lock().get(&address).is_some_and(|until| *until > now);
+        let turned = is_turned.then(|| self.resolver.other_family(&origin.host, origin.port, address));
         Place {
             address,
-            first,
-            second,
+            first: turned.flatten().unwrap_or(address),
             origin,
+        }
+    }
+
+    /// Where to connect in addition if a place's first address does not answer soon; `None` if its name has one family only.
+    pub(crate) fn second(&self, place: &Place) -> Option<SocketAddr> {
+        match place.first == place.address {
+            true => self
+                .resolver
+                .other_family(&place.origin.host, place.origin.port, place.address),
+            false => Some(place.address),
         }
     }
 

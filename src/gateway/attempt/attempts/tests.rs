@@ -5,17 +5,18 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     domain::{
-        catalogue::{Catalogue, CatalogueSettings, route},
+        catalogue::{Catalogue, CatalogueSettings},
         faults::circuit::{EJECTED_AFTER, EJECTED_FIRST, READMITTED_AFTER},
         keys::secret::Secret,
         money::price::PriceList,
         rules::{RawModel, RuleFile},
-        wire::{provider_state::StateId, session_hint::ServedBy},
+        wire::{operation::Operation, provider_state::StateId, session_hint::ServedBy},
     },
     edges::{
         clock,
         resolver::{Resolver, ResolverSettings},
     },
+    providers::{endpoint::Routes, pools::Pools},
 };
 
 /// What a provider does with a request.
@@ -79,9 +80,10 @@ impl World {
     }
 
     fn begin_as(&self, session: Option<SessionHint>, probing: Probing, now: Instant) -> Attempts {
-        let route = route::route(&self.catalogue, Operation::Messages, "m", |_| false).unwrap();
-        let pools = Arc::clone(&self.pools);
-        Attempts::begin(Operation::Messages, route.legs, pools, session, probing, 0.5, now).unwrap()
+        let routes = Routes::prepare(&self.catalogue, &self.pools);
+        let model = self.catalogue.find("m").unwrap();
+        let route = routes.find(model, Operation::Messages, |_| false).unwrap();
+        Attempts::begin(&route, session, probing, 0.5, now).unwrap()
     }
 
     fn begin(&self, now: Instant) -> Attempts {
@@ -127,7 +129,7 @@ fn run(mut attempts: Attempts, now: Instant, mut does: impl FnMut(&str) -> Does)
         if attempts.next_place(0.5, now).is_none() {
             break None;
         }
-        let name = attempts.leg().provider.name.clone();
+        let name = attempts.endpoint().provider.name.clone();
         asked.push(name.clone());
         let again = match does(&name) {
             Does::Refuse => attempts.connect_failed(1, 0.5, now),
@@ -232,14 +234,14 @@ fn one_request_probes_and_the_others_go_elsewhere_until_it_has_succeeded() {
     let begin = || (0..8).map(|_| world.begin(now)).collect::<Vec<_>>();
     for together in 1..=3_usize {
         let (mut probing, others): (Vec<Attempts>, Vec<Attempts>) =
-            begin().into_iter().partition(|one| one.leg().provider.name == "a");
+            begin().into_iter().partition(|one| one.endpoint().provider.name == "a");
         assert_eq!((probing.len(), others.len()), (together, 8 - together));
         assert_eq!(run(probing.remove(0), now, |_| OK).end, served_by("a"));
     }
     for _ in 0..READMITTED_AFTER {
         world.run(now, |_| OK);
     }
-    assert!(begin().iter().all(|one| one.leg().provider.name == "a"));
+    assert!(begin().iter().all(|one| one.endpoint().provider.name == "a"));
 }
 
 #[test]
@@ -266,8 +268,8 @@ fn a_request_that_cannot_be_sent_twice_is_no_probe() {
     world.eject("a", now);
     let now = now + EJECTED_FIRST;
     let once = world.begin_as(None, Probing::Never, now);
-    assert_eq!(once.leg().provider.name, "b");
-    assert_eq!(world.begin(now).leg().provider.name, "a");
+    assert_eq!(once.endpoint().provider.name, "b");
+    assert_eq!(world.begin(now).endpoint().provider.name, "a");
 }
 
 #[test]
@@ -292,7 +294,7 @@ fn when_all_have_failed_the_one_that_is_due_first_is_asked() {
         // `b`, because `a` is passed over.
         world.run(later, |_| Does::Answer(500));
     }
-    assert_eq!(world.begin(later).leg().provider.name, "a");
+    assert_eq!(world.begin(later).endpoint().provider.name, "a");
 }
 
 #[test]
@@ -325,7 +327,7 @@ fn a_reload_keeps_what_has_failed() {
     let resolver = Arc::new(Resolver::new(Vec::new(), resolving));
     world.pools = Arc::new(Pools::build(&world.catalogue, &resolver, Some(&world.pools)));
     world.runtime.block_on(world.pools.update());
-    assert_eq!(world.begin(now).leg().provider.name, "b");
+    assert_eq!(world.begin(now).endpoint().provider.name, "b");
     let a = world.pools.of("a").unwrap();
     assert_eq!((a.models_passed_over(now).len(), a.passed_over()), (1, 1));
 }

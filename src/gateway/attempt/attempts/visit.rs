@@ -6,14 +6,11 @@ use std::{net::SocketAddr, sync::Arc, time::Instant};
 use smallvec::SmallVec;
 
 use crate::{
-    domain::{
-        catalogue::route::Leg,
-        wire::{
-            operation::Operation,
-            session_hint::{ServedBy, SessionHint},
-        },
+    domain::wire::session_hint::{ServedBy, SessionHint},
+    providers::{
+        endpoint::Endpoint,
+        pools::{ChosenCredential, CredentialState, Permit, Place, Probing},
     },
-    providers::pools::{Breaker, ChosenCredential, CredentialState, Permit, Place, Places, Pool, Pools, Probing},
 };
 
 /// Whether a status says that a place's front end has no working back end; 520 and above are Cloudflare's.
@@ -24,7 +21,6 @@ const fn is_place_failure(status: u16) -> bool {
 /// The properties of a request that the choice of provider, credential and place depends on.
 #[derive(Debug)]
 pub(super) struct Wish {
-    pub(super) operation: Operation,
     pub(super) session: Option<SessionHint>,
     pub(super) probing: Probing,
 }
@@ -47,14 +43,14 @@ impl Wish {
         self.session.as_ref().is_some_and(SessionHint::is_binding)
     }
 
-    /// Whether this leg's provider has the state that the request continues.
-    pub(super) fn was_served_by(&self, leg: &Leg) -> bool {
-        self.served_by(leg).is_some()
+    /// Whether this endpoint's provider has the state that the request continues.
+    pub(super) fn was_served_by(&self, endpoint: &Endpoint) -> bool {
+        self.served_by(endpoint).is_some()
     }
 
-    fn served_by(&self, leg: &Leg) -> Option<&ServedBy> {
+    fn served_by(&self, endpoint: &Endpoint) -> Option<&ServedBy> {
         let known = self.session.as_ref().and_then(SessionHint::served_by);
-        known.filter(|known| known.provider == leg.provider.name)
+        known.filter(|known| known.provider == endpoint.provider.name)
     }
 }
 
@@ -62,27 +58,19 @@ impl Asking<'_> {
     fn session(self) -> Option<u64> {
         self.wish.session.as_ref().map(SessionHint::number)
     }
-
-    fn model(self, pool: &Pool, leg: &Leg) -> Breaker {
-        pool.model(self.wish.operation, &leg.upstream_model)
-    }
 }
 
-/// Permission to ask a provider for a model with one of its credentials.
+/// Permission to use an endpoint with one of its provider's credentials.
 #[derive(Debug)]
 pub(super) struct Access {
-    pool: Arc<Pool>,
-    places: Arc<Places>,
     model: Permit,
     credential: ChosenCredential,
 }
 
-/// The current provider and what is in use there.
+/// The current endpoint and what is in use there.
 #[derive(Debug)]
 pub(super) struct Visit {
-    pub(super) leg: Leg,
-    pub(super) pool: Arc<Pool>,
-    places: Arc<Places>,
+    pub(super) endpoint: Arc<Endpoint>,
     credential: Arc<CredentialState>,
     place: Option<Place>,
     permits: Permits,
@@ -106,66 +94,44 @@ struct Permits {
 
 impl Access {
     /// Access if the model's breaker admits the request, possibly as a probe, and a credential is usable.
-    pub(super) fn to(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
-        let (pool, places) = entered(pools, leg, asking.wish.operation)?;
+    pub(super) fn to(endpoint: &Endpoint, asking: Asking<'_>) -> Option<Self> {
         let (probing, now) = (asking.wish.probing, asking.now);
-        let model = asking.model(&pool, leg).enter(probing, now)?;
-        let session = asking.session();
-        let credential = pool.credentials.choose_awake(&[], session, asking.dice, probing, now)?;
-        Some(Self {
-            pool,
-            places,
-            model,
-            credential,
-        })
+        let model = endpoint.breaker.enter(probing, now)?;
+        let credentials = &endpoint.pool.credentials;
+        let credential = credentials.choose_awake(&[], asking.session(), asking.dice, probing, now)?;
+        Some(Self { model, credential })
     }
 
     /// Access whatever the breakers say. A session keeps the credential that served it, if that is known and still
     /// configured.
-    pub(super) fn anyway(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Self> {
-        let (pool, places) = entered(pools, leg, asking.wish.operation)?;
-        let known = asking.wish.served_by(leg);
-        let remembered = known.and_then(|known| pool.credentials.this_one(&known.credential, asking.now));
+    pub(super) fn anyway(endpoint: &Endpoint, asking: Asking<'_>) -> Option<Self> {
+        let credentials = &endpoint.pool.credentials;
+        let known = asking.wish.served_by(endpoint);
+        let remembered = known.and_then(|known| credentials.this_one(&known.credential, asking.now));
         let (session, probing) = (asking.session(), asking.wish.probing);
-        let chosen = || pool.credentials.choose(session, asking.dice, probing, asking.now);
-        let credential = remembered.or_else(chosen)?;
-        let model = asking.model(&pool, leg).enter_anyway(asking.now);
-        Some(Self {
-            pool,
-            places,
-            model,
-            credential,
-        })
+        let credential = remembered.or_else(|| credentials.choose(session, asking.dice, probing, asking.now))?;
+        let model = endpoint.breaker.enter_anyway(asking.now);
+        Some(Self { model, credential })
     }
 
     /// Whether [`Access::to`] would succeed.
-    pub(super) fn is_open(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> bool {
+    pub(super) fn is_open(endpoint: &Endpoint, asking: Asking<'_>) -> bool {
         let (probing, now) = (asking.wish.probing, asking.now);
-        pools.of(&leg.provider.name).is_some_and(|pool| {
-            pool.credentials.has_awake(probing, now) && asking.model(pool, leg).admits(probing, now)
-        })
+        endpoint.pool.credentials.has_awake(probing, now) && endpoint.breaker.admits(probing, now)
     }
 
-    /// When the provider may be asked again. `None` means now.
-    pub(super) fn opens(pools: &Pools, leg: &Leg, asking: Asking<'_>) -> Option<Instant> {
-        let pool = pools.of(&leg.provider.name)?;
-        let model = asking.model(pool, leg).open_until(asking.now);
-        model.max(pool.credentials.first_wakes(asking.now))
+    /// When the endpoint may be used again. `None` means now.
+    pub(super) fn opens(endpoint: &Endpoint, asking: Asking<'_>) -> Option<Instant> {
+        let model = endpoint.breaker.open_until(asking.now);
+        model.max(endpoint.pool.credentials.first_wakes(asking.now))
     }
-}
-
-fn entered(pools: &Pools, leg: &Leg, operation: Operation) -> Option<(Arc<Pool>, Arc<Places>)> {
-    let pool = pools.of(&leg.provider.name)?;
-    Some((Arc::clone(pool), Arc::clone(pool.places(operation)?)))
 }
 
 impl Visit {
-    pub(super) fn begin(leg: Leg, access: Access) -> Self {
+    pub(super) fn begin(endpoint: Arc<Endpoint>, access: Access) -> Self {
         let ChosenCredential { state, permit } = access.credential;
         Self {
-            leg,
-            pool: access.pool,
-            places: access.places,
+            endpoint,
             credential: state,
             place: None,
             permits: Permits {
@@ -185,11 +151,6 @@ impl Visit {
         &self.credential
     }
 
-    /// The current provider's places.
-    pub(super) fn places(&self) -> &Arc<Places> {
-        &self.places
-    }
-
     /// The place of the running attempt.
     pub(super) fn place(&self) -> Option<&Place> {
         self.place.as_ref()
@@ -202,7 +163,7 @@ impl Visit {
 
     /// Chooses a place for the next attempt. Returns false if no name of the places is resolved.
     pub(super) fn next_place(&mut self, probing: Probing, now: Instant) -> bool {
-        let (place, permit) = self.places.pick(&self.failed, probing, now).unzip();
+        let (place, permit) = self.endpoint.places.pick(&self.failed, probing, now).unzip();
         self.place = place;
         self.permits.place = permit;
         self.place.is_some()
@@ -210,16 +171,15 @@ impl Visit {
 
     /// Whether there is a place that has not failed this request.
     pub(super) fn has_other_place(&self) -> bool {
-        self.places.has_other(&self.failed)
+        self.endpoint.places.has_other(&self.failed)
     }
 
     /// Chooses another usable credential, if there is one.
     pub(super) fn next_credential(&mut self, asking: Asking<'_>) -> Option<ChosenCredential> {
         self.tried.push(Arc::clone(&self.credential));
         let (session, probing) = (asking.session(), asking.wish.probing);
-        self.pool
-            .credentials
-            .choose_awake(&self.tried, session, asking.dice, probing, asking.now)
+        let credentials = &self.endpoint.pool.credentials;
+        credentials.choose_awake(&self.tried, session, asking.dice, probing, asking.now)
     }
 
     /// Switches to the chosen credential.
@@ -234,7 +194,7 @@ impl Visit {
         self.failed.push(place.address);
         if self.permits.place.take().is_some_and(|permit| permit.failed(now)) {
             tracing::warn!(
-                provider = %self.leg.provider.name,
+                provider = %self.endpoint.provider.name,
                 address = %place.address,
                 "left out after failures in a row; other addresses are asked, where there are any"
             );
@@ -261,8 +221,8 @@ impl Visit {
     pub(super) fn worked(&mut self, now: Instant) {
         if self.permits.model.take().is_some_and(|permit| permit.worked(now)) {
             tracing::info!(
-                provider = %self.leg.provider.name,
-                model = %self.leg.upstream_model,
+                provider = %self.endpoint.provider.name,
+                model = %self.endpoint.upstream_model,
                 "works again and is asked as before"
             );
         }
@@ -272,8 +232,8 @@ impl Visit {
     pub(super) fn gave_up(&mut self, now: Instant) {
         if self.permits.model.take().is_some_and(|permit| permit.failed(now)) {
             tracing::warn!(
-                provider = %self.leg.provider.name,
-                model = %self.leg.upstream_model,
+                provider = %self.endpoint.provider.name,
+                model = %self.endpoint.upstream_model,
                 "failed several requests in a row; others that serve the model are asked first, where there are any, until a probe succeeds"
             );
         }

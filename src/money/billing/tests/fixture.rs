@@ -82,7 +82,7 @@ pub(super) static ROUTE: LazyLock<Arc<PricedRoute>> = LazyLock::new(|| {
     let list = PriceList::read("p.toml", text).unwrap();
     Arc::new(PricedRoute {
         model: "m".into(),
-        first: PricedLeg {
+        first: PricedEndpoint {
             provider: "p".into(),
             price: Arc::clone(list.find("m", "p").unwrap()),
         },
@@ -138,7 +138,7 @@ pub(super) fn consumed(usage: Usage) -> Consumed {
 }
 
 pub(super) const SERVED: Progress = Progress {
-    leg: 0,
+    endpoint: 0,
     status: 200,
     latency_ms: 5,
     ttft_ms: Some(1),

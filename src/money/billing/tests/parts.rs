@@ -72,20 +72,20 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
 }
 
 #[tokio::test]
-async fn the_price_is_that_of_the_leg_that_served() {
+async fn the_price_is_that_of_the_endpoint_that_served() {
     let fixture = fixture(100_000).await;
     let key = Arc::new(record(1));
     let text = "version = \"v2\"\n[[price]]\nname = \"m\"\ntiers = [{ input = \"0.002\", output = \"0.002\" }]";
     let list = PriceList::read("p.toml", text).unwrap();
     let mut route = PricedRoute::clone(&ROUTE);
-    // The name does not tell the legs apart.
-    route.others.push(PricedLeg {
+    // The name does not tell the endpoints apart.
+    route.others.push(PricedEndpoint {
         provider: route.first.provider.clone(),
         price: Arc::clone(list.find("m", "p").unwrap()),
     });
     let route = Arc::new(route);
-    for (leg, version, cost) in [(0, "v1", 800), (1, "v2", 1_600)] {
-        let request_id = SmolStr::from(format!("r{leg}"));
+    for (endpoint, version, cost) in [(0, "v1", 800), (1, "v2", 1_600)] {
+        let request_id = SmolStr::from(format!("r{endpoint}"));
         let found = FoundKey {
             digest: &digest(1),
             record: &key,
@@ -96,7 +96,7 @@ async fn the_price_is_that_of_the_leg_that_served() {
         };
         let bill = fixture.billing.try_admit(&key, &request).await.unwrap();
         assert_eq!(bill.running.hold(), nanos(2_000), "the dearest's");
-        let progress = Progress { leg, ..SERVED };
+        let progress = Progress { endpoint, ..SERVED };
         bill.look(clock::instant(), progress, consumed(tokens(300, 500)), (0, 0));
         fixture.billing.engine.checkpoint();
         bill.close(&End::Complete, progress, consumed(tokens(300, 500)), clock::instant());

@@ -1,0 +1,145 @@
+//! The endpoints of each model, prepared when a configuration is loaded, and the routes that they form.
+
+use std::sync::Arc;
+
+use crate::{
+    domain::{
+        catalogue::{
+            Catalogue, Model,
+            route::{PricedEndpoint, PricedRoute, RouteError},
+        },
+        money::price::Price,
+        quick_map::QuickMap,
+        rules::{EndpointTemplate, Provider, Target},
+        wire::operation::Operation,
+    },
+    providers::pools::{Breaker, Places, Pool, Pools},
+};
+
+/// One way to serve an operation of a model: a provider that is on, its name for the model, and the state of both on this node.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    /// The provider.
+    pub provider: Arc<Provider>,
+    /// The provider's name for the model.
+    pub upstream_model: String,
+    /// Path and query of the provider's URL, with the model filled in.
+    pub target: Target,
+    /// The provider's price for the model. The endpoint that served determines the charge.
+    pub priced: PricedEndpoint,
+    /// The provider's credentials and retry budget.
+    pub pool: Arc<Pool>,
+    /// Where the provider serves the operation.
+    pub places: Arc<Places>,
+    /// The circuit breaker of the model at the provider.
+    pub breaker: Breaker,
+}
+
+/// The endpoints that may serve a request, with their prices. Every attempt goes to one of these.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// The catalogue's model for the requested name.
+    pub model: Arc<Model>,
+    /// The endpoints, the preferred one first. Never empty.
+    pub endpoints: Vec<Arc<Endpoint>>,
+    /// Their prices, in the same order.
+    pub prices: Arc<PricedRoute>,
+}
+
+/// The routes to all models of one configuration, by the models' public names.
+#[derive(Debug)]
+pub(crate) struct Routes(QuickMap<String, Vec<(Operation, Arc<Route>)>>);
+
+impl Endpoint {
+    /// Prepares an endpoint; `None` if its provider has no pool, or its URL is too long for a request target.
+    fn prepare(
+        pools: &Pools,
+        model: &Model,
+        operation: Operation,
+        (provider, template, price): (&Arc<Provider>, &EndpointTemplate, &Arc<Price>),
+    ) -> Option<Arc<Self>> {
+        let upstream_model = model.upstream_name_at(provider);
+        let pool = pools.of(&provider.name)?;
+        Some(Arc::new(Self {
+            target: template.target(upstream_model, operation).ok()?,
+            upstream_model: upstream_model.to_owned(),
+            priced: PricedEndpoint {
+                provider: provider.name.as_str().into(),
+                price: Arc::clone(price),
+            },
+            breaker: pool.model(operation, upstream_model),
+            places: Arc::clone(pool.places(operation)?),
+            pool: Arc::clone(pool),
+            provider: Arc::clone(provider),
+        }))
+    }
+}
+
+impl Route {
+    /// `None` without an endpoint.
+    fn new(model: &Arc<Model>, endpoints: Vec<Arc<Endpoint>>) -> Option<Arc<Self>> {
+        let (first, others) = endpoints.split_first()?;
+        let prices = Arc::new(PricedRoute {
+            model: model.name.as_str().into(),
+            first: first.priced.clone(),
+            others: others.iter().map(|endpoint| endpoint.priced.clone()).collect(),
+        });
+        Some(Arc::new(Self {
+            model: Arc::clone(model),
+            endpoints,
+            prices,
+        }))
+    }
+
+    /// The route without the providers that an operator has switched off; `None` if no other is left.
+    fn without(self: &Arc<Self>, is_off: impl Fn(&str) -> bool) -> Option<Arc<Self>> {
+        let is_on = |endpoint: &&Arc<Endpoint>| !is_off(&endpoint.provider.name);
+        if self.endpoints.iter().all(|endpoint| is_on(&endpoint)) {
+            return Some(Arc::clone(self));
+        }
+        Self::new(&self.model, self.endpoints.iter().filter(is_on).cloned().collect())
+    }
+
+    /// Whether there is a choice between endpoints or between credentials.
+    pub(crate) fn has_choice(&self) -> bool {
+        let has_several = |endpoint: &Arc<Endpoint>| endpoint.pool.credentials.len() > 1;
+        self.endpoints.len() > 1 || self.endpoints.iter().any(has_several)
+    }
+}
+
+impl Routes {
+    /// Prepares the routes to the models of a catalogue, whose pools are given.
+    pub(crate) fn prepare(catalogue: &Catalogue, pools: &Pools) -> Self {
+        let routes = |model: &Arc<Model>| {
+            let route = |operation: Operation| {
+                let serving = model.serving(operation);
+                let endpoints = serving.filter_map(|serving| Endpoint::prepare(pools, model, operation, serving));
+                Some((operation, Route::new(model, endpoints.collect())?))
+            };
+            (
+                model.name.clone(),
+                Operation::ALL.into_iter().filter_map(route).collect(),
+            )
+        };
+        Self(catalogue.models().map(routes).collect())
+    }
+
+    /// The route to a model for an operation, through the providers that are not switched off now.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn find(
+        &self,
+        model: &Model,
+        operation: Operation,
+        is_off: impl Fn(&str) -> bool,
+    ) -> Result<Arc<Route>, RouteError> {
+        let routes = self.0.get(&model.name).into_iter().flatten();
+        let mut routes = routes.filter(|(served, _)| *served == operation);
+        let route = routes.next().and_then(|(_, route)| route.without(is_off));
+        route.ok_or_else(|| RouteError::of(model, operation))
+    }
+}
+
+#[cfg(test)]
+mod tests;
