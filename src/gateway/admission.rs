@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, header};
 use pingora_proxy::Session;
 use rand::RngExt;
+use smol_str::SmolStr;
 
 use crate::{
     domain::{
@@ -88,7 +89,7 @@ async fn consider(
     // A model named in the path can be refused before the body is read.
     if let Some(asked) = &path_model {
         let model = model::find(catalogue, operation, asked)?;
-        log.record.model_asked = Some(asked.clone());
+        log.record.model_asked = Some(asked.as_str().into());
         model::route(&live, switches, &caller.key, operation, asked, model)?;
         by_path = Some(model);
     }
@@ -108,7 +109,7 @@ async fn consider(
     let asked = model::asked(operation, path_model, &scan)?;
     fail::fail_point!("admission");
     let model = by_path.map_or_else(|| model::find(catalogue, operation, &asked), Ok)?;
-    log.record.model_asked = Some(asked.clone());
+    log.record.model_asked = Some(asked.as_str().into());
     let route = model::route(&live, switches, &caller.key, operation, &asked, model)?;
     model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
     let stream = is_stream(operation, &scan);
@@ -127,7 +128,7 @@ async fn consider(
         limits: &live.config.money,
     };
     let (bill, hint) = hold(gateway, session, &asking, &route, (&scan, &body)).await?;
-    log.record.model = Some(route.model.name.clone());
+    log.record.model = Some(route.prices.model.clone());
     log.record.stream = stream;
     let ticket = Ticket::issue(log, bill, basis);
     let work = gateway.limits.bodies.work(caller.digest);
@@ -242,7 +243,7 @@ async fn find_model(
     caller: &Caller,
     operation: Operation,
     body_head: BodyHead,
-) -> Result<Option<(u64, Option<String>)>, End> {
+) -> Result<Option<(u64, Option<SmolStr>)>, End> {
     let is_told_by_head = session.req_header().headers.contains_key(header::EXPECT);
     let is_read = !operation.model_in_path() && !body_head.is_heavy() && !is_told_by_head;
     if !is_read || !live.catalogue.has_own_error_forms(operation.protocol()) {
@@ -252,7 +253,7 @@ async fn find_model(
         Ok((body, scan)) => {
             let asked = model::asked(operation, None, &scan).ok();
             let known = asked.filter(|asked| model::find(&live.catalogue, operation, asked).is_ok());
-            Ok(Some((body.bytes.len() as u64, known)))
+            Ok(Some((body.bytes.len() as u64, known.map(SmolStr::from))))
         }
         Err(End::Refused(_)) => Ok(None),
         Err(end) => Err(end),

@@ -218,9 +218,11 @@ impl Forward {
             return;
         }
         let progress = self.ticket.progress(&self.meter, log.started);
+        let endpoint = self.ticket.endpoint();
+        log.endpoint = endpoint.and_then(|index| self.attempts.endpoint_at(index)).cloned();
         let record = &mut log.record;
         record.attempts = progress.attempts;
-        record.provider = self.ticket.provider().map(str::to_owned);
+        record.provider = log.endpoint.as_ref().map(|endpoint| endpoint.priced.provider.clone());
         record.status = progress.status;
         record.response_bytes = self.meter.response_bytes;
         record.ttft_ms = progress.ttft_ms;

@@ -8,6 +8,7 @@ use crate::{
     domain::{faults::end::End, keys::key::KeyRecord},
     edges::clock,
     gateway::failure_log,
+    providers::endpoint::Endpoint,
     telemetry::{
         access_log::{AccessLog, RequestRecord},
         metrics::Metrics,
@@ -29,6 +30,8 @@ pub(crate) struct LogEntry {
     pub record: RequestRecord,
     /// When the request's head arrived.
     pub started: Instant,
+    /// The endpoint that the last attempt went to; `None` without an attempt.
+    pub endpoint: Option<Arc<Endpoint>>,
     /// The cause of a failure, for the diagnostic log: a name out of a closed set.
     pub cause: Option<&'static str>,
     sinks: Arc<Sinks>,
@@ -46,6 +49,7 @@ impl LogEntry {
         Self {
             record,
             started,
+            endpoint: None,
             cause: None,
             sinks,
             written: false,
@@ -54,8 +58,8 @@ impl LogEntry {
 
     /// Names the key of the request and its account.
     pub(crate) fn name_key(&mut self, key: &KeyRecord) {
-        self.record.key_id = Some(key.id.as_str().to_owned());
-        self.record.account = Some(key.account.to_string());
+        self.record.key_id = Some(key.id.as_str().into());
+        self.record.account = Some(key.account.clone());
     }
 
     /// Whether the record is written.
@@ -77,7 +81,8 @@ impl LogEntry {
         }
         record.latency_ms = millis_between(self.started, clock::instant());
         failure_log::of_request(&record, end, self.cause);
-        self.sinks.metrics.record_request(&record);
+        let series = self.endpoint.as_ref().map(|endpoint| &endpoint.series);
+        self.sinks.metrics.record_request(&record, series);
         self.sinks.access_log.write(record);
     }
 }

@@ -66,9 +66,9 @@ impl Ticket {
         self.endpoint = endpoint;
     }
 
-    /// The provider of the last attempt; `None` before the first.
-    pub(crate) fn provider(&self) -> Option<&str> {
-        (self.attempts > 0).then(|| self.basis.route().endpoint(self.endpoint).provider.as_str())
+    /// The index in the route of the endpoint of the last attempt; `None` before the first.
+    pub(crate) fn endpoint(&self) -> Option<usize> {
+        (self.attempts > 0).then_some(self.endpoint)
     }
 
     /// Decides how the request ends. The first call wins. Returns whether this is it.

@@ -14,6 +14,7 @@ use crate::{
         wire::operation::Operation,
     },
     providers::pools::{Breaker, Places, Pool, Pools},
+    telemetry::metrics::EndpointSeries,
 };
 
 /// One way to serve an operation of a model: a provider that is on, its name for the model, and the state of both on this node.
@@ -33,6 +34,8 @@ pub(crate) struct Endpoint {
     pub places: Arc<Places>,
     /// The circuit breaker of the model at the provider.
     pub breaker: Breaker,
+    /// Where the requests that it has served are counted.
+    pub series: EndpointSeries,
 }
 
 /// The endpoints that may serve a request, with their prices. Every attempt goes to one of these.
@@ -69,6 +72,7 @@ impl Endpoint {
             },
             breaker: pool.model(operation, upstream_model),
             places: Arc::clone(pool.places(operation)?),
+            series: EndpointSeries::new(operation, &model.name, &provider.name),
             pool: Arc::clone(pool),
             provider: Arc::clone(provider),
         }))

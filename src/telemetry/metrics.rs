@@ -7,12 +7,11 @@
 //! Every label is bounded: models and providers only if the catalogue has them (otherwise `other`, absent `none`), hosts
 //! and everything of type `&'static str` from closed sets. No client can make a time series.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 
 use crate::telemetry::access_log::RequestRecord;
 
@@ -20,6 +19,7 @@ mod connections;
 mod gauge_guard;
 mod gen_ai;
 mod health;
+mod labels;
 mod log_sinks;
 mod lost_lines;
 mod maker;
@@ -27,6 +27,7 @@ mod money;
 mod process;
 mod providers;
 mod reloads;
+mod requests;
 mod store;
 mod tls;
 mod unattended;
@@ -39,32 +40,24 @@ pub(crate) use log_sinks::{LogSinkFigures, LogTrimFigures};
 use maker::{Maker, NONE, raise};
 pub(crate) use money::MoneyFigures;
 pub(crate) use providers::ProviderFigures;
+pub(crate) use requests::EndpointSeries;
 pub(crate) use tls::CertificateFigure;
 pub(crate) use unattended::UnattendedEnd;
-use {connections::Connections, gen_ai::GenAi, lost_lines::LostLines, money::MoneyMetrics};
-use {providers::ProviderMetrics, reloads::Reloads, store::StoreMetrics, tls::Tls, unattended::Unattended};
+use {
+    connections::Connections, labels::Labels, lost_lines::LostLines, money::MoneyMetrics, providers::ProviderMetrics,
+};
+use {reloads::Reloads, requests::Requests, store::StoreMetrics, tls::Tls, unattended::Unattended};
 
 /// The content type of [`Metrics::render`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Stands for a model or provider that the catalogue does not have.
-const OTHER: &str = "other";
-
-/// Upper bounds of the request body histogram, in bytes: 1 KiB to 64 MiB.
-const BODY_BUCKETS: [f64; 9] = [
-    1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0, 67108864.0,
-];
 
 /// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
 pub(crate) struct Metrics {
     registry: Registry,
     labels: ArcSwap<Labels>,
     connections: Connections,
-    gen_ai: GenAi,
-    requests: IntCounterVec,
+    requests: Requests,
     refusals: IntCounterVec,
-    tokens: IntCounterVec,
-    request_bytes: Histogram,
     in_flight: IntGauge,
     streams_open: IntGauge,
     unattended: Unattended,
@@ -87,13 +80,6 @@ pub(crate) struct Metrics {
 
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
 
-/// The names that may be labels.
-#[derive(Clone, Default)]
-struct Labels {
-    models: BTreeSet<String>,
-    providers: BTreeSet<String>,
-}
-
 impl Metrics {
     /// All metrics at zero, for the catalogue's models and providers. Fails only on a mistake in the definitions.
     pub(crate) fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
@@ -102,23 +88,12 @@ impl Metrics {
         let metrics = Self {
             labels: ArcSwap::default(),
             connections: Connections::new(&make)?,
-            gen_ai: GenAi::new(&make)?,
-            requests: make.counters(
-                "weir_requests_total",
-                "Requests that ended, by how.",
-                &["protocol", "model", "provider", "outcome", "status_class"],
-            )?,
+            requests: Requests::new(&make)?,
             refusals: make.counters(
                 "weir_refusals_total",
                 "Requests that weir itself refused.",
                 &["protocol", "reason"],
             )?,
-            tokens: make.counters(
-                "weir_tokens_total",
-                "Tokens and tool calls that providers reported, each in exactly one type.",
-                &["provider", "model", "type"],
-            )?,
-            request_bytes: make.histogram("weir_request_body_bytes", "Sizes of request bodies.", &BODY_BUCKETS)?,
             in_flight: make.gauge("weir_requests_in_flight", "Requests being served.")?,
             streams_open: make.gauge("weir_streams_open", "Streamed answers under way.")?,
             unattended: Unattended::new(&make)?,
@@ -168,29 +143,12 @@ impl Metrics {
         self.labels.store(labels.into());
     }
 
-    /// Counts a finished request in everything it belongs to, its refusal included.
-    pub(crate) fn record_request(&self, record: &RequestRecord) {
-        let protocol = record.protocol.unwrap_or(NONE);
-        let labels = self.labels.load();
-        let model = labels.model(record.model.as_deref());
-        let provider = labels.provider(record.provider.as_deref());
-        self.requests
-            .with_label_values(&[protocol, model, provider, record.outcome, status_class(record.status)])
-            .inc();
+    /// Counts a finished request in everything it belongs to, its refusal included. `served` are the series of the endpoint that
+    /// the last attempt went to; `None` if there was no attempt.
+    pub(crate) fn record_request(&self, record: &RequestRecord, served: Option<&EndpointSeries>) {
+        self.requests.record(record, served, &self.labels.load());
         if let Some(reason) = record.refusal {
-            self.refused(protocol, reason);
-        }
-        if record.request_bytes > 0 {
-            self.request_bytes.observe(gen_ai::float(record.request_bytes));
-        }
-        if let Some(usage) = &record.usage {
-            for (kind, count) in usage.named().filter(|(_, count)| *count > 0) {
-                self.tokens.with_label_values(&[provider, model, kind]).inc_by(count);
-            }
-        }
-        if record.provider.is_some() {
-            let asked = labels.model(record.model_asked.as_deref());
-            self.gen_ai.record(record, provider, asked, model);
+            self.refused(record.protocol.unwrap_or(NONE), reason);
         }
     }
 
@@ -368,31 +326,6 @@ impl Metrics {
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Metrics").finish_non_exhaustive()
-    }
-}
-
-impl Labels {
-    fn model<'a>(&'a self, name: Option<&str>) -> &'a str {
-        bounded(&self.models, name)
-    }
-
-    fn provider<'a>(&'a self, name: Option<&str>) -> &'a str {
-        bounded(&self.providers, name)
-    }
-}
-
-fn bounded<'a>(known: &'a BTreeSet<String>, name: Option<&str>) -> &'a str {
-    name.map_or(NONE, |name| known.get(name).map_or(OTHER, String::as_str))
-}
-
-fn status_class(status: u16) -> &'static str {
-    match status {
-        100..=199 => "1xx",
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        500..=599 => "5xx",
-        _ => NONE,
     }
 }
 

@@ -118,6 +118,11 @@ impl Attempts {
         &self.visit.endpoint
     }
 
+    /// The endpoint with this index in the route.
+    pub(crate) fn endpoint_at(&self, index: usize) -> Option<&Arc<Endpoint>> {
+        self.route.endpoints.get(index)
+    }
+
     /// The index of the current endpoint in the route.
     pub(crate) fn index(&self) -> usize {
         self.index
@@ -322,7 +327,7 @@ impl Attempts {
     /// The endpoints not asked yet, with their indexes in the route.
     fn others(&self) -> impl Iterator<Item = (usize, &Arc<Endpoint>)> {
         let others = self.others.iter();
-        others.filter_map(|index| Some((*index, self.route.endpoints.get(*index)?)))
+        others.filter_map(|index| Some((*index, self.endpoint_at(*index)?)))
     }
 
     /// Goes on to another provider. A working provider is asked without cost; one that fails is asked only within its

@@ -20,19 +20,19 @@ pub(crate) struct RequestRecord {
     /// weir's own identifier of the request, also sent to the client.
     pub request_id: SmolStr,
     /// The identifier (never the text) of the key, once it was found.
-    pub key_id: Option<String>,
+    pub key_id: Option<SmolStr>,
     /// The account that the key belongs to.
-    pub account: Option<String>,
+    pub account: Option<SmolStr>,
     /// `Protocol::as_str`, if the path belongs to one.
     pub protocol: Option<&'static str>,
     /// `Operation` in snake case, if the path names one.
     pub operation: Option<&'static str>,
     /// The model name that the client sent; only if it has the form of one, so that no prompt slips in.
-    pub model_asked: Option<String>,
+    pub model_asked: Option<SmolStr>,
     /// The catalogue model that served the request.
-    pub model: Option<String>,
+    pub model: Option<SmolStr>,
     /// The provider that the request was sent to.
-    pub provider: Option<String>,
+    pub provider: Option<SmolStr>,
     /// The HTTP status sent to the client; 0 when it left before one was sent.
     pub status: u16,
     /// `End::label`: how the request ended.

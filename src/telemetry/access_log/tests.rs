@@ -35,7 +35,7 @@ fn a_line_says_what_is_known_and_nothing_else() {
     let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
     log.write(RequestRecord {
         time_unix_ms: 1_764_633_600_007,
-        model_asked: Some("line\nbreak".to_owned()),
+        model_asked: Some("line\nbreak".into()),
         protocol: Some("messages"),
         usage: Some(Usage {
             input_uncached: 12,

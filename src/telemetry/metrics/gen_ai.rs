@@ -1,6 +1,8 @@
 //! The metrics of OpenTelemetry's semantic conventions for generative AI.
 
-use prometheus::HistogramVec;
+use std::sync::OnceLock;
+
+use prometheus::{Histogram, HistogramVec};
 
 use super::maker::{Maker, NONE};
 use crate::telemetry::access_log::RequestRecord;
@@ -37,6 +39,16 @@ pub(super) struct GenAi {
     token_usage: HistogramVec,
 }
 
+/// The time series of requests with the same [`COMMON`] labels, each looked up when it is first fed.
+#[derive(Debug, Default)]
+pub(super) struct GenAiSeries {
+    /// Without an error.
+    duration: OnceLock<Histogram>,
+    first_token: OnceLock<Histogram>,
+    input_tokens: OnceLock<Histogram>,
+    output_tokens: OnceLock<Histogram>,
+}
+
 impl GenAi {
     pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
         let [operation, provider, request, response] = COMMON;
@@ -62,25 +74,43 @@ impl GenAi {
         })
     }
 
-    /// `provider`, `asked` and `served` are bounded already.
-    pub(super) fn record(&self, record: &RequestRecord, provider: &str, asked: &str, served: &str) {
+    /// `provider`, `asked` and `served` are bounded already; `series` are those of these and the record's operation.
+    pub(super) fn record(
+        &self,
+        record: &RequestRecord,
+        provider: &str,
+        asked: &str,
+        served: &str,
+        series: &GenAiSeries,
+    ) {
         let (operation, provider) = (operation_name(record.operation), provider_name(provider));
-        let error_type = if record.outcome == "ok" { "" } else { record.outcome };
-        self.duration
-            .with_label_values(&[operation, provider, asked, served, error_type])
-            .observe(float(record.latency_ms) / 1000.0);
+        let duration = |error_type: &str| {
+            let labels = [operation, provider, asked, served, error_type];
+            self.duration.with_label_values(&labels)
+        };
+        let seconds = float(record.latency_ms) / 1000.0;
+        match record.outcome {
+            "ok" => series.duration.get_or_init(|| duration("")).observe(seconds),
+            error_type => duration(error_type).observe(seconds),
+        }
         // An answer in one piece has its first token with its last.
         if let Some(ttft_ms) = record.ttft_ms.filter(|_| record.stream) {
-            self.first_token
-                .with_label_values(&[operation, provider, asked, served])
+            let labels = [operation, provider, asked, served];
+            let first_token = || self.first_token.with_label_values(&labels);
+            series
+                .first_token
+                .get_or_init(first_token)
                 .observe(float(ttft_ms) / 1000.0);
         }
         if let Some(usage) = &record.usage {
-            let parts = [("input", usage.input_total()), ("output", usage.output_total())];
-            for (token_type, count) in parts.into_iter().filter(|(_, count)| *count > 0) {
-                self.token_usage
-                    .with_label_values(&[operation, provider, asked, served, token_type])
-                    .observe(float(count));
+            let parts = [
+                ("input", usage.input_total(), &series.input_tokens),
+                ("output", usage.output_total(), &series.output_tokens),
+            ];
+            for (token_type, count, tokens) in parts.into_iter().filter(|(_, count, _)| *count > 0) {
+                let labels = [operation, provider, asked, served, token_type];
+                let tokens = tokens.get_or_init(|| self.token_usage.with_label_values(&labels));
+                tokens.observe(float(count));
             }
         }
     }

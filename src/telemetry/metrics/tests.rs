@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use proptest::prelude::*;
+use smol_str::SmolStr;
+
 use super::*;
-use crate::domain::wire::usage::Usage;
+use crate::domain::wire::{operation::Operation, usage::Usage};
 
 fn metrics() -> Metrics {
     Metrics::new(&["claude-x", "claude-x-latest"], &["anthropic", "gemini"]).expect("the definitions are right")
@@ -14,9 +17,9 @@ fn served() -> RequestRecord {
     RequestRecord {
         protocol: Some("messages"),
         operation: Some("messages"),
-        model_asked: Some("claude-x-latest".to_owned()),
-        model: Some("claude-x".to_owned()),
-        provider: Some("anthropic".to_owned()),
+        model_asked: Some("claude-x-latest".into()),
+        model: Some("claude-x".into()),
+        provider: Some("anthropic".into()),
         status: 200,
         outcome: "ok",
         stream: true,
@@ -40,7 +43,7 @@ fn has(metrics: &Metrics, line: &str) {
 #[test]
 fn a_served_request_is_counted_under_the_conventions_names() {
     let metrics = metrics();
-    metrics.record_request(&served());
+    metrics.record_request(&served(), None);
     has(
         &metrics,
         r#"weir_requests_total{model="claude-x",outcome="ok",protocol="messages",provider="anthropic",status_class="2xx"} 1"#,
@@ -74,12 +77,15 @@ fn a_served_request_is_counted_under_the_conventions_names() {
 #[test]
 fn providers_bear_the_conventions_names_and_failures_an_error_type() {
     let metrics = metrics();
-    metrics.record_request(&RequestRecord {
-        operation: Some("stream_generate_content"),
-        provider: Some("gemini".to_owned()),
-        outcome: "provider_cut",
-        ..served()
-    });
+    metrics.record_request(
+        &RequestRecord {
+            operation: Some("stream_generate_content"),
+            provider: Some("gemini".into()),
+            outcome: "provider_cut",
+            ..served()
+        },
+        None,
+    );
     let text = metrics.render();
     let wanted = r#"gen_ai_client_operation_duration_seconds_count{error_type="provider_cut",gen_ai_operation_name="generate_content",gen_ai_provider_name="gcp.gemini""#;
     assert!(text.contains(wanted), "{text}");
@@ -89,12 +95,15 @@ fn providers_bear_the_conventions_names_and_failures_an_error_type() {
 fn clients_cannot_make_time_series() {
     let metrics = metrics();
     for number in 0..100 {
-        metrics.record_request(&RequestRecord {
-            model_asked: Some(format!("made-up-{number}")),
-            model: Some(format!("made-up-{number}")),
-            provider: Some(format!("made-up-{number}")),
-            ..served()
-        });
+        metrics.record_request(
+            &RequestRecord {
+                model_asked: Some(format!("made-up-{number}").into()),
+                model: Some(format!("made-up-{number}").into()),
+                provider: Some(format!("made-up-{number}").into()),
+                ..served()
+            },
+            None,
+        );
         metrics.upstream_retried(&format!("made-up-{number}"), "connect");
         metrics.provider_credential_refused(&format!("made-up-{number}"));
     }
@@ -106,13 +115,16 @@ fn clients_cannot_make_time_series() {
 #[test]
 fn a_refusal_is_counted_once_and_has_no_provider_histograms() {
     let metrics = metrics();
-    metrics.record_request(&RequestRecord {
-        protocol: Some("gemini"),
-        status: 401,
-        outcome: "refused",
-        refusal: Some("key_unknown"),
-        ..RequestRecord::default()
-    });
+    metrics.record_request(
+        &RequestRecord {
+            protocol: Some("gemini"),
+            status: 401,
+            outcome: "refused",
+            refusal: Some("key_unknown"),
+            ..RequestRecord::default()
+        },
+        None,
+    );
     has(
         &metrics,
         r#"weir_refusals_total{protocol="gemini",reason="key_unknown"} 1"#,
@@ -195,14 +207,133 @@ fn everything_is_there_before_anything_happened() {
 #[test]
 fn an_answer_in_one_piece_has_no_first_token() {
     let metrics = metrics();
-    metrics.record_request(&RequestRecord {
-        stream: false,
-        ..served()
-    });
+    metrics.record_request(
+        &RequestRecord {
+            stream: false,
+            ..served()
+        },
+        None,
+    );
     let text = metrics.render();
     assert!(text.contains("gen_ai_client_operation_duration_seconds_count{"));
     assert!(
         !text.contains("gen_ai_server_time_to_first_token_seconds_count{"),
         "{text}"
     );
+}
+
+/// The endpoints of these tests: operation, model and provider.
+const ENDPOINTS: [(Operation, &str, &str); 2] = [
+    (Operation::Messages, "claude-x", "anthropic"),
+    (Operation::StreamGenerateContent, "claude-x-latest", "gemini"),
+];
+
+fn endpoints() -> [EndpointSeries; 2] {
+    ENDPOINTS.map(|(operation, model, provider)| EndpointSeries::new(operation, model, provider))
+}
+
+/// What a scrape shows but for the process.
+fn shown(metrics: &Metrics) -> Vec<String> {
+    let text = metrics.render();
+    let lines = text.lines().filter(|line| !line.contains("process_"));
+    lines.map(str::to_owned).collect()
+}
+
+fn lines(metrics: &Metrics, name: &str) -> usize {
+    shown(metrics).iter().filter(|line| line.starts_with(name)).count()
+}
+
+#[test]
+fn an_endpoint_has_no_series_before_a_request_feeds_them() {
+    let metrics = metrics();
+    let before = shown(&metrics);
+    let [endpoint, _] = endpoints();
+    assert_eq!(shown(&metrics), before);
+    let cut = RequestRecord {
+        outcome: "provider_cut",
+        stream: false,
+        usage: None,
+        ..served()
+    };
+    metrics.record_request(&cut, Some(&endpoint));
+    assert_eq!(lines(&metrics, "weir_requests_total{"), 1);
+    for name in [
+        "weir_tokens_total{",
+        "gen_ai_client_token_usage_count{",
+        "gen_ai_server_time_to_first_token_seconds_count{",
+    ] {
+        assert_eq!(lines(&metrics, name), 0, "{name}");
+    }
+    metrics.record_request(&served(), Some(&endpoint));
+    assert_eq!(lines(&metrics, "weir_requests_total{"), 2);
+    assert_eq!(lines(&metrics, "weir_tokens_total{"), 3);
+    assert_eq!(lines(&metrics, "gen_ai_client_token_usage_count{"), 2);
+}
+
+/// A request that an endpoint has served, by the endpoint's index.
+fn at_an_endpoint() -> impl Strategy<Value = (usize, RequestRecord)> {
+    let usage = proptest::array::uniform4(0_u64..3).prop_map(|[input, read, text, searches]| Usage {
+        input_uncached: input,
+        cache_read: read,
+        output_text: text,
+        web_searches: searches,
+        ..Usage::default()
+    });
+    let names = [None, Some("claude-x"), Some("claude-x-latest"), Some("made-up")];
+    let end = (
+        prop::sample::select(vec!["ok", "provider_cut", "client_gone"]),
+        prop::sample::select(vec![0_u16, 200, 404, 503]),
+    );
+    let rest = (
+        any::<bool>(),
+        proptest::option::of(0_u64..9_000),
+        0_u64..9_000,
+        0_u64..99_000,
+    );
+    let parts = (
+        0..ENDPOINTS.len(),
+        prop::sample::select(names.to_vec()),
+        end,
+        proptest::option::of(usage),
+        rest,
+    );
+    parts.prop_map(
+        |(at, asked, (outcome, status), usage, (stream, ttft_ms, latency_ms, request_bytes))| {
+            let (operation, model, provider) = ENDPOINTS[at];
+            let record = RequestRecord {
+                protocol: Some(operation.protocol().as_str()),
+                operation: Some(operation.as_str()),
+                model_asked: asked.map(SmolStr::from),
+                model: Some(model.into()),
+                provider: Some(provider.into()),
+                status,
+                outcome,
+                stream,
+                ttft_ms,
+                latency_ms,
+                request_bytes,
+                usage,
+                ..RequestRecord::default()
+            };
+            (at, record)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_request_counts_the_same_by_its_endpoint_as_by_its_labels(
+        records in proptest::collection::vec(at_an_endpoint(), 1..40),
+    ) {
+        let (by_endpoint, by_labels) = (metrics(), metrics());
+        // Those of two configurations, of which one has replaced the other, feed the same series.
+        let configurations = [endpoints(), endpoints()];
+        for (number, (at, record)) in records.iter().enumerate() {
+            by_endpoint.record_request(record, Some(&configurations[number % 2][*at]));
+            by_labels.record_request(record, None);
+        }
+        prop_assert_eq!(shown(&by_endpoint), shown(&by_labels));
+    }
 }

@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("store", &["domain", "edges"]),
     ("journal", &["config", "domain", "edges"]),
     // What is known of providers, money, the public record, and the log's other places.
-    ("providers", &["config", "domain", "edges", "store"]),
+    ("providers", &["config", "domain", "edges", "store", "telemetry"]),
     ("money", &["config", "domain", "edges", "journal", "store"]),
     ("stability", &["domain", "edges", "journal", "store"]),
     ("sign_in", &["domain", "edges", "store"]),
