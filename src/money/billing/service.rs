@@ -37,6 +37,7 @@ pub(crate) struct Billing {
 }
 
 /// How far an attempt to admit a request has come without waiting.
+#[allow(clippy::large_enum_variant, reason = "to box it would allocate for each request")]
 pub(super) enum FirstStep {
     Answered(Result<Bill, NotAdmitted>),
     /// The ledger has to be asked.
