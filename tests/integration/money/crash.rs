@@ -70,7 +70,7 @@ const DELTAS: u64 = 2000;
 const DELTA_BYTES: u64 = 40;
 
 /// What is charged of the text that a client had this long before the kill: checkpoints are 0.7 s apart, what they hold is
-/// up to 0.25 s old. A machine that does much else besides is late, so the short form leaves it more.
+/// up to 0.15 s old. A machine that does much else besides is late, so the short form leaves it more.
 fn charged_before() -> Duration {
     Duration::from_millis(rounds(2500, 1100) as u64)
 }

@@ -82,7 +82,7 @@ fn a_recognised_event_touches_nothing_that_lies_apart() {
     ] {
         let begun = || {
             let mut observer = Observer::new(protocol, Framing::Sse);
-            for event in [begin, &events[0], &events[1]] {
+            for event in [begin, events[0].as_str(), events[1].as_str()] {
                 observer.push(event.as_bytes());
             }
             observer
