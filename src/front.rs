@@ -132,13 +132,15 @@ impl<H: Handler> Front<H> {
                 Ok(Arrival::Request(bytes)) => bytes,
                 Ok(Arrival::Http2) => {
                     let settings = Http2Settings::new(config);
-                    return http2::serve(self.handler.app(), connection, settings, closing.clone()).await;
+                    // Boxed, like all that few connections come to: it would be room in the future of each of them.
+                    let served = http2::serve(self.handler.app(), connection, settings, closing.clone());
+                    return Box::pin(served).await;
                 }
                 Ok(Arrival::Nothing) => return,
                 Err(CloseReason::Silent) if count > 1 => return self.figures.closed(CloseReason::Idle),
                 Err(reason) => {
                     self.figures.closed(reason);
-                    return farewell::say(&mut connection, reason).await;
+                    return Box::pin(farewell::say(&mut connection, reason)).await;
                 }
             };
             let is_last = count == requests_max;
@@ -174,6 +176,24 @@ fn address(stream: &Stream) -> Option<IpAddr> {
 }
 
 impl<H: Handler> Front<H> {
+    /// A connection from when it is accepted to its end.
+    pub(crate) async fn keep(&self, visit: &H::Visit, stream: Stream, shutdown: &ShutdownWatch) {
+        let Some(place) = self.places.take() else {
+            return self.figures.closed(CloseReason::TooMany);
+        };
+        let given_way = place.slot().map(|slot| slot.given_way());
+        // In one place of this future, whichever way it is waited for.
+        let mut attended = pin!(self.attend(visit, stream, place, shutdown));
+        match given_way {
+            None => attended.await,
+            Some(given_way) => tokio::select! {
+                biased;
+                () = &mut attended => {}
+                () = given_way => self.figures.closed(CloseReason::GaveWay),
+            },
+        }
+    }
+
     /// A connection from its first byte to its end.
     async fn attend(&self, visit: &H::Visit, stream: Stream, place: Place, shutdown: &ShutdownWatch) {
         let config = Arc::clone(&self.live.get().config);
@@ -195,23 +215,14 @@ impl<H: Handler> Front<H> {
 
 #[async_trait]
 impl<H: Handler> ServerApp for Front<H> {
+    /// Serves the connection in a task of its own: Pingora's has room for the state of a TLS handshake, 8 KiB, for as long as it
+    /// runs.
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let visit = self.handler.enter();
-        let Some(place) = self.places.take() else {
-            self.figures.closed(CloseReason::TooMany);
-            return None;
-        };
-        let given_way = place.slot().map(|slot| slot.given_way());
-        // In one place of this future, whichever way it is waited for.
-        let mut attended = pin!(self.attend(&visit, stream, place, shutdown));
-        match given_way {
-            None => attended.await,
-            Some(given_way) => tokio::select! {
-                biased;
-                () = &mut attended => {}
-                () = given_way => self.figures.closed(CloseReason::GaveWay),
-            },
-        }
+        let (front, shutdown) = (Arc::clone(self), shutdown.clone());
+        tokio::spawn(async move {
+            front.keep(&visit, stream, &shutdown).await;
+        });
         None
     }
 

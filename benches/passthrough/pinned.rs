@@ -17,6 +17,9 @@ use crate::{
 /// CPU time of a chunk, as a multiple of the bare proxy's.
 const CHUNK_AIM: Aim = Aim::MostTimes(1.10, Subject::Bare);
 
+/// The thread of weir's worker. Of others it is the one that spends most.
+const SERVING: &str = "gateway";
+
 /// A thread that no round has seen spend this much of a chunk has no row, in microseconds: it would read 0.00.
 const SHOWN_MIN: f64 = 0.005;
 
@@ -41,8 +44,8 @@ struct Round {
     chunks: f64,
     /// On all threads.
     total: f64,
-    /// By the thread's name, the one that spends most apart: it is the one that serves, whatever it is called.
     serving: f64,
+    /// By the name of each other thread.
     beside: BTreeMap<String, f64>,
 }
 
@@ -69,8 +72,8 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
     report.billed.extend(billed.close(Phase::Pinned.name()).await?);
     drop(moved);
     report.notes.push(format!(
-        "Pinned: each proxy has one worker and is on core {} with all its threads, all else on {}. The thread that serves is the \
-         one that spends most.",
+        "Pinned: each proxy has one worker and is on core {} with all its threads, all else on {}. The thread that serves is weir's \
+         `{SERVING}`, of others the one that spends most.",
         cores.proxy, cores.rest
     ));
     Ok(())
@@ -98,11 +101,14 @@ async fn streams(billed: &Billed, load: Open, report: &mut Report) -> Result<(),
             let seen = held.run(Some(&proxy.process), gap, length).await.map_err(failed)?;
             let (before, after) = seen.cpu.expect("of a process");
             let mut beside = after.by_thread(&before);
-            // A kernel that shows no threads.
-            let serving = after.busiest(&before).map_or(0.0, |(name, spent)| {
-                *beside.entry(name).or_default() -= spent;
-                spent
-            });
+            let serving = if proxy.subject.is_weir() {
+                beside.remove(SERVING)
+            } else {
+                let busiest = beside.iter().max_by(|one, other| one.1.total_cmp(other.1));
+                let name = busiest.map(|(name, _)| name.clone());
+                name.and_then(|name| beside.remove(&name))
+            };
+            let serving = serving.unwrap_or_default();
             rounds.push(Round {
                 subject: proxy.subject,
                 chunks: seen.chunks as f64,

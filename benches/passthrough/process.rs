@@ -71,14 +71,6 @@ impl CpuReading {
         spent
     }
 
-    /// The thread that has spent most since `earlier`.
-    pub(crate) fn busiest(&self, earlier: &Self) -> Option<(String, f64)> {
-        let most = self
-            .threads_since(earlier)
-            .max_by(|one, other| one.1.total_cmp(&other.1));
-        most.map(|(name, micros)| (name.to_owned(), micros))
-    }
-
     fn threads_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = (&'a str, f64)> {
         self.threads.iter().map(|(id, now)| {
             let before = earlier.threads.get(id).map_or(0.0, |before| before.nanos);

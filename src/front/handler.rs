@@ -37,7 +37,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// Takes Pingora's sessions.
     type App: HttpServerApp + Send + Sync + 'static;
     /// Held while a connection is served, and lent to each of its requests.
-    type Visit: Send + Sync;
+    type Visit: Send + Sync + 'static;
 
     /// The application behind.
     fn app(&self) -> &Arc<Self::App>;

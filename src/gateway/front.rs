@@ -76,3 +76,30 @@ impl Handler for GatewayHandler {
         stream.into_any().downcast::<ClientStream>().ok()?.into_guarded()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pingora::protocols::Stream;
+
+    use super::*;
+    use crate::front::Front;
+
+    /// The size of the future that `f` returns.
+    fn future_size<A, F>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each open connection has it, also one that waits for its next request.
+    #[test]
+    fn what_a_connection_carries_is_small() {
+        type Visit = <GatewayHandler as Handler>::Visit;
+        type Accepted = (
+            &'static Front<GatewayHandler>,
+            &'static Visit,
+            Stream,
+            &'static ShutdownWatch,
+        );
+        let keep = future_size(|(front, visit, stream, shutdown): Accepted| front.keep(visit, stream, shutdown));
+        assert!(keep <= 2432, "{keep}");
+    }
+}

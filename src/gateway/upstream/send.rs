@@ -48,7 +48,7 @@ fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName;
     found.map(|(name, _)| name.clone()).collect()
 }
 
-/// Pingora's head as the rules see it. Pingora's own methods keep the spelling of names.
+/// Pingora's head as the rules see it.
 struct UpstreamHead<'a>(&'a mut RequestHeader);
 
 impl Head for UpstreamHead<'_> {
