@@ -79,39 +79,18 @@ async fn consider(
     path_model: Option<String>,
 ) -> Result<Box<Forward>, End> {
     let live = Arc::clone(&exchange.live);
-    let log = &mut *exchange.log;
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let tags = tags::of(session.req_header(), &live.config.gateway)?;
     let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
-    let (catalogue, switches) = (&live.catalogue, &gateway.switches);
-    let mut by_path = None;
-    // A model named in the path can be refused before the body is read.
-    if let Some(asked) = &path_model {
-        let model = model::find(catalogue, operation, asked)?;
-        log.record.model_asked = Some(asked.as_str().into());
-        model::route(&live, switches, &caller.key, operation, asked, model)?;
-        by_path = Some(model);
-    }
-    let early = gateway
-        .billing
-        .refuse_early(caller.found(), operation, body_head.is_heavy());
-    if let Err(refusal) = early.await {
-        let found = Box::pin(find_model(gateway, session, &live, &caller, operation, body_head)).await?;
-        if let Some((request_bytes, model)) = found {
-            (log.record.request_bytes, log.record.model_asked) = (request_bytes, model);
-        }
-        return Err(refusal.into());
-    }
-    let (body, scan) = read_body(gateway, session, &live, &caller, operation.protocol(), body_head).await?;
-    log.record.request_bytes = body.bytes.len() as u64;
-    check_usage(operation, &scan)?;
-    let asked = model::asked(operation, path_model, &scan)?;
-    fail::fail_point!("admission");
-    let model = by_path.map_or_else(|| model::find(catalogue, operation, &asked), Ok)?;
-    log.record.model_asked = Some(asked.as_str().into());
-    let route = model::route(&live, switches, &caller.key, operation, &asked, model)?;
-    model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
+    let read = read_request(gateway, session, exchange, &caller, operation, path_model, body_head);
+    let Read {
+        body,
+        scan,
+        asked,
+        route,
+    } = read.await?;
+    let log = &mut *exchange.log;
     let stream = is_stream(operation, &scan);
     let basis = basis(gateway, &live, &caller.key, &route, operation, &scan);
     let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
@@ -131,8 +110,9 @@ async fn consider(
     log.record.model = Some(route.prices.model.clone());
     log.record.stream = stream;
     let ticket = Ticket::issue(log, bill, basis);
-    let work = gateway.limits.bodies.work(caller.digest);
-    let Caller { key, presented, .. } = caller;
+    let Caller {
+        key, presented, digest, ..
+    } = caller;
     let query = session.req_header().uri.query();
     let request = Request {
         live,
@@ -144,12 +124,67 @@ async fn consider(
         presented,
         scan,
     };
-    let prepared = prepare(request, &route, hint, body);
-    let prepared = edit(prepared?, &session.req_header().headers, &work).await?;
+    let work = gateway.limits.bodies.work(digest);
+    let prepared = prepare(request, &route, hint, body)?;
+    let prepared = edit(prepared, &session.req_header().headers, &work).await?;
     let (request, provider) = (&prepared.request, &prepared.attempts.endpoint().provider);
     let shared = (&gateway.limits.finishing, &gateway.sinks.metrics);
     let client = Client::connect(shared, session, request, provider, key, count_slot);
     Ok(prepared.forward(ticket, client))
+}
+
+/// A request whose body is read, and the route to its model.
+struct Read {
+    body: RequestBody,
+    scan: Scan,
+    /// The model's name as the client gave it.
+    asked: String,
+    route: Arc<Route>,
+}
+
+/// Reads the body, unless the head rules the request out, and finds the route to its model.
+async fn read_request(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    caller: &Caller,
+    operation: Operation,
+    path_model: Option<String>,
+    body_head: BodyHead,
+) -> Result<Read, End> {
+    let (live, record) = (&exchange.live, &mut exchange.log.record);
+    let (catalogue, switches) = (&live.catalogue, &gateway.switches);
+    let mut by_path = None;
+    // A model named in the path can be refused before the body is read.
+    if let Some(asked) = &path_model {
+        let model = model::find(catalogue, operation, asked)?;
+        record.model_asked = Some(asked.as_str().into());
+        model::route(live, switches, &caller.key, operation, asked, model)?;
+        by_path = Some(model);
+    }
+    let (billing, is_heavy) = (&gateway.billing, body_head.is_heavy());
+    if let Err(refusal) = billing.refuse_early(caller.found(), operation, is_heavy).await {
+        let found = Box::pin(find_model(gateway, session, live, caller, operation, body_head)).await?;
+        if let Some((request_bytes, model)) = found {
+            (record.request_bytes, record.model_asked) = (request_bytes, model);
+        }
+        return Err(refusal.into());
+    }
+    let (body, scan) = read_body(gateway, session, live, caller, operation.protocol(), body_head).await?;
+    record.request_bytes = body.bytes.len() as u64;
+    check_usage(operation, &scan)?;
+    let asked = model::asked(operation, path_model, &scan)?;
+    fail::fail_point!("admission");
+    let model = by_path.map_or_else(|| model::find(catalogue, operation, &asked), Ok)?;
+    record.model_asked = Some(asked.as_str().into());
+    let route = model::route(live, switches, &caller.key, operation, &asked, model)?;
+    model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
+    Ok(Read {
+        body,
+        scan,
+        asked,
+        route,
+    })
 }
 
 /// A request whose first endpoint is chosen.
@@ -235,7 +270,7 @@ fn basis(gateway: &Gateway, live: &Live, key: &KeyRecord, route: &Route, operati
 /// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
 /// done only where a provider has a form of its own, and the path does not name the model, for a body that is not heavy and whose
 /// client does not wait to be asked for it. Whatever is wrong with the body, the refusal stays the same. Returns the length of the
-/// body and the model's name, where the body was read.
+/// body and the model's name where the body is read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,

@@ -134,18 +134,10 @@ impl Parts {
             sinks: log_sinks,
         };
         let money = Money::build(&config, stores, &keys, lanes, background, &stopped)?;
-        let stability = Stability::build(
-            stability,
-            &money.journal,
-            money.billing.time(),
-            config.stability.refresh,
-            background,
-            &stopped,
-        );
+        let (time, refresh) = (money.billing.time(), config.stability.refresh);
+        let stability = Stability::build(stability, &money.journal, time, refresh, background, &stopped);
         background.spawn(reloader.run(stopped));
         let drain = Drain::default();
-        let deadlines = Deadlines::new(drain.clone());
-        background.spawn(deadlines.clone().keep());
         let parts = Self {
             public: public::build(&config, &live, &stability.snapshots),
             sign_ins: sign_in::build(&config, sign_ins, &store, money.billing.time()),
@@ -163,8 +155,8 @@ impl Parts {
             tls,
             history: history(&config, &sinks, background, &stop),
             sinks,
+            deadlines: deadlines(&drain, background),
             drain,
-            deadlines,
             bodies: Bodies::new(&config.gateway),
             heads: HeadBudget::new(config.connections.heads),
             money,
@@ -277,6 +269,13 @@ impl Parts {
             }
         });
     }
+}
+
+/// The time limits of attempts, kept in the background.
+fn deadlines(drain: &Drain, background: &Runtime) -> Deadlines {
+    let deadlines = Deadlines::new(drain.clone());
+    background.spawn(deadlines.clone().keep());
+    deadlines
 }
 
 /// Remembers what the metrics were, if there is a console to tell what needs attention.

@@ -111,7 +111,7 @@ pub(crate) fn differences_of_all(counters: &Spent, sums: &Spent) -> Vec<CounterD
 
 /// The account's counter of all that it has ever spent, beside what it should say.
 pub(crate) fn difference_of_account(counter: NanoUsd, expected: NanoUsd, by: Basis) -> Option<CounterDifference> {
-    (counter != expected).then(|| CounterDifference {
+    (counter != expected).then_some(CounterDifference {
         key: None,
         period: Period::All,
         counter,

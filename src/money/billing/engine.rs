@@ -129,7 +129,7 @@ impl BillingEngine {
     pub(super) fn hold_now(&self, ask: &Admit) -> Option<Result<GrantedHold, NotAdmitted>> {
         let asked = clock::instant();
         let answer = self.ledger.admit_now(ask)?;
-        Some(self.answered(ask, answer, asked))
+        Some(self.answered(ask, &answer, asked))
     }
 
     /// Asks the ledger for a hold, and admits by grace while it is away.
@@ -139,7 +139,7 @@ impl BillingEngine {
         match self.ledger.admit(ask).await {
             Ok(answer) => {
                 doubt.settled();
-                self.answered(ask, answer, asked)
+                self.answered(ask, &answer, asked)
             }
             Err(error) => {
                 let at = clock::instant();
@@ -162,11 +162,11 @@ impl BillingEngine {
     }
 
     /// What an answer of the ledger grants.
-    fn answered(&self, ask: &Admit, answer: AdmitReply, asked: Instant) -> Result<GrantedHold, NotAdmitted> {
+    fn answered(&self, ask: &Admit, answer: &AdmitReply, asked: Instant) -> Result<GrantedHold, NotAdmitted> {
         let at = clock::instant();
         let grant = match answer {
             AdmitReply::Granted(grant) => grant,
-            AdmitReply::Refused(denial) => {
+            &AdmitReply::Refused(denial) => {
                 self.grace.refused(&ask.key, denial);
                 self.recall_for(&ask.key, denial);
                 return Err(NotAdmitted::Denied(denial));
@@ -175,7 +175,7 @@ impl BillingEngine {
         };
         self.time.told(grant.at_ms, asked, at);
         Ok(GrantedHold {
-            seat: self.grace.granted(ask, &grant),
+            seat: self.grace.granted(ask, grant),
             at_ms: grant.at_ms,
             at,
             watermark: grant.watermark,
