@@ -83,6 +83,13 @@ pub enum SumsOf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DailySums(BTreeMap<(i64, Subject, String), Sums>);
 
+/// Rows of one account on their way into its sums: those of one day, key and model are added up before, because there are many.
+#[derive(Debug, Default)]
+pub(crate) struct SumsOfRows<'r> {
+    alike: BTreeMap<(i64, &'r KeyId, &'r str), Sums>,
+    of_tags: DailySums,
+}
+
 /// The tags of one account that have sums of their own on one day: the first that came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayTags(BTreeSet<Tag>);
@@ -164,7 +171,8 @@ impl DailySums {
     /// Adds a row. `tags` are those of its day.
     pub(crate) fn add(&mut self, row: &Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
-        for subject in tags.subjects(row) {
+        let own = [Subject::Account, Subject::Key(row.key_id.clone())];
+        for subject in own.into_iter().chain(tags.subjects(row)) {
             self.add_to(day, subject, row.model.to_string(), &sums);
         }
     }
@@ -226,6 +234,28 @@ impl DailySums {
     }
 }
 
+impl<'r> SumsOfRows<'r> {
+    /// Adds a row. `tags` are those of its day.
+    pub(crate) fn add(&mut self, row: &'r Row, tags: &mut DayTags) {
+        let (day, sums) = (day_of(row), Sums::of(row));
+        let alike = self.alike.entry((day, &row.key_id, row.model.as_str())).or_default();
+        *alike = alike.plus(&sums);
+        for subject in tags.subjects(row) {
+            self.of_tags.add_to(day, subject, row.model.to_string(), &sums);
+        }
+    }
+
+    /// The sums of all rows that were added.
+    pub(crate) fn sums(self) -> DailySums {
+        let mut all = self.of_tags;
+        for ((day, key, model), sums) in self.alike {
+            all.add_to(day, Subject::Account, model.to_owned(), &sums);
+            all.add_to(day, Subject::Key(key.clone()), model.to_owned(), &sums);
+        }
+        all
+    }
+}
+
 impl FromIterator<DailySum> for DailySums {
     fn from_iter<I: IntoIterator<Item = DailySum>>(sums: I) -> Self {
         let mut all = Self::default();
@@ -243,10 +273,9 @@ impl Extend<DailySum> for DailySums {
 }
 
 impl DayTags {
-    /// Whose sums a row of the day counts in. Its tags are noted, as far as there is room.
+    /// Whose sums a row of the day counts in besides its account's and its key's. Its tags are noted, as far as there is room.
     fn subjects(&mut self, row: &Row) -> Vec<Subject> {
-        let mut subjects = vec![Subject::Account, Subject::Key(row.key_id.clone())];
-        let mut others = false;
+        let (mut subjects, mut others) = (Vec::new(), false);
         for tag in row.tags.iter().filter(|tag| tag.is_summed()) {
             if self.0.contains(tag) || self.0.len() < TAGS_A_DAY_MAX {
                 self.0.insert(tag.clone());

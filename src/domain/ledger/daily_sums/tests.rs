@@ -78,6 +78,37 @@ fn rows_and_sums_are_read_as_they_were_written() {
     assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), sums, "{json}");
 }
 
+proptest::proptest! {
+    #[test]
+    fn rows_that_are_added_up_before_come_to_what_each_adds(
+        rows in proptest::collection::vec((0..3_i64, 0..3_u8, 0..3_u8, 0..150_u8, -2..9_i64), 0..400),
+        first in 0..400_usize,
+    ) {
+        let rows: Vec<Row> = rows.into_iter().enumerate().map(|(number, (day, key, model, tag, cost))| {
+            let mut row = tagged(number, &[]);
+            // Half of them have tags, of which there are more than have sums of their own.
+            row.tags = (tag % 2 == 0).then(|| Tag::parse(&format!("n={tag}")).unwrap()).into_iter().collect();
+            (row.time_ms, row.key_id, row.model) = (START_MS + day * DAY_MS, key_id(key), format!("m{model}").into());
+            (row.cost_nano_usd, row.status) = (NanoUsd::from_nanos(cost), 200 + 300 * u16::from(key == 2));
+            row
+        }).collect();
+        let (mut each, mut tags) = (DailySums::default(), BTreeMap::<i64, DayTags>::new());
+        for row in &rows {
+            each.add(row, tags.entry(day_of(row)).or_default());
+        }
+        let (mut together, mut tags) = (DailySums::default(), BTreeMap::<i64, DayTags>::new());
+        let (before, after) = rows.split_at(first.min(rows.len()));
+        for batch in [before, after] {
+            let mut sums = SumsOfRows::default();
+            for row in batch {
+                sums.add(row, tags.entry(day_of(row)).or_default());
+            }
+            together.extend(sums.sums().iter());
+        }
+        proptest::prop_assert_eq!(together, each);
+    }
+}
+
 #[test]
 fn so_many_tags_a_day_have_sums_of_their_own() {
     let rows = (0..=TAGS_A_DAY_MAX + 1).map(|number| {

@@ -8,7 +8,7 @@ use redb::{ReadableTable, Table, TableDefinition};
 use super::{seal, unseal};
 use crate::domain::ledger::{
     consumption::Row,
-    daily_sums::{DailySum, DailySums, DayTags, Subject, Sums},
+    daily_sums::{DailySum, DailySums, DayTags, Subject, Sums, SumsOfRows},
 };
 
 /// Account, day, subject and model.
@@ -47,7 +47,7 @@ pub(super) fn not_summed<'r>(
     account: &str,
     rows: impl IntoIterator<Item = (i64, u64, &'r Row)>,
 ) -> Result<(DailySums, BTreeMap<i64, SummedDay>), redb::Error> {
-    let (mut sums, mut days) = (DailySums::default(), BTreeMap::new());
+    let (mut sums, mut days) = (SumsOfRows::default(), BTreeMap::new());
     for (day, number, row) in rows {
         let summed = match days.entry(day) {
             Entry::Occupied(known) => known.into_mut(),
@@ -58,7 +58,7 @@ pub(super) fn not_summed<'r>(
             sums.add(row, &mut summed.tags);
         }
     }
-    Ok((sums, days))
+    Ok((sums.sums(), days))
 }
 
 impl SummedDay {
