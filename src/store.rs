@@ -97,6 +97,12 @@ pub trait KeyStore: KeyHealer {
     /// Moves whenever the feed should be read at once. A nudge may be spurious and may be lost; it carries no content.
     fn nudges(&self) -> watch::Receiver<u64>;
 
+    /// Whether each change is nudged as things are now, so that the feed need not be read at other times. A nudge tells when that
+    /// ends.
+    fn nudges_all(&self) -> bool {
+        false
+    }
+
     /// Faults in the store's configuration that do not stop it from serving.
     fn warnings(&self) -> BTreeSet<StoreWarning> {
         BTreeSet::new()

@@ -36,7 +36,7 @@ pub(crate) struct LogFilesConfig {
     pub bucket: Option<LogBucketConfig>,
 }
 
-/// A sink of the consumption log that is fed by the journal.
+/// For whom the journal keeps its files besides settlement: a sink of the consumption log that it feeds, or the embedded store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalSink {
     /// Its name in metrics, messages and settings.
@@ -44,6 +44,14 @@ pub(crate) struct JournalSink {
     /// Files with rows that it lacks are kept, however full the disk is. Of an optional one they go when the disk is nearly
     /// full, and the rows in them are counted as dropped.
     pub required: bool,
+}
+
+impl JournalSink {
+    /// The embedded store, which acknowledges steps before they are in its file.
+    pub(crate) const EMBEDDED_STORE: Self = Self {
+        name: "store",
+        required: true,
+    };
 }
 
 /// Where rows of the consumption log go.

@@ -82,7 +82,7 @@ pub(super) fn resolve(
     let sign_in = super::sign_in::resolve(&mut values, &raw.sign_in, &console);
     let log = log(&mut values, &raw.log, &store);
     let journal = JournalConfig {
-        sinks: sinks(&log),
+        sinks: sinks(&log, &store),
         ..journal
     };
     let rules = rules(&mut values, &raw.rules);
@@ -343,10 +343,11 @@ fn log(values: &mut Values<'_>, raw: &RawLog, store: &StoreConfig) -> LogConfig 
     }
 }
 
-/// Those that the journal feeds.
-fn sinks(log: &LogConfig) -> Vec<JournalSink> {
+/// Those for whom the journal keeps its files.
+fn sinks(log: &LogConfig, store: &StoreConfig) -> Vec<JournalSink> {
     let events = log.events.as_ref().map(super::log_events::LogEventsConfig::sink);
-    log.home.sink().into_iter().chain(events).collect()
+    let store = matches!(store, StoreConfig::Embedded(_)).then_some(JournalSink::EMBEDDED_STORE);
+    log.home.sink().into_iter().chain(events).chain(store).collect()
 }
 
 fn rules(values: &mut Values<'_>, raw: &RawRules) -> RulesConfig {

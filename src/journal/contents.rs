@@ -8,6 +8,7 @@ use std::{
 use smol_str::SmolStr;
 
 use crate::{
+    config::JournalSink,
     domain::{
         faults::stability::Hour,
         keys::key::KeyId,
@@ -286,15 +287,19 @@ impl Contents {
         })
     }
 
-    /// Whether every sink has the segment's rows, or every required one where the disk is `short`.
+    /// Whether every sink has the segment's rows, or every required one where the disk is `short`; and an embedded store has all
+    /// its steps in its file.
     pub(super) fn taken(&self, number: u64, short: bool) -> bool {
-        self.segments.get(&number).is_some_and(|segment| {
-            let last = segment.last_row.map(|offset| Position {
-                segment: number,
-                offset,
-            });
-            last.is_none_or(|last| self.holders.taken(last, short))
-        })
+        let store = self.holders.get(JournalSink::EMBEDDED_STORE.name);
+        let written = store.is_none_or(|store| store.passed.segment > number);
+        written
+            && self.segments.get(&number).is_some_and(|segment| {
+                let last = segment.last_row.map(|offset| Position {
+                    segment: number,
+                    offset,
+                });
+                last.is_none_or(|last| self.holders.taken(last, short))
+            })
     }
 
     /// A segment is gone.

@@ -302,7 +302,6 @@ impl Journal {
     }
 
     /// The position of the next record.
-    #[cfg(test)]
     pub(crate) fn end(&self) -> Position {
         let state = self.engine.lock();
         Position {

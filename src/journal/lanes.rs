@@ -76,10 +76,19 @@ impl Lanes {
     }
 }
 
+/// What came of looking for lanes that others have left.
+#[derive(Debug)]
+pub(crate) struct LeftBehind {
+    /// Those that are open now.
+    pub(crate) opened: Vec<Opened>,
+    /// How many were open already, in this process or in others.
+    pub(crate) in_use: usize,
+}
+
 /// Opens the lanes whose processes have ended since; those that are open already are passed over. One that cannot be opened is
 /// said and `refused`: it is not tried again. Blocks for as long as reading them takes.
-pub(crate) fn open_left(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> Vec<Opened> {
-    let mut opened = Vec::new();
+pub(crate) fn open_left(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> LeftBehind {
+    let (mut opened, mut in_use) = (Vec::new(), 0);
     // In the place of a folder that is gone there may be another one, which is nobody's business.
     for path in paths(settings).filter(|path| folder::is_journal(path)) {
         if refused.contains(&path) {
@@ -87,14 +96,14 @@ pub(crate) fn open_left(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf
         }
         match open(settings, &path) {
             Ok(lane) => opened.push(lane),
-            Err(JournalError::InUse(_)) => {}
+            Err(JournalError::InUse(_)) => in_use += 1,
             Err(error) => {
                 tracing::error!(%error, "what is left in a lane of the journal is not settled before the next start");
                 refused.insert(path);
             }
         }
     }
-    opened
+    LeftBehind { opened, in_use }
 }
 
 fn open(settings: &JournalConfig, path: &Path) -> Result<Opened, JournalError> {
@@ -136,13 +145,15 @@ mod tests {
         assert_ne!(first.own.journal.node(), second.own.journal.node());
         let mut refused = BTreeSet::new();
         let mut open_left = || open_left(&settings, &mut refused);
-        assert!(open_left().is_empty(), "both are in use");
+        let found = open_left();
+        assert_eq!((found.opened.len(), found.in_use), (0, 2));
         let node = first.own.journal.node().clone();
         drop(first);
-        let left = open_left();
-        assert_eq!(left.len(), 1);
+        let LeftBehind { opened: left, in_use } = open_left();
+        assert_eq!((left.len(), in_use), (1, 1));
         assert_eq!(*left[0].journal.node(), node);
-        assert!(open_left().is_empty(), "it is open already");
+        let found = open_left();
+        assert_eq!((found.opened.len(), found.in_use), (0, 2), "it is open already");
         drop((left, second));
         let all = Lanes::open(&settings, Place::Alone).unwrap();
         assert_eq!(
@@ -179,7 +190,7 @@ mod tests {
         let lanes = Lanes::open(&settings, Place::Alone).unwrap();
         std::fs::rename(&settings.path, folder.path().join("away")).unwrap();
         std::fs::create_dir(&settings.path).unwrap();
-        assert!(open_left(&settings, &mut BTreeSet::new()).is_empty());
+        assert!(open_left(&settings, &mut BTreeSet::new()).opened.is_empty());
         assert_eq!(std::fs::read_dir(&settings.path).unwrap().count(), 0);
         drop(lanes);
     }
@@ -195,7 +206,7 @@ mod tests {
             std::fs::copy(folder.path().join(file), copy.join(file)).unwrap();
         }
         let mut refused = BTreeSet::new();
-        assert_eq!(open_left(&settings, &mut refused).len(), 1);
+        assert_eq!(open_left(&settings, &mut refused).opened.len(), 1);
         assert!(refused.contains(&copy));
         let refused = Lanes::open(&settings, Place::Alone);
         assert!(matches!(refused, Err(JournalError::Copied(which)) if which == copy));

@@ -202,6 +202,10 @@ impl KeyStore for EmbeddedStore {
     fn nudges(&self) -> watch::Receiver<u64> {
         self.shared.nudge.subscribe()
     }
+
+    fn nudges_all(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

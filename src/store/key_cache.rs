@@ -265,13 +265,14 @@ impl KeyCache {
         loop {
             let changes = self.store.changes_since(known.unwrap_or(0)).await;
             self.note(&changes);
+            let nudged = changes.is_ok() && self.store.nudges_all();
             if let Ok(changes) = changes {
                 let version = changes.version;
                 self.apply(known, changes);
                 known = Some(version);
             }
             tokio::select! {
-                () = tokio::time::sleep(self.settings.poll) => {}
+                () = tokio::time::sleep(self.settings.poll), if !nudged => {}
                 told = nudges.changed() => {
                     if told.is_err() {
                         tokio::time::sleep(self.settings.poll).await;

@@ -4,22 +4,27 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
 
 use crate::{
-    config::JournalConfig,
+    config::{JournalConfig, JournalSink},
     journal::{Journal, JournalError, Opened, lanes},
     money::{
         notices::Charged,
         settlement::{Settler, charge_left_over},
     },
     stability::Publisher,
-    store::{KeyStore, ledger::LedgerStore, stability::StabilityStore},
+    store::{KeyStore, embedded::ledger::EmbeddedLedger, ledger::LedgerStore, stability::StabilityStore},
     wiring::log_sinks::LogSinks,
 };
 
-/// How often lanes are looked for whose processes have ended.
+/// How often lanes are looked for whose processes have ended, while another process has one; and otherwise.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY_ALONE: Duration = Duration::from_secs(60);
 /// How long the tasks of a lane may take to end.
 const END_WAIT: Duration = Duration::from_secs(2);
 
@@ -34,6 +39,8 @@ pub(crate) struct LeftLanes {
     open: Mutex<Vec<Lane>>,
     /// Whether further ones are looked for. Locked while some are opened.
     looking: tokio::sync::Mutex<bool>,
+    /// Notified when they are looked for again.
+    again: Notify,
 }
 
 /// One of them.
@@ -62,6 +69,7 @@ impl LeftLanes {
             sinks,
             open: Mutex::default(),
             looking: tokio::sync::Mutex::new(true),
+            again: Notify::new(),
         }
     }
 
@@ -95,8 +103,14 @@ impl LeftLanes {
 
     /// Looks for further ones until `stopped` turns true.
     pub(super) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
-        let mut refused = BTreeSet::new();
-        while timeout(LOOK_EVERY, stopped.wait_for(|stopped| *stopped)).await.is_err() {
+        let (mut refused, mut pause) = (BTreeSet::new(), LOOK_EVERY);
+        loop {
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                () = self.again.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = LOOK_EVERY_ALONE;
             let looking = self.looking.lock().await;
             if !*looking {
                 continue;
@@ -105,7 +119,11 @@ impl LeftLanes {
             let found = tokio::task::spawn_blocking(move || (lanes::open_left(&settings, &mut refused), refused)).await;
             let Ok((found, refused_now)) = found else { return };
             refused = refused_now;
-            for opened in found {
+            // Of those in use one is written to here, and some have been left.
+            if found.in_use > self.open.lock().len() + 1 {
+                pause = LOOK_EVERY;
+            }
+            for opened in found.opened {
                 let node = opened.journal.node().clone();
                 match self.take(opened).await {
                     Ok(()) => {
@@ -137,6 +155,7 @@ impl LeftLanes {
     /// Looks for them again.
     pub(super) async fn look_again(&self) {
         *self.looking.lock().await = true;
+        self.again.notify_one();
     }
 
     /// Waits until the store has all that they owe now.
@@ -150,5 +169,73 @@ impl LeftLanes {
     pub(super) fn journals(&self) -> Vec<Arc<Journal>> {
         let open = self.open.lock();
         open.iter().map(|lane| Arc::clone(&lane.journal)).collect()
+    }
+}
+
+/// Notes how far journals know their steps as applied; what it returns tells them that all of these are in the store's file. A
+/// journal that knows of more than the ledger has is told nothing: its settlement has not asked yet.
+pub(super) fn applied(journals: Vec<Arc<Journal>>, ledger: &EmbeddedLedger) -> impl FnOnce() + use<> {
+    let known = journals.into_iter().filter_map(|journal| {
+        let before = journal.acknowledged_before();
+        let has = |account| ledger.applied(journal.node(), account) >= journal.acknowledged_step(account);
+        let has_all = journal.accounts().iter().all(|account| has(account));
+        has_all.then_some((journal, before))
+    });
+    let known: Vec<(Arc<Journal>, u64)> = known.collect();
+    move || {
+        for (journal, before) in known {
+            journal.sink_has(JournalSink::EMBEDDED_STORE.name, before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::ledger::{Change, Step},
+        journal::STEP_BYTES_MAX,
+    };
+
+    /// How much of the journal the store is not known to have written.
+    fn unwritten(journal: &Journal) -> u64 {
+        journal.sink_behind_bytes(JournalSink::EMBEDDED_STORE.name)
+    }
+
+    #[tokio::test]
+    async fn a_journal_is_told_of_steps_that_the_ledger_has_and_of_none_that_it_lacks() {
+        let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(|| 0_i64));
+        let settings = JournalConfig {
+            path: folder.path().join("journal"),
+            segment_bytes: 1 << 20,
+            keep: Duration::from_secs(86_400),
+            sync: Duration::from_millis(1),
+            sinks: vec![JournalSink::EMBEDDED_STORE],
+        };
+        let journal = Journal::open(&settings).unwrap().journal;
+        let ledger = EmbeddedLedger::open(&folder.path().join("store"), clock).unwrap();
+        let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+        journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+        let tell = || applied(vec![Arc::clone(&journal)], &ledger);
+
+        // Its process before had an answer of which the file has nothing.
+        journal.acknowledged("acme", 1);
+        tell()();
+        assert!(unwritten(&journal) > 0);
+
+        let step = Step {
+            seq: 1,
+            change: Change::Suspend,
+        };
+        assert_eq!(ledger.apply(journal.node(), "acme", &[step]).await, Ok(1));
+        let written = tell();
+        let last = journal.end();
+        // What comes behind it is not in the file with it.
+        journal
+            .append_step("acme", Change::Resume, 0, &mut journal.reserve(STEP_BYTES_MAX).unwrap())
+            .unwrap();
+        ledger.flush().await.unwrap();
+        written();
+        assert_eq!(unwritten(&journal), journal.end().offset - last.offset);
     }
 }

@@ -22,7 +22,13 @@ use crate::{
         stability::StabilityStore,
     },
     telemetry::metrics::{Metrics, MoneyFigures},
-    wiring::{StartError, lanes::LeftLanes, log_sinks::LogSinks, notices, store::Ledger},
+    wiring::{
+        StartError,
+        lanes::{LeftLanes, applied},
+        log_sinks::LogSinks,
+        notices,
+        store::Ledger,
+    },
 };
 
 /// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
@@ -83,10 +89,6 @@ impl Money {
         let journal = background
             .block_on(charge_left_over(own, &*ledger))
             .map_err(journal_failed)?;
-        if let Ledger::Embedded(embedded) = &engine {
-            let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
-            background.spawn(async move { embedded.run(stopped).await });
-        }
         let charged = Arc::<Charged>::default();
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
         let settler = settler.noting(Arc::clone(&charged));
@@ -110,6 +112,14 @@ impl Money {
             background.block_on(left.take(lane)).map_err(journal_failed)?;
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
+        if let Ledger::Embedded(embedded) = &engine {
+            let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
+            let (left, journal) = (Arc::clone(&left), Arc::clone(&journal));
+            background.spawn(async move {
+                let journals = || left.journals().into_iter().chain([Arc::clone(&journal)]).collect();
+                embedded.run(stopped, |ledger| applied(journals(), ledger)).await;
+            });
+        }
         if let Some(trims) = sinks.trims(config, &ledger, journal.node(), stopped) {
             background.spawn(trims);
         }

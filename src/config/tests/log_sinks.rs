@@ -81,7 +81,7 @@ fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
         name: "postgres",
         required: true,
     };
-    assert_eq!(config.journal.sinks, [required]);
+    assert_eq!(config.journal.sinks, [required, JournalSink::EMBEDDED_STORE]);
     // What stands there without being the home is of no effect.
     let other = parse("[log]\nhome = \"store\"\n[log.postgres]\nurl = \"env:URL\"\n").unwrap();
     assert_eq!(other.log.home, LogHome::Store);
@@ -92,7 +92,11 @@ fn the_home_before_is_another_one_and_has_its_own_section() {
     let config = parse(&HOME.replace("[log]\n", "[log]\nformer_home = \"files\"\n")).unwrap();
     assert!(matches!(config.log.former_home, LogHome::Files(_)), "{:?}", config.log);
     assert!(matches!(config.log.home, LogHome::Postgres(_)));
-    assert_eq!(config.journal.sinks.len(), 1, "only the home is fed");
+    assert_eq!(
+        config.journal.sinks.len(),
+        2,
+        "only the home is fed, and the store writes behind"
+    );
     let back = HOME.replace("home = \"postgres\"", "home = \"store\"\nformer_home = \"postgres\"");
     assert!(matches!(parse(&back).unwrap().log.former_home, LogHome::Postgres(_)));
     for former in ["postgres", "store", "paper"] {
@@ -141,7 +145,7 @@ fn events_are_optional_unless_they_are_required() {
             .iter()
             .map(|sink| (sink.name, sink.required))
             .collect();
-        assert_eq!(names, [("postgres", true), ("events", required)]);
+        assert_eq!(names, [("postgres", true), ("events", required), ("store", true)]);
     }
 }
 

@@ -81,6 +81,35 @@ async fn rows_that_only_an_optional_sink_lacks_are_given_up_with_a_count_when_th
     assert_eq!(journal.sink_dropped("sink"), rows - has - kept);
 }
 
+#[tokio::test]
+async fn steps_that_an_embedded_store_has_not_written_are_kept_also_where_no_row_is_among_them() {
+    let folder = scratch();
+    let settings = JournalConfig {
+        sinks: vec![JournalSink::EMBEDDED_STORE],
+        ..settings(folder.path())
+    };
+    let journal = Journal::open_with(&settings, Arc::new(Free(1))).unwrap().journal;
+    let mut last = 0;
+    while journal.end().segment < 3 {
+        last = step(&journal, "acme", Change::Suspend);
+    }
+    let first = || fs::exists(folder.path().join("000000000001.wal")).unwrap();
+    let second = || fs::exists(folder.path().join("000000000002.wal")).unwrap();
+    journal.acknowledged("acme", last);
+    grow_old(&journal);
+    assert!(first(), "the store may have them in memory alone");
+    let in_the_second = Position {
+        segment: 2,
+        offset: frame::HEADER as u64,
+    };
+    journal.sink_has(JournalSink::EMBEDDED_STORE.name, in_the_second.number());
+    grow_old(&journal);
+    assert!(!first() && second());
+    journal.sink_has(JournalSink::EMBEDDED_STORE.name, journal.acknowledged_before());
+    grow_old(&journal);
+    assert!(!second());
+}
+
 /// A disk that syncs nothing while this is locked.
 #[derive(Debug)]
 struct Slow(Arc<parking_lot::Mutex<()>>);

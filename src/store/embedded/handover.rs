@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, 
 use tokio::time::timeout;
 
 use super::EmbeddedStore;
-use super::ledger::{EmbeddedLedger, NowMs, Upkeep};
+use super::ledger::{COMMIT_AFTER, CommitSignals, EmbeddedLedger, NowMs, Upkeep};
 use crate::domain::ledger::Transient;
 use crate::store::{StoreError, StoreOpenError};
 
@@ -33,8 +33,6 @@ use successor::Successor;
 
 /// How long the calls that run may take to end before the files are closed.
 const CALLS_WAIT: Duration = Duration::from_secs(10);
-/// How often changes are written.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// What the accounts have that no file keeps, by account.
 pub(crate) type Carried = Vec<(String, Transient)>;
@@ -48,6 +46,7 @@ pub(crate) struct HandoverStore {
     backup: Mutex<()>,
     nudges: watch::Sender<u64>,
     epochs: watch::Sender<u64>,
+    commits: Arc<CommitSignals>,
 }
 
 /// Who has the files.
@@ -79,8 +78,8 @@ impl HandoverStore {
     /// # Errors
     /// When another process has them open, the file system refuses, or they are not what weir wrote.
     pub(crate) fn open(folder: &Path, now_ms: NowMs, carried: Carried) -> Result<Self, StoreOpenError> {
-        let nudges = watch::channel(0).0;
-        let files = Files::open(folder, &now_ms, &nudges, carried)?;
+        let (nudges, commits) = (watch::channel(0).0, Arc::default());
+        let files = Files::open(folder, &now_ms, (&nudges, &commits), carried)?;
         Ok(Self {
             folder: folder.to_owned(),
             now_ms,
@@ -88,6 +87,7 @@ impl HandoverStore {
             backup: Mutex::default(),
             nudges,
             epochs: watch::channel(0).0,
+            commits,
         })
     }
 
@@ -110,17 +110,30 @@ impl HandoverStore {
         }
     }
 
-    /// Writes changes all the time, until `shutdown` turns true or its sender is gone; then once more.
-    pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
-        let mut upkeep = Upkeep::default();
+    /// Writes changes all the time, until `shutdown` turns true or its sender is gone; then once more. Each hour `applied` notes
+    /// how far journals know their steps as applied, and what it returns is called when all of these are in the file.
+    pub(crate) async fn run<W: FnOnce()>(
+        &self,
+        mut shutdown: watch::Receiver<bool>,
+        applied: impl Fn(&EmbeddedLedger) -> W,
+    ) {
+        let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
-            let ended = timeout(FLUSH_EVERY, shutdown.wait_for(|ended| *ended)).await.is_ok();
             if let Owner::This(files) = &*self.owner.read().await {
-                upkeep.turn(&files.ledger, ended).await;
+                let written = upkeep.is_hourly((self.now_ms)()).then(|| applied(&files.ledger));
+                if upkeep.turn(&files.ledger, ended).await
+                    && let Some(written) = written
+                {
+                    written();
+                }
             }
             if ended {
                 return;
             }
+            ended = tokio::select! {
+                _ = shutdown.wait_for(|ended| *ended) => true,
+                () = self.commits.due(COMMIT_AFTER, (self.now_ms)()) => false,
+            };
         }
     }
 
@@ -176,14 +189,20 @@ impl Closed<'_> {
         let files = Files::open(
             &store.folder,
             &store.now_ms,
-            &store.nudges,
+            (&store.nudges, &store.commits),
             std::mem::take(&mut self.carried),
         )?;
         *self.owner = Owner::This(files);
         // It may have changed something that is not in the files: settlements look, and caches are emptied.
         store.epochs.send_modify(|epoch| *epoch += 1);
-        store.nudges.send_modify(|nudge| *nudge += 1);
         Ok(())
+    }
+}
+
+impl Drop for Closed<'_> {
+    /// Whoever has the files from now on: caches look there.
+    fn drop(&mut self) {
+        self.store.nudges.send_modify(|nudge| *nudge += 1);
     }
 }
 
@@ -191,11 +210,11 @@ impl Files {
     fn open(
         folder: &Path,
         now_ms: &NowMs,
-        nudges: &watch::Sender<u64>,
+        (nudges, commits): (&watch::Sender<u64>, &Arc<CommitSignals>),
         carried: Carried,
     ) -> Result<Self, StoreOpenError> {
         let keys = EmbeddedStore::open_with(folder, nudges.clone())?;
-        let ledger = EmbeddedLedger::open(folder, Arc::clone(now_ms))?;
+        let ledger = EmbeddedLedger::open_with(folder, Arc::clone(now_ms), Arc::clone(commits))?;
         ledger.take_over(carried);
         Ok(Self {
             keys: Arc::new(keys),

@@ -1,9 +1,9 @@
 //! The ledger of a single node: live in memory, written behind to one file.
 //!
-//! Admission waits for no disk. What has changed is written in batches, each in one transaction, so that counters, watermarks
-//! and rows on the disk always agree; a crash loses the last batch, and the journal sends it again from the watermark. Holds
-//! and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly buckets are in the
-//! file alone (`stability.rs`).
+//! Admission waits for no disk. What has changed is written in batches ([`upkeep`]), each in one transaction, so that counters,
+//! watermarks and rows on the disk always agree; a crash loses the last batch, and the journal sends it again from the
+//! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly
+//! buckets are in the file alone (`stability.rs`).
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,9 @@ mod file;
 mod stability;
 #[cfg(test)]
 mod tests;
+mod upkeep;
+
+pub(super) use upkeep::{COMMIT_AFTER, CommitSignals, Upkeep};
 
 /// How many rows may wait to be written. Steps beyond wait until these are on the disk.
 const UNWRITTEN_ROWS_MAX: usize = 16_384;
@@ -58,9 +61,14 @@ impl EmbeddedLedger {
     /// # Errors
     /// When another process has it open, the file system refuses, or the file is not what weir wrote.
     pub(crate) fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
+        Self::open_with(folder, now_ms, Arc::default())
+    }
+
+    /// The same with signals that outlive it.
+    pub(super) fn open_with(folder: &Path, now_ms: NowMs, signals: Arc<CommitSignals>) -> Result<Self, StoreOpenError> {
         Ok(Self {
             folder: folder.to_owned(),
-            books: Arc::new(Books::open(folder)?),
+            books: Arc::new(Books::open(folder, signals)?),
             now_ms,
             epochs: watch::channel(0).0,
         })
@@ -89,6 +97,12 @@ impl EmbeddedLedger {
             });
         }
         file.begin().map_err(refused)
+    }
+
+    /// The last step of a node that was applied to an account, in memory.
+    pub(crate) fn applied(&self, node: &NodeId, account: &str) -> u64 {
+        let slot = self.books.slot(account);
+        slot.map_or(0, |slot| slot.lock().account.watermark(node))
     }
 
     /// Writes what has changed. When it returns, everything applied before the call is on the disk.
@@ -138,36 +152,6 @@ impl EmbeddedLedger {
     }
 }
 
-/// What is done all the time: changes are written, and now and then old rows are removed.
-#[derive(Default)]
-pub(super) struct Upkeep {
-    failing: bool,
-    /// The hour of the last removal.
-    cleaned: Option<i64>,
-}
-
-impl Upkeep {
-    /// One turn, the last one when it has `ended`.
-    pub(super) async fn turn(&mut self, ledger: &EmbeddedLedger, ended: bool) {
-        let outcome = ledger.flush().await;
-        match &outcome {
-            Ok(()) if self.failing => tracing::info!("the ledger is written again"),
-            Err(error) if !self.failing || ended => {
-                tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
-            }
-            Ok(()) | Err(_) => {}
-        }
-        self.failing = outcome.is_err();
-        let hour = (ledger.now_ms)().div_euclid(HOUR_MS);
-        if !ended && self.cleaned != Some(hour) {
-            self.cleaned = Some(hour);
-            if let Err(error) = ledger.remove_old_rows().await {
-                tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
-            }
-        }
-    }
-}
-
 #[async_trait]
 impl LedgerStore for EmbeddedLedger {
     async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
@@ -210,8 +194,7 @@ impl LedgerStore for EmbeddedLedger {
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
-        let slot = self.books.slot(account);
-        Ok(slot.map_or(0, |slot| slot.lock().account.watermark(node)))
+        Ok(self.applied(node, account))
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {

@@ -73,6 +73,13 @@ impl KeyStore for HandoverStore {
     fn nudges(&self) -> watch::Receiver<u64> {
         self.nudges.subscribe()
     }
+
+    fn nudges_all(&self) -> bool {
+        // Not while it is being decided who has the files.
+        self.owner
+            .try_read()
+            .is_ok_and(|owner| matches!(*owner, Owner::This(_)))
+    }
 }
 
 #[async_trait]

@@ -11,6 +11,7 @@ use crate::domain::{
 };
 use crate::store::{
     KeyStore, StoreOpenError,
+    contract::until,
     ledger::{
         LedgerStore,
         contract::{START_MS, TestClock, node, record},
@@ -132,4 +133,53 @@ async fn a_backup_is_not_cut_off() {
     assert!(matches!(store.close().await.err(), Some(StoreError::Busy(_))));
     drop(backup);
     assert!(store.close().await.is_ok());
+}
+
+#[tokio::test]
+async fn who_keeps_steps_is_told_when_those_that_it_knew_as_applied_are_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_account(folder.path()).await;
+    let (shutdown, ended) = watch::channel(false);
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let applied = |ledger: &EmbeddedLedger| {
+        let (applied, told) = (ledger.applied(&node(1), ACCOUNT), Arc::clone(&told));
+        // What the disk holds at this moment is what a process killed now leaves behind.
+        let (file, image) = (folder.path().join("ledger.redb"), tempfile::tempdir().unwrap());
+        move || {
+            std::fs::copy(file, image.path().join("ledger.redb")).unwrap();
+            let left = EmbeddedLedger::open(image.path(), TestClock::new().source()).unwrap();
+            told.lock().unwrap().push((applied, left.applied(&node(1), ACCOUNT)));
+        }
+    };
+    let stop = async {
+        until("the first turn is over", async || !told.lock().unwrap().is_empty()).await;
+        shutdown.send_replace(true);
+    };
+    tokio::join!(store.run(ended, applied), stop);
+    assert_eq!(*told.lock().unwrap(), [(1, 1)], "once an hour");
+}
+
+#[tokio::test]
+async fn every_change_of_a_key_is_nudged_until_another_process_has_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_account(folder.path()).await;
+    let mut nudges = store.nudges();
+    assert!(store.nudges_all());
+    let (closed, _) = store.close().await.unwrap();
+    assert!(!store.nudges_all(), "it is not decided yet");
+    assert!(!nudges.has_changed().unwrap());
+    let (here, _there) = UnixStream::pair().unwrap();
+    closed.give_to(Successor::on(here));
+    assert!(nudges.has_changed().unwrap() && !store.nudges_all());
+    nudges.mark_unchanged();
+
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_account(folder.path()).await;
+    let mut nudges = store.nudges();
+    let (closed, _) = store.close().await.unwrap();
+    closed.take_back().unwrap();
+    assert!(nudges.has_changed().unwrap() && store.nudges_all());
+    nudges.mark_unchanged();
+    drop(store.close().await.unwrap());
+    assert!(nudges.has_changed().unwrap() && !store.nudges_all(), "nobody has them");
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::file::{Changed, LedgerFile, Unwritten};
+use super::upkeep::{COMMIT_ROWS, CommitSignals};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
@@ -37,6 +38,7 @@ pub(super) struct Books {
     /// Held by who writes: the file takes one at a time.
     writing: Mutex<()>,
     unwritten_rows: AtomicUsize,
+    signals: Arc<CommitSignals>,
 }
 
 pub(super) type SharedBook = Mutex<Book>;
@@ -64,11 +66,11 @@ pub(super) enum Applied {
 }
 
 impl Books {
-    pub(super) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
-        LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts))
+    pub(super) fn open(folder: &Path, signals: Arc<CommitSignals>) -> Result<Self, StoreOpenError> {
+        LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts, signals))
     }
 
-    pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>) -> Self {
+    pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>, signals: Arc<CommitSignals>) -> Self {
         let slot = |account| {
             Arc::new(Mutex::new(Book {
                 account,
@@ -82,6 +84,7 @@ impl Books {
             changed: Mutex::default(),
             writing: Mutex::default(),
             unwritten_rows: AtomicUsize::new(0),
+            signals,
         }
     }
 
@@ -98,6 +101,11 @@ impl Books {
     pub(super) fn slot(&self, id: &str) -> Option<Arc<SharedBook>> {
         let accounts = self.accounts.read();
         accounts.get(id).map(Arc::clone)
+    }
+
+    #[cfg(test)]
+    pub(super) fn signals(&self) -> &CommitSignals {
+        &self.signals
     }
 
     fn slot_or_new(&self, id: &str) -> Arc<SharedBook> {
@@ -145,10 +153,7 @@ impl Books {
                 }
                 book.changed_operations |= step.change.operation().is_some();
             }
-            self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
-            for row in rows {
-                book.push(row);
-            }
+            self.push(&mut book, rows);
             self.note(id, &mut book);
         }
         Applied::To(watermark)
@@ -185,11 +190,26 @@ impl Books {
         Ok(())
     }
 
+    /// Puts rows behind those of their days.
+    fn push(&self, book: &mut Book, rows: Vec<Row>) {
+        let before = self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
+        if before < COMMIT_ROWS && before.saturating_add(rows.len()) >= COMMIT_ROWS {
+            self.signals.full.notify_one();
+        }
+        for row in rows {
+            book.push(row);
+        }
+    }
+
     /// Notes that an account has changed.
     fn note(&self, id: &str, book: &mut Book) {
         if !book.noted {
             book.noted = true;
-            self.changed.lock().push(id.to_owned());
+            let mut changed = self.changed.lock();
+            if changed.is_empty() {
+                self.signals.changed.notify_one();
+            }
+            changed.push(id.to_owned());
         }
     }
 
@@ -212,7 +232,11 @@ impl Books {
             let mut book = slot.lock();
             if outcome.is_ok() {
                 book.unwritten.drain(..changed.rows.len());
-                self.unwritten_rows.fetch_sub(changed.rows.len(), Ordering::Relaxed);
+                let before = self.unwritten_rows.fetch_sub(changed.rows.len(), Ordering::Relaxed);
+                if before.saturating_sub(changed.rows.len()) >= COMMIT_ROWS {
+                    // As many have come meanwhile.
+                    self.signals.full.notify_one();
+                }
             } else {
                 book.changed_keys.extend(changed.keys.into_iter().map(|(id, _)| id));
                 book.changed_operations |= changed.operations.is_some();

@@ -19,17 +19,22 @@ mod failures;
 mod notices;
 mod sums;
 mod trimming;
+mod upkeep;
 
 impl EmbeddedLedger {
     /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.
     async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
-        while !ended {
-            let turn = std::time::Duration::from_millis(100);
-            ended = tokio::time::timeout(turn, shutdown.wait_for(|ended| *ended))
-                .await
-                .is_ok();
+        loop {
             upkeep.turn(self, ended).await;
+            if ended {
+                return;
+            }
+            let turn = std::time::Duration::from_millis(100);
+            ended = tokio::select! {
+                _ = shutdown.wait_for(|ended| *ended) => true,
+                () = self.books.signals().due(turn, (self.now_ms)()) => false,
+            };
         }
     }
 }

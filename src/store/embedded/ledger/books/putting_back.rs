@@ -1,7 +1,5 @@
 //! Rows that the ledger has lost come back behind the others of their day.
 
-use std::sync::atomic::Ordering;
-
 use super::Books;
 use crate::{domain::ledger::consumption::Row, store::StoreError};
 
@@ -23,10 +21,7 @@ impl Books {
         self.load_day(id, day)?;
         {
             let mut book = slot.lock();
-            self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
-            for row in rows {
-                book.push(row);
-            }
+            self.push(&mut book, rows);
             self.note(id, &mut book);
         }
         self.flush()?;

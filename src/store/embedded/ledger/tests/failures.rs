@@ -89,7 +89,7 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
     let (file, accounts) = LedgerFile::open_by(&path, opening).unwrap();
     EmbeddedLedger {
         folder: PathBuf::new(),
-        books: Arc::new(Books::of(file, accounts)),
+        books: Arc::new(Books::of(file, accounts, Arc::default())),
         now_ms: TestClock::new().source(),
         epochs: watch::channel(0).0,
     }
@@ -118,6 +118,21 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     assert_eq!((before.3.len(), &before.2[..1]), (40, &[41][..]));
     drop(store);
     assert_eq!(lasting(&opened(folder.path())).await, before);
+}
+
+#[tokio::test]
+async fn nothing_counts_as_written_before_it_is() {
+    let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
+    let store = on_a_disk(folder.path(), &full);
+    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    let mut upkeep = Upkeep::default();
+    full.store(true, Ordering::SeqCst);
+    assert!(!upkeep.turn(&store, false).await);
+    // It is due again without a further change.
+    store.books.signals().due(std::time::Duration::ZERO, START_MS).await;
+    full.store(false, Ordering::SeqCst);
+    assert!(upkeep.turn(&store, false).await);
+    assert_eq!(store.books.unwritten_rows(), 0);
 }
 
 #[tokio::test]
