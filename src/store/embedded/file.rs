@@ -35,7 +35,7 @@ const FILE_NAME: &str = "keys.redb";
 /// Lies in the folder while a backup is put back: what was put there by one that did not finish is not a store.
 pub(super) const UNFINISHED: &str = "restore-unfinished";
 /// Memory redb may use to cache pages: all keys are in memory anyway, so only writes pass through it.
-const PAGE_CACHE_BYTES: usize = 8 << 20;
+const PAGE_CACHE_BYTES: usize = 2 << 20;
 
 pub(super) struct StoreFile {
     /// `None` once it is closed.

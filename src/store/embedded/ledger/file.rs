@@ -54,7 +54,7 @@ const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("sta
 const FORMAT: u64 = 1;
 pub(super) const FILE_NAME: &str = "ledger.redb";
 /// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of the log pass through it.
-const PAGE_CACHE_BYTES: usize = 16 << 20;
+const PAGE_CACHE_BYTES: usize = 4 << 20;
 
 /// Opens the database, at the start and again after a failure.
 pub(super) type Opening = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
@@ -165,17 +165,18 @@ impl LedgerFile {
                 let mut accounts = transaction.open_table(ACCOUNTS)?;
                 let mut keys = transaction.open_table(KEYS)?;
                 let mut rows = transaction.open_table(ROWS)?;
-                let mut operations = transaction.open_table(OPERATIONS)?;
-                let mut notices = transaction.open_table(NOTICES)?;
                 let mut sums = transaction.open_table(SUMS)?;
                 for changed in changes {
                     let Some(standing) = &changed.standing else { continue };
                     let account = changed.account.as_str();
                     accounts.insert(account, seal(standing)?.as_slice())?;
+                    // These change seldom.
                     if let Some(recorded) = &changed.operations {
+                        let mut operations = transaction.open_table(OPERATIONS)?;
                         operations.insert(account, seal(recorded)?.as_slice())?;
                     }
                     if let Some(waiting) = &changed.notices {
+                        let mut notices = transaction.open_table(NOTICES)?;
                         notices.insert(account, seal(waiting)?.as_slice())?;
                     }
                     for (id, key) in &changed.keys {
