@@ -56,6 +56,7 @@ pub(crate) struct Resolver {
     table: ArcSwap<Table>,
     hosts_changed: Notify,
     tried: watch::Sender<bool>,
+    moved: watch::Sender<()>,
 }
 
 /// Few ports per host (nearly always one), so a list beats a second map and needs no owned key to be asked.
@@ -93,6 +94,7 @@ impl Resolver {
             table: ArcSwap::default(),
             hosts_changed: Notify::new(),
             tried: watch::Sender::new(false),
+            moved: watch::Sender::new(()),
         }
     }
 
@@ -134,7 +136,13 @@ impl Resolver {
             });
             kept
         });
+        self.moved.send_replace(());
         self.hosts_changed.notify_one();
+    }
+
+    /// Changes whenever an address may have: one was found, or a name was forgotten.
+    pub(crate) fn moves(&self) -> watch::Receiver<()> {
+        self.moved.subscribe()
     }
 
     /// Failed lookups so far, by host, for the metrics.
@@ -220,6 +228,7 @@ impl Resolver {
             }
             next
         });
+        self.moved.send_replace(());
     }
 }
 

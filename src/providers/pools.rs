@@ -33,8 +33,6 @@ use crate::{
     edges::{clock, resolver::Resolver},
 };
 
-/// How often address changes are taken over from the resolver.
-const UPDATE_EVERY: Duration = Duration::from_secs(1);
 /// How often health checks run, for providers with more than one address.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
@@ -42,6 +40,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Pools {
     providers: BTreeMap<String, Arc<Pool>>,
+    /// Changes with the resolver's addresses.
+    moves: watch::Receiver<()>,
 }
 
 /// One provider's credentials, places, model breakers and retry budget.
@@ -94,6 +94,8 @@ impl Pools {
             )
         };
         Self {
+            // Before a place looks for its addresses.
+            moves: resolver.moves(),
             providers: catalogue.providers().map(pool).collect(),
         }
     }
@@ -117,11 +119,12 @@ impl Pools {
 
     /// Keeps addresses and health up to date until `stop` turns true.
     pub(crate) async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut moves = self.moves.clone();
         let updating = async {
-            loop {
-                tokio::time::sleep(UPDATE_EVERY).await;
+            while moves.changed().await.is_ok() {
                 self.update().await;
             }
+            std::future::pending::<()>().await;
         };
         let checking = async {
             loop {

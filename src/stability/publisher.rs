@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::{sync::watch, time::timeout};
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
     domain::{
@@ -29,7 +29,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How often changed counts are sent.
+/// How long a changed count waits for others to be sent with it, and how long a failure rests.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What this node has counted; the publisher's view of the journal.
@@ -50,6 +50,12 @@ pub(crate) trait Counted: Send + Sync {
 
     /// Waits until it is known whether everything up to this position is on disk.
     async fn synced(&self, to: Position);
+
+    /// Where the next record will stand.
+    fn end(&self) -> Position;
+
+    /// Waits until a record stands there, on disk.
+    async fn beyond(&self, end: Position);
 }
 
 #[async_trait]
@@ -73,6 +79,14 @@ impl Counted for Journal {
     async fn synced(&self, to: Position) {
         // A record that the disk has refused is charged anyway, so it is counted as well.
         let _ = Journal::synced(self, to).await;
+    }
+
+    fn end(&self) -> Position {
+        Journal::end(self)
+    }
+
+    async fn beyond(&self, end: Position) {
+        self.on_disk_beyond(end.number()).await;
     }
 }
 
@@ -103,9 +117,13 @@ impl Publisher {
     /// Runs until `stopped` turns true or its sender is dropped, then sends once more.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
-        let mut failing = false;
+        let (mut failing, mut sent) = (false, None);
         loop {
-            let ended = timeout(FLUSH_EVERY, stopped.wait_for(|stopped| *stopped)).await.is_ok();
+            let ended = tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => true,
+                () = self.due(sent, epochs.clone()) => false,
+            };
+            let end = self.counted.end();
             let outcome = self.flush(&mut epochs).await;
             match &outcome {
                 Ok(()) if failing => tracing::info!("the stability record is told again"),
@@ -115,10 +133,23 @@ impl Publisher {
                 Ok(()) | Err(_) => {}
             }
             failing = outcome.is_err();
+            sent = outcome.is_ok().then_some(end);
             if ended {
                 return;
             }
         }
+    }
+
+    /// Waits until there may be something to send, and a little for more. All before `sent` is; `None`: that is not known.
+    async fn due(&self, sent: Option<Position>, mut epochs: watch::Receiver<u64>) {
+        if let Some(sent) = sent {
+            tokio::select! {
+                () = self.counted.beyond(sent) => {}
+                // A dropped store changes no more.
+                Ok(()) = epochs.changed() => {}
+            }
+        }
+        sleep(FLUSH_EVERY).await;
     }
 
     /// Sends what has changed, or everything if the store may have lost something.

@@ -292,6 +292,8 @@ fn server_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
         // Pingora is told to end when the gateway has drained.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
+        // Timers of its own would wake a thread a hundred times a second, for as long as the process runs.
+        fast_timeout_to_tokio_threshold_seconds: Some(0),
         ..ServerConf::default()
     }
 }

@@ -24,6 +24,21 @@ fn number(line: &Json, name: &str) -> Option<u64> {
     }
 }
 
+/// It would wake a hundred times a second, for as long as the process runs.
+#[test]
+fn no_thread_keeps_the_time_for_pingora() {
+    let provider = RecordingProvider::recorded();
+    let mut weir = Weir::start(&provider.base_url());
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        for request in [wire.request(&key.text, "hi"), wire.streaming(&key.text, "hi")] {
+            assert_eq!(weir.exchange(&request).status, 200);
+        }
+    }
+    assert!(weir.process().niceness("journal").is_some());
+    assert_eq!(weir.process().niceness("Timer thread"), None);
+}
+
 #[test]
 fn every_request_has_one_access_line_with_what_happened() {
     let provider = RecordingProvider::recorded();

@@ -51,6 +51,10 @@ impl Tally {
         state.shares.insert(share.hour, share);
     }
 
+    fn has_beyond(&self, end: Position) -> bool {
+        self.state.lock().end > end.offset
+    }
+
     /// Up to which record the store has been told; all of them?
     fn is_told(&self) -> bool {
         let state = self.state.lock();
@@ -81,6 +85,16 @@ impl Counted for Tally {
 
     async fn synced(&self, to: Position) {
         self.state.lock().synced = to.offset;
+    }
+
+    fn end(&self) -> Position {
+        place(self.state.lock().end)
+    }
+
+    async fn beyond(&self, end: Position) {
+        while !self.has_beyond(end) {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 
@@ -244,6 +258,23 @@ async fn the_end_tells_what_is_left_at_once() {
     running.await.unwrap();
     bench.assert_equal();
     assert!(bench.journal.is_told());
+}
+
+#[tokio::test]
+async fn nothing_is_due_before_something_is_counted_or_the_store_may_have_lost_something() {
+    let mut bench = Bench::new();
+    bench.journal.count(share(this_hour(), &[("a", 1)]));
+    let end = Counted::end(&*bench.journal);
+    bench.flush().await.unwrap();
+    let epochs = bench.store.epochs.subscribe();
+    let mut due = Box::pin(bench.publisher.due(Some(end), epochs.clone()));
+    assert!(futures_util::future::poll_immediate(&mut due).await.is_none());
+    bench.journal.count(share(this_hour(), &[("a", 2)]));
+    due.await;
+    let end = Counted::end(&*bench.journal);
+    let due = bench.publisher.due(Some(end), epochs);
+    bench.store.epochs.send_modify(|epoch| *epoch += 1);
+    due.await;
 }
 
 /// An empty journal in this folder.

@@ -8,14 +8,11 @@ use ::redis::{Client, PushInfo, PushKind, RedisResult};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::address::Address;
 use super::dialer::connect_for_pushes;
 use super::link::{CONNECT_WAIT_MAX, Link, Pauses};
 
 /// How often the connection is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// How often it is checked that the key is still with the same master.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long it may take to give one.
 const PING_WAIT_MAX: Duration = Duration::from_millis(500);
 
@@ -35,7 +32,7 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
                 nudge_once(nudge);
                 tokio::select! {
                     () = until_lost(connection, &lost) => {}
-                    () = until_elsewhere(link, version_key, &master) => {}
+                    () = link.until_elsewhere(version_key, &master) => {}
                 }
                 tracing::info!("redis push connection lost, changes are found by polling until it is back");
                 nudge_once(nudge);
@@ -49,12 +46,6 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
 pub(super) async fn follow_epochs(mut epochs: watch::Receiver<u64>, nudge: &watch::Sender<u64>) {
     while epochs.changed().await.is_ok() {
         nudge_once(nudge);
-    }
-}
-
-async fn until_elsewhere(link: &Link, version_key: &str, master: &Address) {
-    while link.master_of(version_key).is_none_or(|now| now == *master) {
-        sleep(LOOK_EVERY).await;
     }
 }
 

@@ -131,6 +131,11 @@ impl Cluster {
         }
     }
 
+    /// Waits until something is so that can only become so with a change of the map.
+    pub(super) async fn until(&self, is_so: impl FnMut() -> bool) {
+        super::until(self.map.subscribe(), is_so).await;
+    }
+
     /// A call was redirected, so the map is outdated.
     pub(super) fn note_stale(&self) {
         self.stale.notify_one();
