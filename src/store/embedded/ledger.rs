@@ -1,6 +1,6 @@
 //! The ledger of a single node: live in memory, written behind to one file.
 //!
-//! Admission waits for no disk. What has changed is written in batches ([`upkeep`]), each in one transaction, so that counters,
+//! Admission waits for no disk. What has changed is written in batches ([`commits`]), each in one transaction, so that counters,
 //! watermarks and rows on the disk always agree; a crash loses the last batch, and the journal sends it again from the
 //! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly
 //! buckets are in the file alone (`stability.rs`).
@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use self::books::{Applied, Books};
+use self::commits::HOUR_MS;
 use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
@@ -32,17 +33,16 @@ use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
 mod books;
+mod commits;
 mod file;
 mod stability;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
-pub(super) use upkeep::{COMMIT_AFTER, CommitSignals, Upkeep};
+pub(super) use commits::{COMMIT_AFTER, CommitSignals};
 
 /// How many rows may wait to be written. Steps beyond wait until these are on the disk.
 const UNWRITTEN_ROWS_MAX: usize = 16_384;
-const HOUR_MS: i64 = 3600 * 1000;
 
 /// Where a ledger has its time from: milliseconds since the Unix epoch.
 pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -149,6 +149,42 @@ impl EmbeddedLedger {
     async fn remove_old_rows(&self) -> Result<(), StoreError> {
         let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
         blocking(move || books.remove_old_rows(now_ms)).await
+    }
+}
+
+/// What is done all the time: changes are written, and now and then old rows are removed.
+#[derive(Default)]
+pub(super) struct Upkeep {
+    failing: bool,
+    /// The hour of the last removal.
+    cleaned: Option<i64>,
+}
+
+impl Upkeep {
+    /// Whether what is done each hour is due.
+    pub(super) fn is_hourly(&self, now_ms: i64) -> bool {
+        self.cleaned != Some(now_ms.div_euclid(HOUR_MS))
+    }
+
+    /// One turn, the last one when it has `ended`. Says whether everything that was applied before it is on the disk.
+    pub(super) async fn turn(&mut self, ledger: &EmbeddedLedger, ended: bool) -> bool {
+        let outcome = ledger.flush().await;
+        match &outcome {
+            Ok(()) if self.failing => tracing::info!("the ledger is written again"),
+            Err(error) if !self.failing || ended => {
+                tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        self.failing = outcome.is_err();
+        let now_ms = (ledger.now_ms)();
+        if !ended && self.is_hourly(now_ms) {
+            self.cleaned = Some(now_ms.div_euclid(HOUR_MS));
+            if let Err(error) = ledger.remove_old_rows().await {
+                tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
+            }
+        }
+        outcome.is_ok()
     }
 }
 

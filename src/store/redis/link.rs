@@ -361,7 +361,7 @@ impl Link {
     pub(super) async fn until_elsewhere(&self, key: &str, master: &Address) {
         let is_elsewhere = || self.master_of(key).is_some_and(|now| now != *master);
         match &self.route {
-            Route::One { lane, .. } => until(lane.state.subscribe(), is_elsewhere).await,
+            Route::One { lane, .. } => lane::until(lane.state.subscribe(), is_elsewhere).await,
             Route::Cluster(cluster) => cluster.until(is_elsewhere).await,
         }
     }
@@ -369,14 +369,5 @@ impl Link {
     /// A client of a server that holds data.
     pub(super) fn client(&self, address: &Address) -> RedisResult<Client> {
         self.dialer.data(address)
-    }
-}
-
-/// Waits until something is so that can only become so with a change of what is watched.
-async fn until<T>(mut watched: watch::Receiver<T>, mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        if watched.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
     }
 }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::commits::{COMMIT_ROWS, CommitSignals};
 use super::file::{Changed, LedgerFile, Unwritten};
-use super::upkeep::{COMMIT_ROWS, CommitSignals};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{

@@ -14,12 +14,12 @@ use crate::domain::money::NanoUsd;
 use crate::store::contract::until;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
+mod commits;
 mod crashes;
 mod failures;
 mod notices;
 mod sums;
 mod trimming;
-mod upkeep;
 
 impl EmbeddedLedger {
     /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::epochs::Epochs;
 use super::finder::Finder;
-use super::lane::Lane;
+use super::lane::{Lane, until};
 use super::live_connection::LiveConnection;
 use super::misplaced_keys::MisplacedKeys;
 use super::slots::{Slot, SlotMap};
@@ -133,7 +133,7 @@ impl Cluster {
 
     /// Waits until something is so that can only become so with a change of the map.
     pub(super) async fn until(&self, is_so: impl FnMut() -> bool) {
-        super::until(self.map.subscribe(), is_so).await;
+        until(self.map.subscribe(), is_so).await;
     }
 
     /// A call was redirected, so the map is outdated.

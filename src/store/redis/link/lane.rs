@@ -207,6 +207,15 @@ pub(super) fn leave(state: &watch::Sender<LaneState>, number: u64, next: LaneSta
     });
 }
 
+/// Waits until something is so that can only become so with a change of what is watched.
+pub(super) async fn until<T>(mut watched: watch::Receiver<T>, mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        if watched.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 pub(super) fn unavailable(error: &RedisError) -> StoreError {
     StoreError::Unavailable(format!("redis: {error}"))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 
-use super::super::upkeep::COMMIT_ROWS;
+use super::super::commits::COMMIT_ROWS;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
