@@ -40,7 +40,7 @@ pub mod parts {
         domain::{
             faults::stability::{Counters, Hour, ModelWindow, Window},
             keys::key::{KeyId, KeyRecord, KeyState},
-            ledger::{Admit, AdmitReply, Change, KeyTerms, NodeId, Step},
+            ledger::{Admit, AdmitReply, Change, KeyTerms, NodeId, Step, journaled::reread},
             money::{NanoUsd, price::PriceList},
             rules::{
                 BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, compile::compile, edit_body, shipped,

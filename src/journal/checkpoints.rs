@@ -1,109 +1,44 @@
-//! Checkpoints of all running requests, recorded together: with one write for many of them, not one for each.
+//! Checkpoints of all running requests, recorded together: one record has as many as it can.
+
+use std::sync::Arc;
 
 use crate::{
     domain::ledger::{Checkpoint, Record},
-    edges::clock,
-    journal::{frame, handle::Journal, position::Position},
+    journal::{error::JournalError, frame, handle::Journal, reservation::Reservation},
 };
 
-/// Frames that wait to be written, one behind the other.
-#[derive(Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    lengths: Vec<usize>,
-    records: Vec<Record>,
-}
-
-impl Batch {
-    /// Adds a checkpoint; `false` if its frame would be larger than `max`.
-    fn add(&mut self, checkpoint: Checkpoint, max: u64) -> bool {
-        let begin = self.bytes.len();
-        let record = Record::Checkpoint(Box::new(checkpoint));
-        self.bytes.extend([0; frame::HEAD]);
-        let encoded = record.write_json(&mut self.bytes);
-        let length = self.bytes.len() - begin;
-        if encoded.is_err() || length as u64 > max {
-            self.bytes.truncate(begin);
-            return false;
-        }
-        self.lengths.push(length);
-        self.records.push(record);
-        true
-    }
-}
-
 impl Journal {
-    /// Records checkpoints, while there is other room than what requests have reserved; as much at once as the largest frame
-    /// may have, because whoever settles meanwhile waits for as long as that takes. Answers with how many could not be recorded.
-    pub(crate) fn checkpoint(&self, checkpoints: Vec<Checkpoint>) -> usize {
-        let max = self.engine.lock().tail.frame_max();
-        let mut batch = Batch::default();
-        let mut lost = 0;
-        for checkpoint in checkpoints {
-            // Encoded outside the lock, which whoever settles waits for.
-            lost += usize::from(!batch.add(checkpoint, max));
-            if batch.bytes.len() as u64 >= max {
-                lost += self.write_batch(std::mem::take(&mut batch));
-            }
-        }
-        lost + self.write_batch(batch)
-    }
-
-    fn write_batch(&self, batch: Batch) -> usize {
-        let Batch {
-            mut bytes,
-            lengths,
-            records,
-        } = batch;
-        if records.is_empty() {
+    /// Records checkpoints, while there is other room than what requests have reserved: one record of all, or several where that
+    /// would be too large, because whoever settles meanwhile waits for as long as writing it takes. Answers with how many could
+    /// not be recorded.
+    pub(crate) fn checkpoint(&self, checkpoints: &[Checkpoint]) -> usize {
+        if checkpoints.is_empty() {
             return 0;
         }
-        let (folder, size) = (&self.engine.folder, bytes.len() as u64);
+        let frame_max = usize::try_from(self.engine.lock().tail.frame_max()).unwrap_or(usize::MAX);
+        let (mut frame, mut lost, mut rest) = (Vec::new(), 0, checkpoints);
+        while !rest.is_empty() {
+            // Made outside the lock, for the same reason.
+            frame.clear();
+            frame.extend([0; frame::HEAD]);
+            let count = Record::write_checkpoints(rest, frame_max.saturating_sub(frame::HEAD), &mut frame);
+            // One that is too large is left out alone.
+            let (these, next) = rest.split_at_checked(count.max(1)).unwrap_or((rest, &[]));
+            if count == 0 || self.put_checkpoints(&mut frame, these).is_err() {
+                lost += these.len();
+            }
+            rest = next;
+        }
+        lost
+    }
+
+    fn put_checkpoints(&self, frame: &mut [u8], checkpoints: &[Checkpoint]) -> Result<(), JournalError> {
+        let mut room = Reservation::new(Arc::clone(&self.engine.free), 0);
         let mut state = self.engine.lock();
-        if state.tail.promise(size, folder).is_err() {
-            return records.len();
-        }
-        let now = clock::unix_millis();
-        let (mut bytes, mut lengths, mut records) = (bytes.as_mut_slice(), lengths.as_slice(), records.as_slice());
-        while !records.is_empty() {
-            let mut written = state.tail.write(bytes, lengths, folder);
-            if let Err(error) = &written {
-                self.failed(error);
-                // The disk may take them elsewhere.
-                written = state.tail.write(bytes, lengths, folder);
-            }
-            self.engine.note_begun(&mut state, now);
-            let (position, taken) = match written {
-                Ok(written) => written,
-                Err(error) => {
-                    self.failed(&error);
-                    break;
-                }
-            };
-            let (Some((now_lengths, next_lengths)), Some((noted, next))) =
-                (lengths.split_at_checked(taken), records.split_at_checked(taken))
-            else {
-                break;
-            };
-            let mut at = position.offset;
-            for (record, length) in noted.iter().zip(now_lengths) {
-                let place = Position {
-                    segment: position.segment,
-                    offset: at,
-                };
-                at += *length as u64;
-                state.contents.note(record, place, at, now, true);
-            }
-            let done = now_lengths.iter().sum();
-            bytes = bytes.get_mut(done..).unwrap_or_default();
-            (lengths, records) = (next_lengths, next);
-        }
-        state.tail.release(size);
-        if !state.dirty {
-            state.dirty = true;
-            self.engine.work.notify_one();
-        }
-        records.len()
+        let (position, now) = self.put(&mut state, frame, &mut room)?;
+        let end = state.tail.current.at;
+        state.contents.checkpoints(checkpoints, position, end, now);
+        Ok(())
     }
 }
 
@@ -175,8 +110,12 @@ mod tests {
             provider: "p".into(),
             latency_ms: 1_000,
             ttft_ms: None,
-            attempts: Some(1),
+            attempts: 1,
         }
+    }
+
+    fn checkpoints(numbers: std::ops::Range<usize>) -> Vec<Checkpoint> {
+        numbers.map(checkpoint).collect()
     }
 
     fn settings(path: &Path, segment_bytes: u64) -> JournalConfig {
@@ -211,24 +150,51 @@ mod tests {
     }
 
     #[test]
-    fn two_thousand_checkpoints_are_a_few_writes() {
+    fn two_thousand_checkpoints_are_one_record() {
         let (folder, segment_bytes, requests) = (scratch(), 8 << 20, 2_000);
         let (journal, disk, room) = running(folder.path(), segment_bytes, requests);
         let before = disk.writes.load(Ordering::Relaxed);
-        assert_eq!(journal.checkpoint((0..requests).map(checkpoint).collect()), 0);
-        let writes = disk.writes.load(Ordering::Relaxed) - before;
-        assert!((1..=4).contains(&writes), "{writes}");
+        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
+        assert_eq!(disk.writes.load(Ordering::Relaxed) - before, 1);
         drop((room, journal));
         let all: Vec<_> = (0..requests as i64).map(Some).collect();
         assert_eq!(costs_found(folder.path(), segment_bytes), all);
     }
 
     #[test]
+    fn where_the_last_record_is_damaged_the_one_before_it_counts() {
+        let (folder, segment_bytes, requests) = (scratch(), 1 << 20, 20);
+        let (journal, _, room) = running(folder.path(), segment_bytes, requests);
+        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
+        let last = journal.end();
+        let later: Vec<_> = (0..requests / 2)
+            .map(|number| Checkpoint {
+                cost: NanoUsd::from_nanos(1_000),
+                ..checkpoint(number)
+            })
+            .collect();
+        assert_eq!(journal.checkpoint(&later), 0);
+        drop((room, journal));
+        let path = folder.path().join(format!("{:012}.wal", last.segment));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = usize::try_from(last.offset).unwrap() + 100;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let again = Journal::open(&settings(folder.path(), segment_bytes)).unwrap();
+        assert_eq!(again.journal.damaged_parts(), 1);
+        let found = again
+            .unsettled
+            .iter()
+            .map(|(_, last)| last.as_ref().map(|last| last.cost.nanos()));
+        assert!(found.eq((0..requests as i64).map(Some)));
+    }
+
+    #[test]
     fn checkpoints_go_on_in_the_next_segments() {
-        let (folder, segment_bytes, requests) = (scratch(), SEGMENT_BYTES_MIN, 60);
+        let (folder, segment_bytes, requests) = (scratch(), SEGMENT_BYTES_MIN, 600);
         let (journal, _, room) = running(folder.path(), segment_bytes, requests);
         let before = journal.end().segment;
-        assert_eq!(journal.checkpoint((0..requests).map(checkpoint).collect()), 0);
+        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
         assert!(journal.end().segment > before + 1, "several segments");
         drop((room, journal));
         let all: Vec<_> = (0..requests as i64).map(Some).collect();
@@ -240,11 +206,10 @@ mod tests {
         let (folder, segment_bytes, requests) = (scratch(), 1 << 20, 50);
         let (journal, disk, room) = running(folder.path(), segment_bytes, requests);
         disk.failing.store(1, Ordering::Relaxed);
-        assert_eq!(journal.checkpoint((0..requests).map(checkpoint).collect()), 0);
+        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
         assert_eq!(journal.failures(), 1);
         disk.failing.store(usize::MAX, Ordering::Relaxed);
-        let later = (0..requests).map(|number| checkpoint(number + 100));
-        assert_eq!(journal.checkpoint(later.collect()), requests);
+        assert_eq!(journal.checkpoint(&checkpoints(100..100 + requests)), requests);
         drop((room, journal));
         let all: Vec<_> = (0..requests as i64).map(Some).collect();
         assert_eq!(costs_found(folder.path(), segment_bytes), all);
@@ -258,7 +223,7 @@ mod tests {
             provider: "p".repeat(usize::try_from(segment_bytes).unwrap()).into(),
             ..checkpoint(1)
         };
-        assert_eq!(journal.checkpoint(vec![checkpoint(0), huge, checkpoint(2)]), 1);
+        assert_eq!(journal.checkpoint(&[checkpoint(0), huge, checkpoint(2)]), 1);
         drop((room, journal));
         assert_eq!(costs_found(folder.path(), segment_bytes), [Some(0), None, Some(2)]);
     }

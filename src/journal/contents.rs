@@ -12,7 +12,7 @@ use crate::{
     domain::{
         faults::stability::Hour,
         keys::key::KeyId,
-        ledger::{Change, NodeId, Record, Settlement, Step},
+        ledger::{Change, Checkpoint, NodeId, Record, Settlement, Step},
         quick_map::QuickMap,
     },
     journal::{
@@ -176,27 +176,43 @@ impl Contents {
 
     /// A record stands at a position, and the next one would at `end`. `live`: it was written by this process.
     pub(super) fn note(&mut self, record: &Record, position: Position, end: u64, at_ms: i64, live: bool) {
-        let segment = self.segments.entry(position.segment).or_default();
-        segment.end = end;
-        segment.last_ms = at_ms;
+        self.grow(position, end, at_ms);
         match record {
             Record::Admit(admitted) => {
-                if let Entry::Vacant(free) = self.running.entry(admitted.request.id.clone()) {
-                    segment.running += 1;
+                if let Entry::Vacant(free) = self.running.entry(admitted.row.request_id.clone()) {
                     free.insert(Request {
                         admitted: position,
                         checkpoint: None,
                     });
+                    if let Some(segment) = self.segments.get_mut(&position.segment) {
+                        segment.running += 1;
+                    }
                 }
             }
-            Record::Checkpoint(checkpoint) => {
-                if let Some(request) = self.running.get_mut(&checkpoint.request) {
-                    request.checkpoint = Some(position);
-                }
-            }
+            Record::Checkpoints(checkpoints) => self.reached(checkpoints, position),
             Record::Step { account, step } => self.step(account, step, position, at_ms, live),
             Record::Key { record, .. } => self.key(&record.id, position),
             Record::KeyGone { id, .. } => self.key(id, position),
+        }
+    }
+
+    /// Checkpoints stand at a position, and the next record would at `end`.
+    pub(super) fn checkpoints(&mut self, checkpoints: &[Checkpoint], position: Position, end: u64, at_ms: i64) {
+        self.grow(position, end, at_ms);
+        self.reached(checkpoints, position);
+    }
+
+    fn grow(&mut self, position: Position, end: u64, at_ms: i64) {
+        let segment = self.segments.entry(position.segment).or_default();
+        segment.end = end;
+        segment.last_ms = at_ms;
+    }
+
+    fn reached(&mut self, checkpoints: &[Checkpoint], position: Position) {
+        for checkpoint in checkpoints {
+            if let Some(request) = self.running.get_mut(&checkpoint.request) {
+                request.checkpoint = Some(position);
+            }
         }
     }
 

@@ -14,8 +14,8 @@ use crate::{
     config::JournalConfig,
     domain::ledger::retention::Retention,
     journal::{
-        contents::Contents, disk::Disk, error::JournalShut, folder::Folder, frame, position::Position, synced::Synced,
-        tail::Tail,
+        contents::Contents, disk::Disk, error::JournalShut, folder::Folder, frame, position::Position,
+        reservation::FreeRoom, synced::Synced, tail::Tail,
     },
 };
 
@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct JournalEngine {
     pub(super) folder: Folder,
     pub(super) disk: Arc<dyn Disk>,
+    /// The room that nobody was promised.
+    pub(super) free: Arc<FreeRoom>,
     pub(super) settings: JournalConfig,
     pub(super) state: Mutex<WriteState>,
     /// Signalled when there is something to sync, or the journal closes.
@@ -47,6 +49,8 @@ pub(super) struct WriteState {
     /// The frame being encoded; reused.
     pub(super) buffer: Vec<u8>,
     pub(super) dirty: bool,
+    /// The next housekeeping may find something to do.
+    pub(super) is_stirred: bool,
     /// Accounts with steps on disk that settlement has not picked up.
     pub(super) ready: HashSet<SmolStr>,
     /// How far removal of old segments has gone; `None` before the first housekeeping.
@@ -70,6 +74,21 @@ impl JournalEngine {
         }
     }
 
+    /// There is something for the thread to see to within a second.
+    pub(super) fn stir(&self, state: &mut WriteState) {
+        if !std::mem::replace(&mut state.is_stirred, true) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Looks whether folder and segment are where they were, if the thread does not.
+    pub(super) fn look_if_resting(&self) {
+        let resting = self.lock().tail.is_resting();
+        if resting {
+            self.look();
+        }
+    }
+
     /// Looks whether folder and segment are where they were; says whether they are.
     pub(super) fn look(&self) -> bool {
         let (number, file) = {
@@ -78,7 +97,7 @@ impl JournalEngine {
         };
         let gone = self.folder.gone_with(number, &file);
         let mut state = self.lock();
-        if gone != state.tail.gone {
+        if gone.as_ref() != state.tail.gone() {
             match &gone {
                 Some(path) => {
                     let shut = JournalShut::Gone(path.clone());
@@ -88,7 +107,7 @@ impl JournalEngine {
                     tracing::warn!(folder = %self.folder.path.display(), "the journal is where it was again");
                 }
             }
-            state.tail.gone.clone_from(&gone);
+            state.tail.is_gone(gone.clone());
         }
         gone.is_none()
     }

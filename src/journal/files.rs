@@ -34,7 +34,7 @@ impl Files {
         }
         let mut frames = Frames::single(file, position.segment, position.offset, end);
         Ok(match frames.next_frame().map_err(failed)? {
-            Found::Frame { payload, .. } => Record::read_json(payload).ok(),
+            Found::Frame { payload, .. } => Record::read(payload),
             Found::End | Found::Bad { .. } => None,
         })
     }

@@ -24,7 +24,7 @@ const NOTHING: u8 = b' ';
 const FILLER_MAX: u64 = 64 * 1024;
 
 const MAGIC: &[u8; 8] = b"weirwal\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// How much is read at once.
 const CHUNK: usize = 256 * 1024;
 /// How much is read for one frame: most are smaller.

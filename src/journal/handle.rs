@@ -84,12 +84,14 @@ impl Journal {
         let engine = Arc::new(JournalEngine {
             folder,
             disk,
+            free: Arc::clone(&tail.free),
             settings: settings.clone(),
             state: Mutex::new(WriteState {
                 tail,
                 contents,
                 buffer: Vec::new(),
                 dirty: true,
+                is_stirred: true,
                 ready: HashSet::new(),
                 retention: None,
                 closing: false,
@@ -138,26 +140,29 @@ impl Journal {
     /// # Errors
     /// There is no room and none can be had: the request must not be served. It may work again a second later.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, JournalShut> {
-        self.engine.lock().tail.promise(bytes, &self.engine.folder)?;
-        Ok(Reservation::new(Arc::clone(&self.engine), bytes))
+        let engine = &self.engine;
+        if !engine.free.take_openly(bytes) {
+            engine.look_if_resting();
+            let mut state = engine.lock();
+            let promised = state.tail.promise(bytes, &engine.folder);
+            if promised.is_err() {
+                // What is in the way may pass.
+                engine.stir(&mut state);
+            }
+            promised?;
+        }
+        Ok(Reservation::new(Arc::clone(&engine.free), bytes))
     }
 
-    /// Records something that is no step, taking its room from the reservation, and more if that does not suffice. A
-    /// [`Record::Checkpoint`] leaves the reservation alone: it is recorded while there is other room, and may be left out.
+    /// Records something that is no step, taking its room from the reservation, and more if that does not suffice.
     ///
     /// # Errors
     /// The record is too large, is a step, or there is no room, or the disk fails. Nothing is recorded then.
     pub(crate) fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
-        match record {
-            Record::Step { .. } => Err(JournalError::Numbered),
-            Record::Checkpoint(_) => {
-                let mut room = Reservation::new(Arc::clone(&self.engine), 0);
-                self.write(&mut self.engine.lock(), record, &mut room)
-            }
-            Record::Admit(_) | Record::Key { .. } | Record::KeyGone { .. } => {
-                self.write(&mut self.engine.lock(), record, reservation)
-            }
+        if matches!(record, Record::Step { .. }) {
+            return Err(JournalError::Numbered);
         }
+        self.write(&mut self.engine.lock(), record, reservation)
     }
 
     /// Numbers a change of an account and records it; answers with the number. `floor` is what the caller knows of the
@@ -194,14 +199,30 @@ impl Journal {
         record: &Record,
         reservation: &mut Reservation,
     ) -> Result<Position, JournalError> {
+        let mut frame = std::mem::take(&mut state.buffer);
+        frame.clear();
+        frame.extend([0; frame::HEAD]);
+        let path = &self.engine.folder.path;
+        let written = (record.write(&mut frame))
+            .map_err(|error| JournalError::io(path, error.into()))
+            .and_then(|()| self.put(state, &mut frame, reservation));
+        state.buffer = frame;
+        let (position, now) = written?;
+        state.contents.note(record, position, state.tail.current.at, now, true);
+        Ok(position)
+    }
+
+    /// Writes a frame, whose head is filled in, in room of the reservation; answers with its position and the time in
+    /// milliseconds since the Unix epoch. What stands in it is yet to be noted.
+    pub(super) fn put(
+        &self,
+        state: &mut WriteState,
+        frame: &mut [u8],
+        reservation: &mut Reservation,
+    ) -> Result<(Position, i64), JournalError> {
         let folder = &self.engine.folder;
-        let failed = |source| JournalError::io(&folder.path, source);
-        state.buffer.clear();
-        state.buffer.extend([0; frame::HEAD]);
-        record
-            .write_json(&mut state.buffer)
-            .map_err(|error| failed(error.into()))?;
-        let bytes = state.buffer.len() as u64;
+        self.engine.stir(state);
+        let bytes = frame.len() as u64;
         let max = state.tail.frame_max();
         if bytes > max {
             return Err(JournalError::TooLarge { bytes, max });
@@ -211,27 +232,25 @@ impl Journal {
             state.tail.promise(more, folder)?;
             reservation.grow(more);
         }
-        let lengths = [state.buffer.len()];
-        let mut written = state.tail.write(&mut state.buffer, &lengths, folder);
+        let mut written = state.tail.write(frame, folder);
         if let Err(error) = &written {
             self.failed(error);
             // The disk may take it elsewhere: a settlement is not to be lost for one bad place.
-            written = state.tail.write(&mut state.buffer, &lengths, folder);
+            written = state.tail.write(frame, folder);
         }
         let now = clock::unix_millis();
         self.engine.note_begun(state, now);
-        let (position, _) = written.map_err(|error| {
+        let position = written.map_err(|error| {
             self.failed(&error);
-            failed(error)
+            JournalError::io(&folder.path, error)
         })?;
         reservation.spend(bytes);
-        state.tail.release(bytes);
-        state.contents.note(record, position, state.tail.current.at, now, true);
+        state.tail.free.give(bytes);
         if !state.dirty {
             state.dirty = true;
             self.engine.work.notify_one();
         }
-        Ok(position)
+        Ok((position, now))
     }
 
     pub(super) fn failed(&self, error: &std::io::Error) {
@@ -312,6 +331,7 @@ impl Journal {
 
     /// Why nothing is admitted now; `None`: a request can be recorded.
     pub(crate) fn shut(&self) -> Option<JournalShut> {
+        self.engine.look_if_resting();
         self.engine.lock().tail.shut(REQUEST_BYTES)
     }
 

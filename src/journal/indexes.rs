@@ -24,5 +24,7 @@ impl JournalEngine {
                 }
             }
         }
+        // There may be more.
+        self.stir(&mut self.lock());
     }
 }

@@ -109,7 +109,7 @@ impl Reader {
                 self.position.offset = frames.at();
                 return Ok(None);
             }
-            Found::Frame { payload, .. } => Record::read_json(payload),
+            Found::Frame { payload, .. } => Record::read(payload),
             Found::End | Found::Bad { .. } => {
                 self.pass_over(extent)?;
                 return Ok(None);
@@ -117,11 +117,8 @@ impl Reader {
         };
         let position = self.position;
         self.position.offset = frames.at();
-        match record {
-            Ok(record) => Ok(Some((position, record))),
-            // Said at the start, when it was read first.
-            Err(_) => Ok(None),
-        }
+        // That one cannot be understood was said at the start, when it was read first.
+        Ok(record.map(|record| (position, record)))
     }
 
     /// What cannot be read is kept aside, and reading goes on behind it.

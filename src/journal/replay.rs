@@ -6,7 +6,7 @@
 //! `quarantine`, and reading continues with the next sound frame ([`damage`]).
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::{File, OpenOptions},
     io,
     os::unix::fs::MetadataExt,
@@ -70,7 +70,7 @@ pub(super) fn replay(folder: &Folder) -> Result<Replayed, JournalError> {
         let (unsettled, missing) = unsettled(folder, &replayed.contents)?;
         if missing.is_empty() {
             for (at, request) in unsettled {
-                match replayed.gaps.settled_by(&request.0.request.account, at) {
+                match replayed.gaps.settled_by(&request.0.row.account, at) {
                     Some(step) => replayed.possibly_settled.push(PossiblySettled { request, step }),
                     None => replayed.unsettled.push(request),
                 }
@@ -190,26 +190,34 @@ fn segment(
 /// The requests that have not ended, each with the place of its admission and the last that is known of it; or the segments
 /// that lack records of them.
 fn unsettled(folder: &Folder, contents: &Contents) -> Result<(Vec<Admission>, BTreeSet<u64>), JournalError> {
-    let mut requests: Vec<_> = contents.running.values().collect();
-    requests.sort_unstable_by_key(|request| request.admitted);
+    let mut requests: Vec<_> = contents.running.iter().collect();
+    requests.sort_unstable_by_key(|(_, request)| request.admitted);
     let mut files = Files::default();
     let mut missing = BTreeSet::new();
     let mut found = Vec::new();
-    for request in &requests {
-        match files.record(folder, request.admitted)? {
-            Some(Record::Admit(admitted)) => found.push((request.admitted, (*admitted, None))),
-            _ => {
-                missing.insert(request.admitted.segment);
+    // One record has the last of many requests.
+    let mut reached: BTreeMap<Position, HashMap<&str, usize>> = BTreeMap::new();
+    for (id, request) in requests {
+        let Some(Record::Admit(admitted)) = files.record(folder, request.admitted)? else {
+            missing.insert(request.admitted.segment);
+            continue;
+        };
+        if let Some(position) = request.checkpoint {
+            reached.entry(position).or_default().insert(id, found.len());
+        }
+        found.push((request.admitted, (*admitted, None)));
+    }
+    for (position, mut requests) in reached {
+        if let Some(Record::Checkpoints(checkpoints)) = files.record(folder, position)? {
+            for checkpoint in checkpoints {
+                let index = requests.remove(checkpoint.request.as_str());
+                if let Some((_, (_, last))) = index.and_then(|index| found.get_mut(index)) {
+                    *last = Some(checkpoint);
+                }
             }
         }
-    }
-    for (request, (_, (_, last))) in requests.iter().zip(&mut found) {
-        let Some(position) = request.checkpoint else { continue };
-        match files.record(folder, position)? {
-            Some(Record::Checkpoint(checkpoint)) => *last = Some(*checkpoint),
-            _ => {
-                missing.insert(position.segment);
-            }
+        if !requests.is_empty() {
+            missing.insert(position.segment);
         }
     }
     Ok((found, missing))
@@ -237,7 +245,7 @@ fn read(
                 replayed.gaps.damaged(place);
                 continue;
             }
-            Found::Frame { at, payload } => (at, Record::read_json(payload)),
+            Found::Frame { at, payload } => (at, Record::read(payload)),
             Found::End if frame::zeros_from(file, end)? => return Ok(end),
             Found::Bad { claimed } if last && torn(file, end, claimed)? => return Ok(end),
             Found::End | Found::Bad { .. } => {
@@ -252,16 +260,20 @@ fn read(
             }
         };
         match record {
-            Ok(record) => each(replayed, place, frames.at(), &record),
-            Err(error) => {
-                tracing::error!(segment = number, offset = at, %error, "a journal record cannot be understood and is passed over");
+            Some(record) => each(replayed, place, frames.at(), &record),
+            None => {
+                tracing::error!(
+                    segment = number,
+                    offset = at,
+                    "a journal record cannot be understood and is passed over"
+                );
             }
         }
     }
 }
 
 /// Whether a frame that is none is what a crash leaves of the last one: it lacks its end, and nothing stands behind it. A
-/// payload is JSON, so it has no zeros of its own, while whole frames behind it would have some.
+/// payload has no zeros of its own ([`crate::domain::ledger::journaled`]), while the heads of whole frames behind it have some.
 fn torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     let payload = at.saturating_add(frame::HEAD as u64);
     match frame::first_zero(file, payload, at.saturating_add(claimed))? {

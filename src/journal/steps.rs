@@ -125,7 +125,10 @@ impl Journal {
     /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
     /// acknowledged before; [`Journal::look_up_forgotten`] finds them again.
     pub(crate) fn acknowledged(&self, account: &str, watermark: u64) -> bool {
-        let forward = self.engine.lock().contents.accounts.acknowledged(account, watermark);
+        let mut state = self.engine.lock();
+        let forward = state.contents.accounts.acknowledged(account, watermark);
+        self.engine.stir(&mut state);
+        drop(state);
         self.engine.progress.notify_waiters();
         forward
     }
@@ -229,7 +232,7 @@ impl Journal {
             match files.record(&self.engine.folder, position)? {
                 Some(Record::Key { digest, record }) => keys.push(KeyKept::Is(digest, record)),
                 Some(Record::KeyGone { id, revision }) => keys.push(KeyKept::Gone(id, revision)),
-                Some(Record::Admit(_) | Record::Checkpoint(_) | Record::Step { .. }) | None => {}
+                Some(Record::Admit(_) | Record::Checkpoints(_) | Record::Step { .. }) | None => {}
             }
         }
         Ok(keys)

@@ -15,13 +15,16 @@ use crate::{
         folder::ACKNOWLEDGED,
         frame,
         position::Position,
+        sizes::REQUEST_BYTES,
     },
 };
 
-/// How often the thread looks after segments.
+/// How often the thread looks after segments, while there may be something to see to.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// How often it looks whether the folder is where it was.
+/// How often it looks meanwhile whether the folder is where it was.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often it does both where nothing has come up: segments grow old, and disks full.
+const REST: Duration = Duration::from_secs(60);
 
 /// Starts the thread. It ends when the journal closes.
 pub(super) fn start(engine: Arc<JournalEngine>) -> io::Result<JoinHandle<()>> {
@@ -35,7 +38,7 @@ fn run(engine: &Arc<JournalEngine>) {
     let (mut housekept, mut looked, mut there) = (clock::instant(), clock::instant(), true);
     loop {
         let closing = wait(engine);
-        sync(engine);
+        let synced = sync(engine);
         let now = clock::instant();
         if closing || now.duration_since(looked) >= LOOK {
             (looked, there) = (now, engine.look());
@@ -48,7 +51,9 @@ fn run(engine: &Arc<JournalEngine>) {
         if closing {
             return;
         }
-        thread::sleep(engine.settings.sync);
+        if synced {
+            thread::sleep(engine.settings.sync);
+        }
     }
 }
 
@@ -56,15 +61,23 @@ fn run(engine: &Arc<JournalEngine>) {
 fn wait(engine: &JournalEngine) -> bool {
     let mut state = engine.lock();
     let idle = |state: &mut WriteState| !state.dirty && !state.closing;
-    engine.work.wait_while_for(&mut state, idle, LOOK);
+    if state.is_stirred || state.tail.shut(REQUEST_BYTES).is_some() {
+        engine.work.wait_while_for(&mut state, idle, LOOK);
+    } else {
+        state.tail.rest(true);
+        let resting = |state: &mut WriteState| idle(state) && !state.is_stirred;
+        engine.work.wait_while_for(&mut state, resting, REST);
+        state.tail.rest(false);
+    }
     state.closing
 }
 
-fn sync(engine: &JournalEngine) {
+/// Says whether there was anything to sync.
+fn sync(engine: &JournalEngine) -> bool {
     let (files, named, end, woken) = {
         let mut state = engine.lock();
         if !state.dirty && !state.tail.named {
-            return;
+            return false;
         }
         state.dirty = false;
         let mut files = std::mem::take(&mut state.tail.unsynced);
@@ -83,7 +96,7 @@ fn sync(engine: &JournalEngine) {
         Err(error) => {
             // After a failed sync the kernel may have thrown the pages away: a second one proves nothing.
             tracing::error!(%error, folder = %engine.folder.path.display(), "the journal cannot be synced: nothing is admitted until a new segment works");
-            engine.lock().tail.broken = true;
+            engine.lock().tail.break_off();
             lose(engine, end);
         }
     }
@@ -91,6 +104,7 @@ fn sync(engine: &JournalEngine) {
         engine.lock().ready.extend(woken);
         engine.woken.notify_one();
     }
+    true
 }
 
 fn flush(engine: &JournalEngine, files: &[Arc<File>], named: bool) -> io::Result<()> {
@@ -108,6 +122,11 @@ fn lose(engine: &JournalEngine, end: Position) {
 }
 
 pub(super) fn keep_house(engine: &Arc<JournalEngine>, acknowledged: &mut Option<Position>) {
+    {
+        let mut state = engine.lock();
+        // What is not on disk yet has nothing done for it here.
+        state.is_stirred = state.dirty;
+    }
     recover(engine);
     engine.lock().tail.prepare_ahead(&engine.folder);
     let position = {
@@ -132,7 +151,7 @@ pub(super) fn keep_house(engine: &Arc<JournalEngine>, acknowledged: &mut Option<
 fn recover(engine: &JournalEngine) {
     let (number, file) = {
         let mut state = engine.lock();
-        if !state.tail.broken {
+        if !state.tail.is_broken() {
             return;
         }
         let Ok(next) = state.tail.next(&engine.folder) else {

@@ -22,6 +22,7 @@ use crate::{
         folder::Folder,
         frame,
         position::Position,
+        reservation::FreeRoom,
         sizes::{RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN},
     },
 };
@@ -42,7 +43,8 @@ pub(super) struct Segment {
 pub(super) struct Tail {
     pub(super) current: Segment,
     spare: VecDeque<Segment>,
-    promised: u64,
+    /// What of the room nobody was promised.
+    pub(super) free: Arc<FreeRoom>,
     segment_bytes: u64,
     /// No new segment has a lower number.
     least: u64,
@@ -55,9 +57,11 @@ pub(super) struct Tail {
     /// Names in the folder are not known to be on disk.
     pub(super) named: bool,
     /// The disk has failed; nothing is reserved until a new segment works.
-    pub(super) broken: bool,
+    broken: bool,
     /// What is not where it was: the folder, or the current segment. Nothing is promised until it is there again.
-    pub(super) gone: Option<PathBuf>,
+    gone: Option<PathBuf>,
+    /// The thread does not look whether it is: who asks for room does.
+    resting: bool,
     /// A write to the current segment has failed: where it stopped is unknown, so what follows goes elsewhere.
     spoilt: bool,
 }
@@ -66,10 +70,10 @@ impl Tail {
     pub(super) fn new(folder: &Folder, first: u64, segment_bytes: u64, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let segment_bytes = segment_bytes.max(SEGMENT_BYTES_MIN);
         let current = make(folder, first, segment_bytes, &*disk)?;
-        Ok(Self {
+        let tail = Self {
             current,
             spare: VecDeque::new(),
-            promised: 0,
+            free: Arc::default(),
             segment_bytes,
             least: first,
             frame_max: (RECORD_BYTES_MAX + frame::HEAD as u64).min(segment_bytes / 4),
@@ -79,8 +83,51 @@ impl Tail {
             named: true,
             broken: false,
             gone: None,
+            resting: false,
             spoilt: false,
-        })
+        };
+        tail.free.grow(0, tail.room());
+        tail.open();
+        Ok(tail)
+    }
+
+    /// Whether room may be promised without the lock.
+    fn open(&self) {
+        let is_open = !self.resting && !self.broken && self.gone.is_none();
+        self.free.open(is_open);
+    }
+
+    /// The disk has failed.
+    pub(super) fn break_off(&mut self) {
+        self.broken = true;
+        self.open();
+    }
+
+    /// Whether the disk has failed, and no new segment has worked since.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// What is not where it was.
+    pub(super) fn gone(&self) -> Option<&PathBuf> {
+        self.gone.as_ref()
+    }
+
+    /// What is not where it was, from now on.
+    pub(super) fn is_gone(&mut self, gone: Option<PathBuf>) {
+        self.gone = gone;
+        self.open();
+    }
+
+    /// Whether the thread looks at nothing while there is nothing to do.
+    pub(super) fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// Whether the thread rests from now on.
+    pub(super) fn rest(&mut self, resting: bool) {
+        self.resting = resting;
+        self.open();
     }
 
     /// The largest frame, head included.
@@ -91,6 +138,12 @@ impl Tail {
     /// The size of the spare segments, in bytes.
     pub(super) fn spare_bytes(&self) -> u64 {
         self.segment_bytes.saturating_mul(self.spare.len() as u64)
+    }
+
+    /// How much room is promised.
+    #[cfg(test)]
+    pub(super) fn promised(&self) -> u64 {
+        self.free.promised(self.room())
     }
 
     fn room(&self) -> u64 {
@@ -115,13 +168,20 @@ impl Tail {
             return Ok(false);
         }
         self.least = self.least.max(least);
-        while self.room_from(least) <= self.promised {
+        while self.room_from(least) == 0 {
             self.prepare(folder)?;
         }
-        while self.current.number < least {
-            self.roll(folder)
-                .map_err(|error| JournalShut::Full(error.to_string()))?;
+        // Taken first, so that nobody is promised what is about to be lost.
+        let lost = self.room().saturating_sub(self.room_from(least));
+        while !self.free.take(lost) {
+            self.prepare(folder)?;
         }
+        let mut rolled = Ok(());
+        while rolled.is_ok() && self.current.number < least {
+            rolled = self.roll(folder);
+        }
+        self.free.give(lost);
+        rolled.map_err(|error| JournalShut::Full(error.to_string()))?;
         Ok(true)
     }
 
@@ -133,17 +193,10 @@ impl Tail {
         if self.broken {
             return Err(JournalShut::Failed);
         }
-        let wanted = self.promised.saturating_add(bytes);
-        while self.room() < wanted {
+        while !self.free.take(bytes) {
             self.prepare(folder)?;
         }
-        self.promised = wanted;
         Ok(())
-    }
-
-    /// Returns reserved room.
-    pub(super) fn release(&mut self, bytes: u64) {
-        self.promised = self.promised.saturating_sub(bytes);
     }
 
     /// Why that many bytes could not be promised now, as far as that is known.
@@ -155,8 +208,7 @@ impl Tail {
             return Some(JournalShut::Failed);
         }
         let (_, reason) = self.refused.as_ref()?;
-        let lacks = self.room() < self.promised.saturating_add(bytes);
-        lacks.then(|| JournalShut::Full(reason.clone()))
+        (!self.free.has(bytes)).then(|| JournalShut::Full(reason.clone()))
     }
 
     /// Makes a segment ready before it is needed; also where there is no room, so that nobody has to ask for it to be found
@@ -184,6 +236,7 @@ impl Tail {
             Ok(segment) => {
                 self.refused = None;
                 self.named = true;
+                self.free.grow(0, self.usable(&segment));
                 self.spare.push_back(segment);
                 Ok(())
             }
@@ -196,43 +249,30 @@ impl Tail {
         }
     }
 
-    /// Writes frames that stand one behind the other, as many as one segment takes, at least the first, and answers with
-    /// the position of that and their number. The first [`frame::HEAD`] bytes of each are filled in. The room was promised.
-    /// After a failure the next ones go to another segment.
-    pub(super) fn write(
-        &mut self,
-        frames: &mut [u8],
-        lengths: &[usize],
-        folder: &Folder,
-    ) -> io::Result<(Position, usize)> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let first = *lengths.first().ok_or_else(invalid)? as u64;
+    /// Writes a frame, whose first [`frame::HEAD`] bytes are filled in, and answers with its position. The room was promised.
+    /// After a failure the next one goes to another segment.
+    pub(super) fn write(&mut self, frame: &mut [u8], folder: &Folder) -> io::Result<Position> {
+        let size = frame.len() as u64;
         // A segment that nothing stands in is tried again: a disk that takes no writes would else be filled with empty ones.
         let spoilt = self.spoilt && self.current.at > frame::HEADER as u64;
-        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < first {
+        if spoilt || self.segment_bytes.saturating_sub(self.current.at) < size {
             self.roll(folder)?;
         }
         let position = Position {
             segment: self.current.number,
             offset: self.current.at,
         };
-        let (mut size, mut taken) = (0, 0);
-        for length in lengths {
-            let end = size + length;
-            if self.segment_bytes.saturating_sub(position.offset) < end as u64 {
-                break;
-            }
-            let frame = frames.get_mut(size..end).ok_or_else(invalid)?;
-            frame::seal(frame, position.segment, position.offset + size as u64).ok_or_else(invalid)?;
-            (size, taken) = (end, taken + 1);
-        }
-        let frames = frames.get(..size).filter(|_| taken > 0).ok_or_else(invalid)?;
-        let written = self.disk.write(&self.current.file, frames, position.offset);
+        frame::seal(frame, position.segment, position.offset).ok_or(io::ErrorKind::InvalidInput)?;
+        let written = self.disk.write(&self.current.file, frame, position.offset);
         self.spoilt = written.is_err();
-        self.broken |= self.spoilt;
+        if self.spoilt {
+            self.break_off();
+        }
         written?;
-        self.current.at += size as u64;
-        Ok((position, taken))
+        let room = self.usable(&self.current);
+        self.current.at += size;
+        self.free.grow(room, self.usable(&self.current));
+        Ok(position)
     }
 
     /// Continues in a fresh segment.
@@ -240,6 +280,7 @@ impl Tail {
         if self.spare.is_empty() {
             self.prepare(folder).map_err(io::Error::other)?;
         }
+        let room = self.room();
         if let Some(next) = self.spare.pop_front() {
             let before = std::mem::replace(&mut self.current, next);
             if std::mem::take(&mut self.spoilt) {
@@ -248,6 +289,7 @@ impl Tail {
             }
             self.unsynced.push(before.file);
         }
+        self.free.grow(room, self.room());
         Ok(())
     }
 
@@ -266,6 +308,7 @@ impl Tail {
             self.roll(folder)?;
         }
         self.broken = self.spoilt;
+        self.open();
         Ok(())
     }
 }
@@ -273,10 +316,7 @@ impl Tail {
 impl fmt::Debug for Tail {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = out.debug_struct("Tail");
-        fields
-            .field("current", &self.current)
-            .field("promised", &self.promised)
-            .finish_non_exhaustive()
+        fields.field("current", &self.current).finish_non_exhaustive()
     }
 }
 

@@ -62,24 +62,33 @@ pub(crate) fn key() -> KeyId {
 }
 
 pub(crate) fn admitted(request: &str) -> Admitted {
-    Admitted {
-        request: consumption::Request {
-            admitted_ms: 9_990,
-            id: request.into(),
-            account: "acme".into(),
-            key: key(),
-            protocol: "messages".into(),
-            model_asked: "m".into(),
-            model: "m".into(),
-            stream: true,
-            tags: Vec::new(),
-            hold: Some(NanoUsd::from_nanos(200)),
-        },
+    let row = Row {
+        time_ms: 9_990,
+        admitted_ms: 9_990,
+        request_id: request.into(),
+        account: "acme".into(),
+        key_id: key(),
+        protocol: "messages".into(),
+        model_asked: "m".into(),
+        model: "m".into(),
         provider: "p".into(),
+        status: 0,
+        outcome: consumption::CRASH.into(),
+        stream: true,
+        tags: Vec::new(),
+        usage: Usage::default(),
+        usage_source: UsageSource::Estimated,
+        parts: Vec::new(),
+        modifiers: Modifiers::default(),
         price_version: "v".into(),
-        input_tokens: 0,
-        input_cost: NanoUsd::from_nanos(100),
+        cost_nano_usd: NanoUsd::from_nanos(100),
         latency_ms: 20,
+        ttft_ms: None,
+        hold_nano_usd: Some(NanoUsd::from_nanos(200)),
+        attempts: None,
+    };
+    Admitted {
+        row,
         tokens_estimated: 7,
         lease: None,
     }
@@ -97,7 +106,7 @@ fn checkpoint(request: &str, status: u16) -> Checkpoint {
         provider: "p".into(),
         latency_ms: 1_000,
         ttft_ms: None,
-        attempts: Some(1),
+        attempts: 1,
     }
 }
 
@@ -151,8 +160,7 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
             .unwrap();
     }
     for status in [0, 200] {
-        let record = Record::Checkpoint(Box::new(checkpoint("three", status)));
-        first.journal.append(&record, &mut room).unwrap();
+        assert_eq!(first.journal.checkpoint(&[checkpoint("three", status)]), 0);
     }
     assert_eq!(
         first
@@ -180,7 +188,7 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
     let left: Vec<_> = second
         .unsettled
         .iter()
-        .map(|(one, last)| (one.request.id.as_str(), last.as_ref().map(|last| last.status)))
+        .map(|(one, last)| (one.row.request_id.as_str(), last.as_ref().map(|last| last.status)))
         .collect();
     assert_eq!(left, [("two", None), ("three", Some(200))]);
     assert_eq!(records(&second.journal), before);

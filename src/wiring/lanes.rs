@@ -24,7 +24,7 @@ use crate::{
 
 /// How often lanes are looked for whose processes have ended, while another process has one; and otherwise.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const LOOK_EVERY_ALONE: Duration = Duration::from_secs(60);
+const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
 /// How long the tasks of a lane may take to end.
 const END_WAIT: Duration = Duration::from_secs(2);
 

@@ -127,14 +127,7 @@ impl Money {
             key: config.money.grace,
             account: config.money.grace_account,
         };
-        let leases = match &engine {
-            Ledger::Redis(_) if config.leases.enabled => Some(LeaseLimits {
-                requests_per_second: config.leases.requests_per_second,
-                max: config.leases.max,
-            }),
-            // It is asked without a way to go.
-            Ledger::Redis(_) | Ledger::Embedded(_) => None,
-        };
+        let leases = lease_limits(config, &engine);
         let (of_ledger, of_journal) = (Arc::clone(&ledger), Arc::clone(&journal));
         let billing = Billing::new(of_ledger, of_journal, Arc::clone(key_cache), grace, leases);
         let billing_task = background.spawn(billing.clone().run(stopped.clone()));
@@ -231,4 +224,13 @@ fn journal_failed(error: JournalError) -> StartError {
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// The limits of leases, where the ledger lends any: the embedded one is asked without a way to go.
+fn lease_limits(config: &Config, engine: &Ledger) -> Option<LeaseLimits> {
+    let is_lent = matches!(engine, Ledger::Redis(_)) && config.leases.enabled;
+    is_lent.then_some(LeaseLimits {
+        requests_per_second: config.leases.requests_per_second,
+        max: config.leases.max,
+    })
 }

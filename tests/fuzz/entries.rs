@@ -14,7 +14,7 @@ use weir::parts::{
     RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
 };
 
-pub(crate) use files::{journal_frames, price_list, provider_file};
+pub(crate) use files::{journal_frames, journal_records, price_list, provider_file};
 pub(crate) use wire::{chunked_body, content_coding, proxy_header, request_head};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
@@ -23,7 +23,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Proto
 pub(crate) type Entry = fn(&[u8]);
 
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, Entry); 12] = [
+pub(crate) const ENTRIES: [(&str, Entry); 13] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),
@@ -34,6 +34,7 @@ pub(crate) const ENTRIES: [(&str, Entry); 12] = [
     ("proxy_header", proxy_header),
     ("content_coding", content_coding),
     ("journal_frames", journal_frames),
+    ("journal_records", journal_records),
     ("provider_file", provider_file),
     ("price_list", price_list),
 ];

@@ -1,11 +1,11 @@
-//! What weir reads from disk: frames of the journal, providers' files, price lists.
+//! What weir reads from disk: frames and records of the journal, providers' files, price lists.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use weir::parts::frame::{Found, Frames, HEAD, HEADER, seal};
-use weir::parts::{PriceList, RuleFile, compile};
+use weir::parts::{PriceList, RuleFile, compile, reread};
 
 /// The number of the segment that the frames are said to be in.
 const SEGMENT: u64 = 7;
@@ -65,6 +65,15 @@ fn payloads(file: &Arc<File>, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         if is_bad && !frames.skip_damage().expect("a readable file") {
             return all;
         }
+    }
+}
+
+/// A record: whatever the bytes are, reading them ends. One that is read is written without a zero, and as what is read as the
+/// same.
+pub(crate) fn journal_records(data: &[u8]) {
+    if let Some(again) = reread(data) {
+        assert!(!again.contains(&0));
+        assert_eq!(reread(&again).as_ref(), Some(&again));
     }
 }
 

@@ -1,5 +1,7 @@
 //! The consumption log: one row per billed request.
 
+pub(crate) mod row_json;
+
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -10,48 +12,8 @@ use crate::domain::{keys::key::KeyId, ledger::tag::Tag, money::NanoUsd, wire::us
 /// How many days rows are kept.
 pub(crate) const RETENTION_DAYS: u32 = 180;
 
-/// What a row takes from the request's admission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
-    pub admitted_ms: i64,
-    /// weir's request id.
-    pub id: SmolStr,
-    /// The account that pays.
-    pub account: SmolStr,
-    /// The key of the request.
-    pub key: KeyId,
-    /// The wire protocol: `messages`, `responses`, `gemini`.
-    pub protocol: SmolStr,
-    /// The model's name as the client gave it.
-    pub model_asked: SmolStr,
-    /// The catalogue's name of that model.
-    pub model: SmolStr,
-    /// The client wants a streamed answer.
-    pub stream: bool,
-    /// What the client attributes it to.
-    pub tags: Vec<Tag>,
-    /// What was held for it then; `None` if that is not known.
-    pub hold: Option<NanoUsd>,
-}
-
-/// What a row takes from the request's end. Each field is the row's of that name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestEnd {
-    pub time_ms: i64,
-    pub provider: SmolStr,
-    pub status: u16,
-    pub outcome: &'static str,
-    pub usage: Usage,
-    pub usage_source: UsageSource,
-    pub parts: Vec<Part>,
-    pub modifiers: Modifiers,
-    pub price_version: SmolStr,
-    pub cost: NanoUsd,
-    pub latency_ms: u64,
-    pub ttft_ms: Option<u64>,
-    pub attempts: Option<u32>,
-}
+/// The outcome in the row of a request that was running when weir crashed.
+pub(crate) const CRASH: &str = "crash";
 
 /// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers, or,
 /// where it has parts, from theirs.
@@ -111,35 +73,4 @@ pub struct Row {
     /// that came before a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-}
-
-impl Row {
-    /// The row of a request that has ended.
-    pub fn new(request: Request, end: RequestEnd) -> Self {
-        Self {
-            time_ms: end.time_ms,
-            admitted_ms: request.admitted_ms,
-            request_id: request.id,
-            account: request.account,
-            key_id: request.key,
-            protocol: request.protocol,
-            model_asked: request.model_asked,
-            model: request.model,
-            provider: end.provider,
-            status: end.status,
-            outcome: SmolStr::new_static(end.outcome),
-            stream: request.stream,
-            tags: request.tags,
-            usage: end.usage,
-            usage_source: end.usage_source,
-            parts: end.parts,
-            modifiers: end.modifiers,
-            price_version: end.price_version,
-            cost_nano_usd: end.cost,
-            latency_ms: end.latency_ms,
-            ttft_ms: end.ttft_ms,
-            hold_nano_usd: request.hold,
-            attempts: end.attempts,
-        }
-    }
 }

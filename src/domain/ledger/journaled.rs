@@ -1,8 +1,13 @@
 //! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the
 //! process, and to repeat to a store what it has forgotten.
 
+mod bytes;
 mod read;
+#[cfg(test)]
+mod tests;
 mod written;
+
+pub use read::reread;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -13,25 +18,60 @@ use crate::domain::{
         secret::KeyDigest,
     },
     ledger::{
-        consumption::{Modifiers, Part, Request, RequestEnd, Row, UsageSource},
+        consumption::{Modifiers, Part, Row, UsageSource},
         lease::LeaseId,
-        step::Step,
+        step::{Settlement, Step},
     },
     money::NanoUsd,
     wire::usage::Usage,
 };
 
-/// The outcome in the row of a request that was running when weir crashed.
-pub(crate) const CRASH: &str = "crash";
+/// The form of the records, in the first byte of each. Not the byte that a frame of nothing is filled with.
+const VERSION: u8 = 1;
+
+/// The second byte of a record. What is written for each request has a form of its own, and the rest is JSON.
+mod kind {
+    /// [`super::Record::Admit`].
+    pub(super) const ADMIT: u8 = 1;
+    /// [`super::Record::Checkpoints`].
+    pub(super) const CHECKPOINTS: u8 = 2;
+    /// A step with the settlement of a billed request, which says nothing that its row does not say.
+    pub(super) const CHARGE: u8 = 3;
+    /// A step with the settlement of a request that is not billed.
+    pub(super) const RELEASE: u8 = 4;
+    /// Any other step.
+    pub(super) const STEP: u8 = 5;
+    /// Any other record.
+    pub(super) const OTHER: u8 = 6;
+}
+
+/// What a row or a checkpoint has of what it may have.
+mod has {
+    pub(super) const SERVICE_TIER: u64 = 1;
+    pub(super) const SPEED: u64 = 1 << 1;
+    pub(super) const GEO: u64 = 1 << 2;
+    pub(super) const PARTS: u64 = 1 << 3;
+    pub(super) const TTFT: u64 = 1 << 4;
+    pub(super) const STREAM: u64 = 1 << 5;
+    pub(super) const HOLD: u64 = 1 << 6;
+    pub(super) const ATTEMPTS: u64 = 1 << 7;
+    pub(super) const TAGS: u64 = 1 << 8;
+    pub(super) const LEASE: u64 = 1 << 9;
+    /// The same, of a part.
+    pub(super) const PRICED_AS: u64 = 1;
+    pub(super) const PRICE_VERSION: u64 = 1 << 1;
+}
 
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Record {
     /// A request is about to be forwarded. A step that settles it follows, if need be at the next start.
+    #[serde(skip)]
     Admit(Box<Admitted>),
-    /// What a running request has consumed so far.
-    Checkpoint(Box<Checkpoint>),
+    /// What running requests have consumed so far.
+    #[serde(skip)]
+    Checkpoints(Vec<Checkpoint>),
     /// A numbered change of an account: a settlement, or an operator's.
     Step {
         /// The account that changes.
@@ -55,122 +95,45 @@ pub(crate) enum Record {
     },
 }
 
-/// What is known of a request at its admission. Written as the row that it has if nothing more is ever known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "AdmittedForm", into = "AdmittedForm")]
+/// What is known of a request at its admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// What its row takes from the admission.
-    pub request: Request,
-    /// The preferred provider.
-    pub provider: SmolStr,
-    /// The version of that provider's price.
-    pub price_version: SmolStr,
-    /// The estimate of its input, in tokens.
-    pub input_tokens: u64,
-    /// What that costs at the most expensive of its providers, without a cache.
-    pub input_cost: NanoUsd,
-    /// Milliseconds from its arrival to its admission.
-    pub latency_ms: u64,
+    /// The row that it has if nothing more is ever known: weir has crashed before its answer's head, and its estimated input is
+    /// charged, at the most expensive of its providers and without a cache.
+    pub row: Row,
     /// The tokens taken from the tokens per minute.
     pub tokens_estimated: u64,
     /// The lease that it was admitted out of, if it was.
     pub lease: Option<LeaseId>,
 }
 
-/// The written form of [`Admitted`].
-#[derive(Serialize, Deserialize)]
-struct AdmittedForm {
-    row: Row,
-    tokens_estimated: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lease: Option<LeaseId>,
-}
-
 impl Admitted {
-    /// The request, and its end if nothing more is ever known: a crash, for which the estimated input is charged.
-    pub(super) fn unfinished(self) -> (Request, RequestEnd) {
-        let end = RequestEnd {
-            time_ms: self.request.admitted_ms,
-            provider: self.provider,
-            status: 0,
-            outcome: CRASH,
-            usage: Usage {
-                input_uncached: self.input_tokens,
-                ..Usage::default()
-            },
-            usage_source: UsageSource::Estimated,
-            parts: Vec::new(),
-            modifiers: Modifiers::default(),
-            price_version: self.price_version,
-            cost: self.input_cost,
-            latency_ms: self.latency_ms,
-            ttft_ms: None,
-            attempts: None,
-        };
-        (self.request, end)
-    }
-}
-
-impl From<Admitted> for AdmittedForm {
-    fn from(mut admitted: Admitted) -> Self {
-        let (tokens_estimated, lease) = (admitted.tokens_estimated, admitted.lease.take());
-        let (request, end) = admitted.unfinished();
-        Self {
-            row: Row::new(request, end),
-            tokens_estimated,
-            lease,
-        }
-    }
-}
-
-impl From<AdmittedForm> for Admitted {
-    fn from(form: AdmittedForm) -> Self {
-        let AdmittedForm {
-            row,
-            tokens_estimated,
-            lease,
-        } = form;
-        Self {
-            request: Request {
-                admitted_ms: row.admitted_ms,
-                id: row.request_id,
-                account: row.account,
-                key: row.key_id,
-                protocol: row.protocol,
-                model_asked: row.model_asked,
-                model: row.model,
-                stream: row.stream,
-                tags: row.tags,
-                hold: row.hold_nano_usd,
-            },
-            provider: row.provider,
-            price_version: row.price_version,
-            input_tokens: row.usage.input_uncached,
-            input_cost: row.cost_nano_usd,
-            latency_ms: row.latency_ms,
-            tokens_estimated,
-            lease,
-        }
+    /// The settlement that charges nothing: the request's hold ends.
+    pub(crate) fn without_charge(self) -> Settlement {
+        let Row {
+            request_id,
+            key_id,
+            admitted_ms,
+            ..
+        } = self.row;
+        Settlement::without_charge(request_id, key_id, admitted_ms, self.tokens_estimated).in_lease(self.lease)
     }
 }
 
 /// What a running request has consumed so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// weir's request id.
     pub request: SmolStr,
     /// The answer's status; 0 before its head.
     pub status: u16,
     /// The tokens used so far.
-    #[serde(flatten)]
     pub usage: Usage,
     /// Whether the usage is reported or estimated.
     pub source: UsageSource,
     /// What modifies the price, such as the service tier.
-    #[serde(flatten)]
     pub modifiers: Modifiers,
     /// What each model consumed, unless the requested model ran alone in one price tier.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
     /// The cost so far.
     pub cost: NanoUsd,
@@ -180,7 +143,6 @@ pub(crate) struct Checkpoint {
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
-    /// How many attempts at providers were made; `None` in one of an earlier weir.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempts: Option<u32>,
+    /// How many attempts at providers were made.
+    pub attempts: u32,
 }

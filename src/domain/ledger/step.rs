@@ -114,7 +114,7 @@ impl Settlement {
             key: row.key_id.clone(),
             at_ms: row.admitted_ms,
             tokens_estimated,
-            tokens_used: row.usage.input_total().saturating_add(row.usage.output_total()),
+            tokens_used: tokens_of(&row),
             cost: row.cost_nano_usd,
             lease: None,
             row: Some(row),
@@ -135,8 +135,27 @@ impl Settlement {
         }
     }
 
+    /// Whether it is [`Settlement::of`] this row.
+    pub(crate) fn is_of(&self, row: &Row) -> bool {
+        self.at_ms == row.admitted_ms
+            && self.cost == row.cost_nano_usd
+            && self.tokens_used == tokens_of(row)
+            && self.request == row.request_id
+            && self.key == row.key_id
+    }
+
+    /// Whether it is [`Settlement::without_charge`].
+    pub(crate) fn is_free(&self) -> bool {
+        self.row.is_none() && self.cost == NanoUsd::ZERO && self.tokens_used == 0
+    }
+
     /// The same of a request that was admitted out of a lease, if there is one.
     pub(crate) fn in_lease(self, lease: Option<LeaseId>) -> Self {
         Self { lease, ..self }
     }
+}
+
+/// The tokens that a request of this row has used.
+fn tokens_of(row: &Row) -> u64 {
+    row.usage.input_total().saturating_add(row.usage.output_total())
 }

@@ -11,12 +11,20 @@ use crate::journal::{
     replay::{self, Replayed},
 };
 
-/// Two segments of a few steps, and where each record begins and ends in its segment.
+/// Two segments with a few records of each kind, and where each of them begins and ends in its segment.
 struct Template {
     _root: tempfile::TempDir,
     folder: Folder,
     segments: Vec<Vec<u8>>,
-    records: Vec<(usize, usize)>,
+    records: Vec<Written>,
+}
+
+#[derive(Clone)]
+struct Written {
+    segment: usize,
+    range: Range<usize>,
+    /// Its number, if it is a step.
+    step: Option<u64>,
 }
 
 const ACCOUNT: &str = "acme";
@@ -24,17 +32,39 @@ const ACCOUNT: &str = "acme";
 impl Template {
     fn new() -> Self {
         let root = scratch();
-        let mut records = Vec::new();
+        let mut records: Vec<Written> = Vec::new();
         let mut segments = Vec::new();
-        for number in 1..=2 {
+        for segment in 0..2 {
             let journal = open(root.path()).journal;
-            for _ in 0..5 {
-                step(&journal, ACCOUNT, Change::Suspend);
-                records.push((number - 1, usize::try_from(journal.end().offset).unwrap()));
+            let mut room = journal.reserve(REQUEST_BYTES).unwrap();
+            let at = || usize::try_from(journal.end().offset).unwrap();
+            let mut write = |record: &mut dyn FnMut() -> Option<u64>| {
+                let begin = at();
+                let step = record();
+                let range = begin..at();
+                records.push(Written { segment, range, step });
+            };
+            for number in 0..3 {
+                let request = format!("{segment}-{number}");
+                let admission = Record::Admit(Box::new(admitted(&request)));
+                write(&mut || journal.append(&admission, &mut room).map(|_| None).unwrap());
+                write(&mut || {
+                    assert_eq!(
+                        journal.checkpoint(&[checkpoint(&request, 200), checkpoint("other", 200)]),
+                        0
+                    );
+                    None
+                });
+                write(&mut || Some(step(&journal, ACCOUNT, settle(&request))));
             }
-            let name = root.path().join(format!("{number:012}.wal"));
-            // With a good piece of the zeros behind the data.
-            segments.push(fs::read(&name).unwrap()[..records.last().unwrap().1 + 64].to_vec());
+            write(&mut || Some(step(&journal, ACCOUNT, Change::Suspend)));
+            let end = at();
+            drop((room, journal));
+            let name = root.path().join(format!("{:012}.wal", segment + 1));
+            let mut bytes = fs::read(&name).unwrap();
+            // With a good piece of the zeros behind the data, which a journal that ends well cuts off.
+            bytes.resize(end + 64, 0);
+            segments.push(bytes);
         }
         let folder = Folder::open(root.path()).unwrap();
         Self {
@@ -58,42 +88,58 @@ impl Template {
         replay::replay(&self.folder).unwrap()
     }
 
-    /// Where the bytes of each record stand: its segment and its range there.
-    fn ranges(&self) -> Vec<(usize, Range<usize>)> {
-        let starts = [(usize::MAX, 0)].into_iter().chain(self.records.iter().copied());
-        let ranges = self.records.iter().zip(starts);
-        ranges
-            .map(|((segment, end), (before, start))| {
-                let start = if before == *segment { start } else { HEADER };
-                (*segment, start..*end)
-            })
-            .collect()
+    /// The records that are whole when the segment `which` has these bytes.
+    fn whole<'a>(&'a self, which: usize, bytes: &'a [u8]) -> impl Iterator<Item = &'a Written> {
+        self.records.iter().filter(move |record| {
+            let range = record.range.clone();
+            record.segment != which || bytes.get(range.clone()) == self.segments[which].get(range)
+        })
     }
 
-    /// The numbers of the records that are whole when the segment `which` has these bytes.
-    fn whole(&self, which: usize, bytes: &[u8]) -> Vec<u64> {
-        let is_whole = |(index, (segment, range)): (usize, (usize, Range<usize>))| {
-            let whole = segment != which || bytes.get(range.clone()) == self.segments[which].get(range);
-            whole.then_some(index as u64 + 1)
-        };
-        self.ranges().into_iter().enumerate().filter_map(is_whole).collect()
+    /// Asserts that a start has found all records that are whole when the segment `which` has these bytes, and no others; so
+    /// does the next start, which finds no damage any more.
+    #[track_caller]
+    fn assert_found(&self, replayed: &Replayed, which: usize, bytes: &[u8], case: &str) {
+        let steps: Vec<u64> = self.whole(which, bytes).filter_map(|record| record.step).collect();
+        let places: Vec<_> = self
+            .whole(which, bytes)
+            .map(|record| (record.segment, record.range.start))
+            .collect();
+        assert_eq!(
+            (found(replayed), self.standing()),
+            (steps.clone(), places.clone()),
+            "{case}"
+        );
+        let again = replay::replay(&self.folder).unwrap();
+        assert_eq!((found(&again), again.damaged), (steps, 0), "{case}, once more");
+        assert_eq!(self.standing(), places, "{case}, once more");
+    }
+
+    /// The places of the records that stand in the segments, as what reads them finds them.
+    fn standing(&self) -> Vec<(usize, usize)> {
+        let mut all = Vec::new();
+        for number in self.folder.segments().unwrap() {
+            let file = Arc::new(fs::File::open(self.folder.segment(number)).unwrap());
+            let end = file.metadata().unwrap().len();
+            let mut frames = Frames::new(file, number, HEADER as u64, end);
+            while let Found::Frame { at, payload } = frames.next_frame().unwrap() {
+                if !frame::is_nothing(payload) {
+                    all.push((usize::try_from(number).unwrap() - 1, usize::try_from(at).unwrap()));
+                }
+            }
+        }
+        all
     }
 
     /// The range of the record that a byte of the segment `which` belongs to.
     fn record_at(&self, which: usize, at: usize) -> Option<Range<usize>> {
-        let found = self.ranges().into_iter();
-        found
-            .map(|(segment, range)| (segment == which && range.contains(&at)).then_some(range))
-            .find_map(|range| range)
+        let mut found = self.records.iter().filter(|record| record.segment == which);
+        found.find_map(|record| record.range.contains(&at).then(|| record.range.clone()))
     }
 
     fn end(&self, which: usize) -> usize {
-        self.records
-            .iter()
-            .filter(|(segment, _)| *segment == which)
-            .map(|(_, end)| *end)
-            .max()
-            .unwrap()
+        let records = self.records.iter().filter(|record| record.segment == which);
+        records.map(|record| record.range.end).max().unwrap()
     }
 }
 
@@ -114,12 +160,13 @@ fn a_segment_cut_at_any_byte_gives_what_stands_in_front() {
         let whole = &template.segments[which];
         for cut in 0..whole.len() {
             let replayed = template.replay(which, &whole[..cut]);
-            assert_eq!(
-                found(&replayed),
-                template.whole(which, &whole[..cut]),
-                "segment {which} cut at {cut}"
-            );
             assert!(replayed.damaged <= 1);
+            template.assert_found(
+                &replayed,
+                which,
+                &whole[..cut],
+                &format!("segment {which} cut at {cut}"),
+            );
         }
     }
 }
@@ -131,9 +178,9 @@ fn a_write_that_a_crash_cut_short_is_cut_off_without_a_word() {
         let mut bytes = template.segments[1].clone();
         bytes[cut..].fill(0);
         let replayed = template.replay(1, &bytes);
-        assert_eq!(found(&replayed), template.whole(1, &bytes), "cut at {cut}");
         let kept = quarantined(&template.folder.path).len();
         assert_eq!((replayed.damaged, kept), (0, 0), "cut at {cut}");
+        template.assert_found(&replayed, 1, &bytes, &format!("cut at {cut}"));
     }
 }
 
@@ -145,11 +192,6 @@ fn a_flipped_bit_anywhere_takes_no_record_but_its_own() {
             let mut bytes = template.segments[which].clone();
             bytes[at] ^= 1 << (at % 8);
             let replayed = template.replay(which, &bytes);
-            assert_eq!(
-                found(&replayed),
-                template.whole(which, &bytes),
-                "segment {which} flipped at {at}"
-            );
             if let Some(record) = template.record_at(which, at)
                 && record.end < template.end(which)
             {
@@ -157,9 +199,7 @@ fn a_flipped_bit_anywhere_takes_no_record_but_its_own() {
                 let kept = fs::read(&quarantined(&template.folder.path)[0]).unwrap();
                 assert_eq!(kept, bytes[record], "what cannot be believed is kept");
             }
-            // What was covered or cut off is no damage any more.
-            let again = replay::replay(&template.folder).unwrap();
-            assert_eq!((found(&again), again.damaged), (found(&replayed), 0));
+            template.assert_found(&replayed, which, &bytes, &format!("segment {which} flipped at {at}"));
         }
     }
 }
@@ -199,10 +239,31 @@ fn whatever_bytes_are_damaged_all_other_records_come_back_and_none_is_invented()
             bytes[at..end].copy_from_slice(&fault.bytes[..end - at]);
         }
         let replayed = template.replay(which, &bytes);
-        let whole = template.whole(which, &bytes);
-        prop_assert_eq!(found(&replayed), whole.clone());
-        let again = replay::replay(&template.folder).unwrap();
-        prop_assert_eq!((found(&again), again.damaged), (whole, 0));
+        template.assert_found(&replayed, which, &bytes, "faults");
+    });
+}
+
+/// A disk writes blocks in any order, and a crash leaves those that it has not written as they were.
+#[test]
+fn blocks_that_did_not_reach_the_disk_take_the_records_in_them_only() {
+    let template = Template::new();
+    let cases = if std::env::var_os("WEIR_FULL").is_some() {
+        20_000
+    } else {
+        300
+    };
+    let lost = (
+        prop::sample::select(vec![16, 64, 512]),
+        prop::collection::vec(any::<bool>(), 1..40),
+    );
+    proptest!(ProptestConfig::with_cases(cases), |(which in 0..2_usize, (size, lost) in lost)| {
+        let mut bytes = template.segments[which].clone();
+        let blocks = bytes.chunks_mut(size).zip(lost.iter().cycle());
+        for (block, _) in blocks.filter(|(_, lost)| **lost) {
+            block.fill(0);
+        }
+        let replayed = template.replay(which, &bytes);
+        template.assert_found(&replayed, which, &bytes, "blocks");
     });
 }
 

@@ -94,7 +94,11 @@ async fn a_write_that_fails_once_goes_to_a_fresh_segment() {
 
     let again = open(folder.path());
     assert_eq!(records(&again.journal), kept);
-    let left: Vec<_> = again.unsettled.iter().map(|(one, _)| one.request.id.as_str()).collect();
+    let left: Vec<_> = again
+        .unsettled
+        .iter()
+        .map(|(one, _)| one.row.request_id.as_str())
+        .collect();
     assert_eq!((left, numbers(&again.journal, "acme")), (vec!["two"], vec![1]));
 }
 
@@ -144,8 +148,7 @@ fn a_settlement_that_was_not_recorded_is_made_up_for_at_the_next_start() {
     journal
         .append(&Record::Admit(Box::new(admitted("one"))), &mut room)
         .unwrap();
-    let record = Record::Checkpoint(Box::new(checkpoint("one", 200)));
-    journal.append(&record, &mut room).unwrap();
+    assert_eq!(journal.checkpoint(&[checkpoint("one", 200)]), 0);
     disk.writes.store(FOR_GOOD, Ordering::Relaxed);
     journal.append_step("acme", settle("one"), 0, &mut room).unwrap_err();
     drop((room, journal));
@@ -153,7 +156,7 @@ fn a_settlement_that_was_not_recorded_is_made_up_for_at_the_next_start() {
     let left: Vec<_> = again
         .unsettled
         .iter()
-        .map(|(one, last)| (one.request.id.as_str(), last.as_ref().map(|last| last.status)))
+        .map(|(one, last)| (one.row.request_id.as_str(), last.as_ref().map(|last| last.status)))
         .collect();
     assert_eq!((left, again.journal.damaged_parts()), (vec![("one", Some(200))], 0));
 }

@@ -35,7 +35,7 @@ fn a_reader_follows_the_end() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
     let mut reader = journal.reader(Position::START);
-    for number in 1..200 {
+    for number in 1..600 {
         assert_eq!(reader.read().unwrap(), None);
         step(&journal, "acme", settle("r"));
         let (_, record) = reader.read().unwrap().unwrap();
@@ -48,15 +48,19 @@ fn a_reader_follows_the_end() {
 fn a_segment_that_is_full_but_for_a_few_bytes_is_sound() {
     let bytes_max = settings(Path::new("")).segment_bytes;
     let record = |request: &str| Record::Admit(Box::new(admitted(request)));
-    let empty = frame::HEAD as u64 + serde_json::to_vec(&record("")).unwrap().len() as u64;
+    let empty = {
+        let mut bytes = vec![0; frame::HEAD];
+        record("").write(&mut bytes).unwrap();
+        bytes.len() as u64
+    };
     for left in 0..=frame::HEAD as u64 {
         let folder = scratch();
         let journal = open(folder.path()).journal;
         let mut written = 0;
         loop {
             let room = bytes_max - journal.end().offset - left;
-            // Frames of equal length, and the last one as long as is needed.
-            let id = if room < 4 * empty { room - empty } else { empty };
+            // Frames of equal length, and the last one as long as is needed. An id's length is one byte.
+            let id = if room < 2 * empty + 20 { room - empty } else { 10 };
             let request = format!("{written:x>width$}", width = usize::try_from(id).unwrap());
             let mut reserved = journal.reserve(REQUEST_BYTES).unwrap();
             journal.append(&record(&request), &mut reserved).unwrap();

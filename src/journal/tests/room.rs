@@ -11,14 +11,14 @@ use std::{
 use super::*;
 use crate::domain::{
     ledger::{
-        NodeId, Settlement,
+        NodeId,
         consumption::Part,
         lease::LeaseId,
         settlement_after_crash,
         tag::{TAGS_MAX, Tag},
     },
     money::price::PARTS_MAX,
-    wire::usage::RunKind,
+    wire::usage::{COUNT_MAX, RunKind},
 };
 
 /// A disk that is full while this is true.
@@ -63,11 +63,7 @@ fn a_full_disk_is_found_at_admission_and_what_was_promised_is_written() {
     assert_eq!(numbers(journal, "acme").len(), written);
     let mut none = journal.reserve(0).unwrap();
     while journal.append_step("acme", Change::Suspend, 0, &mut none).is_ok() {}
-    assert!(
-        journal
-            .append(&Record::Checkpoint(Box::new(checkpoint("r", 0))), &mut rooms[0])
-            .is_err()
-    );
+    assert_eq!(journal.checkpoint(&[checkpoint("r", 0)]), 1, "it cannot be recorded");
     let left = rooms[0].left();
     assert!(left > 0, "a checkpoint takes nothing that is promised to a settlement");
     drop(rooms);
@@ -102,108 +98,130 @@ fn a_real_disk_fills_up() {
     std::process::Command::new("umount").arg(&path).output().unwrap();
 }
 
+#[test]
+fn room_that_many_take_and_give_at_once_is_free_again() {
+    let folder = scratch();
+    let journal = &open(folder.path()).journal;
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let request = format!("{thread}-{number}");
+                    let mut room = journal.reserve(REQUEST_BYTES).unwrap();
+                    let record = Record::Admit(Box::new(admitted(&request)));
+                    journal.append(&record, &mut room).unwrap();
+                    // Of some nothing more is heard.
+                    if number % 3 > 0 {
+                        journal.append_step("acme", settle(&request), 0, &mut room).unwrap();
+                    }
+                    let promised = journal.engine.lock().tail.promised();
+                    assert!((room.left()..=8 * REQUEST_BYTES).contains(&promised), "{promised}");
+                }
+            });
+        }
+    });
+    assert!(journal.end().segment > 2);
+    assert_eq!(journal.engine.lock().tail.promised(), 0);
+}
+
+/// An admission whose texts are this one, but for those of a fixed form.
 fn admitted_with_texts(text: &str) -> Admitted {
     let mut admitted = admitted(text);
+    let row = &mut admitted.row;
     for field in [
-        &mut admitted.request.account,
-        &mut admitted.request.protocol,
-        &mut admitted.request.model_asked,
-        &mut admitted.request.model,
-        &mut admitted.provider,
-        &mut admitted.price_version,
+        &mut row.account,
+        &mut row.protocol,
+        &mut row.model_asked,
+        &mut row.model,
+        &mut row.provider,
+        &mut row.outcome,
+        &mut row.price_version,
     ] {
         *field = text.into();
     }
     let tag = |number: usize| Tag::parse(&format!("{}={number}{}", "n".repeat(32), "v".repeat(63)));
-    admitted.request.hold = Some(NanoUsd::from_nanos(i64::MAX));
-    admitted.request.tags = (0..TAGS_MAX).filter_map(tag).collect();
-    admitted
-}
-
-fn settled_with_texts(admitted: Admitted, text: &str) -> Settlement {
-    let mut settlement = settlement_after_crash(admitted, None);
-    let row = settlement.row.as_mut().unwrap();
-    row.outcome = text.into();
+    row.tags = (0..TAGS_MAX).filter_map(tag).collect();
     row.modifiers = Modifiers {
         service_tier: Some(text.into()),
         speed: Some(text.into()),
         geo: Some(text.into()),
     };
-    settlement
-}
-
-#[test]
-fn the_largest_records_of_a_request_fit_into_its_reservation() {
-    let text = || "x".repeat(128);
-    let most = 1 << 53;
-    let admitted = Admitted {
-        input_tokens: most,
-        input_cost: NanoUsd::from_nanos(i64::MAX),
-        latency_ms: u64::MAX,
+    row.usage = Usage::of_parts([COUNT_MAX; Usage::NAMES.len()]);
+    // A number with a sign takes the same room on either side.
+    (row.time_ms, row.admitted_ms) = (i64::MIN, i64::MIN);
+    (row.status, row.attempts) = (u16::MAX, Some(u32::MAX));
+    (row.latency_ms, row.ttft_ms) = (u64::MAX, Some(u64::MAX));
+    row.cost_nano_usd = NanoUsd::from_nanos(i64::MIN);
+    row.hold_nano_usd = Some(NanoUsd::from_nanos(i64::MIN));
+    Admitted {
         tokens_estimated: u64::MAX,
         lease: Some(LeaseId {
             holder: NodeId::none(),
             number: u64::MAX,
         }),
-        ..admitted_with_texts(&text())
-    };
-    let frame = |record: &Record| frame::HEAD as u64 + serde_json::to_vec(record).unwrap().len() as u64;
-    assert!(frame(&Record::Admit(Box::new(admitted.clone()))) <= ADMIT_BYTES_MAX);
-    let mut settlement = settled_with_texts(admitted, &text());
-    settlement.tokens_used = u64::MAX;
-    let row = settlement.row.as_mut().unwrap();
-    row.usage = Usage::of_parts([most; Usage::NAMES.len()]);
-    (row.time_ms, row.admitted_ms, row.status) = (i64::MAX, i64::MAX, u16::MAX);
-    (row.cost_nano_usd, row.latency_ms, row.ttft_ms) = (NanoUsd::from_nanos(i64::MAX), u64::MAX, Some(u64::MAX));
-    row.attempts = Some(u32::MAX);
-    let step = Step {
-        seq: u64::MAX,
-        change: Change::Settle(Box::new(settlement)),
-    };
-    assert!(
-        frame(&Record::Step {
-            account: text().into(),
-            step
-        }) <= STEP_BYTES_MAX
+        ..admitted
+    }
+}
+
+/// Its settlement's record.
+fn settled(admitted: Admitted) -> Record {
+    let settlement = settlement_after_crash(admitted, None);
+    Record::Step {
+        account: settlement.row.as_ref().unwrap().account.clone(),
+        step: Step {
+            seq: u64::MAX,
+            change: Change::Settle(Box::new(settlement)),
+        },
+    }
+}
+
+fn frame_bytes(record: &Record) -> u64 {
+    let mut bytes = vec![0; frame::HEAD];
+    record.write(&mut bytes).unwrap();
+    bytes.len() as u64
+}
+
+#[test]
+fn the_largest_records_of_a_request_fit_into_its_reservation() {
+    let admitted = admitted_with_texts(&"x".repeat(128));
+    let (admission, settlement) = (
+        frame_bytes(&Record::Admit(Box::new(admitted.clone()))),
+        frame_bytes(&settled(admitted)),
     );
+    assert!(admission <= ADMIT_BYTES_MAX, "{admission}");
+    assert!(settlement <= STEP_BYTES_MAX, "{settlement}");
 }
 
 #[test]
 fn the_parts_of_a_request_fit_into_its_reservation() {
     let text = || "x".repeat(40);
-    let usage = Usage {
-        input_uncached: 9_999_999_999,
-        cache_read: 9_999_999_999,
-        cache_write_short: 9_999_999_999,
-        cache_write_long: 9_999_999_999,
-        output_text: 9_999_999_999,
-        output_reasoning: 9_999_999_999,
-        web_searches: 10_000,
-        web_fetches: 10_000,
-        ..Usage::default()
-    };
+    let mut admitted = admitted_with_texts(&text());
     let part = Part {
         run: RunKind::Compaction,
         model: text(),
-        usage,
+        usage: admitted.row.usage,
         priced_as: Some(text()),
         price_version: Some(text()),
-        above_input_tokens: 9_999_999_999,
-        cost_nano_usd: NanoUsd::from_nanos(i64::MAX),
+        above_input_tokens: COUNT_MAX,
+        cost_nano_usd: NanoUsd::from_nanos(i64::MIN),
     };
-    let mut settlement = settled_with_texts(admitted_with_texts(&text()), &text());
-    let row = settlement.row.as_mut().unwrap();
-    row.usage = usage;
-    row.parts = vec![part; PARTS_MAX];
-    (row.time_ms, row.admitted_ms, row.latency_ms) = (9_999_999_999_999, 9_999_999_999_999, 9_999_999);
-    let step = Step {
-        seq: u64::MAX,
-        change: Change::Settle(Box::new(settlement)),
-    };
-    let record = Record::Step {
-        account: text().into(),
-        step,
-    };
-    let bytes = frame::HEAD as u64 + serde_json::to_vec(&record).unwrap().len() as u64;
+    admitted.row.parts = vec![part; PARTS_MAX];
+    let bytes = frame_bytes(&settled(admitted));
     assert!(bytes <= STEP_BYTES_MAX, "{bytes}");
+}
+
+/// What an admission and a charge of a usual request take.
+#[test]
+fn the_records_of_a_usual_request_are_small() {
+    let mut admitted = admitted("req_0123456789abcdef0123456789");
+    let row = &mut admitted.row;
+    (row.account, row.model_asked) = ("acme-research".into(), "claude-sonnet-4-5".into());
+    (row.model, row.provider, row.price_version) =
+        ("claude-sonnet-4-5".into(), "anthropic".into(), "2026-11-01".into());
+    (row.time_ms, row.admitted_ms) = (1_795_000_000_000, 1_795_000_000_000);
+    (row.usage.input_uncached, row.usage.output_text) = (1_200, 300);
+    (row.status, row.ttft_ms, row.attempts) = (200, Some(350), Some(1));
+    let admission = frame_bytes(&Record::Admit(Box::new(admitted.clone())));
+    let settlement = frame_bytes(&settled(admitted));
+    assert!(admission <= 192 && settlement <= 192, "{admission} {settlement}");
 }

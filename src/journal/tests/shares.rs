@@ -89,9 +89,9 @@ fn every_hour_counts_as_grown_after_a_start_also_where_segments_are_not_read() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
     let mut last = 0;
-    for number in 0..200 {
+    for number in 0..1000 {
         let billed = Some((
-            number * HOUR_MS / 20,
+            number * HOUR_MS / 100,
             ["m", "n", "o"][usize::try_from(number % 3).unwrap()],
         ));
         last = step(&journal, "acme", settlement("r", billed));

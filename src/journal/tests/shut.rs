@@ -64,7 +64,7 @@ fn a_segment_that_is_removed_while_it_is_written_is_noticed() {
     assert!(journal.reserve(1).is_err());
     // Another file of its name is not the segment.
     fs::copy(&aside, &segment).unwrap();
-    let mut room = Reservation::new(Arc::clone(&journal.engine), 0);
+    let mut room = Reservation::new(Arc::clone(&journal.engine.free), 0);
     assert!(journal.append_step("acme", Change::Suspend, 0, &mut room).is_err());
     assert!(!journal.engine.look());
     fs::rename(&aside, &segment).unwrap();
@@ -101,4 +101,31 @@ fn a_full_journal_says_so_and_finds_room_again_without_being_asked() {
     full.store(false, Ordering::Relaxed);
     until(|| journal.shut().is_none());
     drop(rooms);
+}
+
+#[test]
+fn a_journal_with_nothing_to_do_rests_and_looks_where_it_is_when_it_is_asked() {
+    let root = scratch();
+    let (here, away) = (root.path().join("journal"), root.path().join("away"));
+    let journal = open(&here).journal;
+    let rests = || until(|| journal.engine.lock().tail.is_resting());
+    step(&journal, "acme", Change::Suspend);
+    rests();
+    let gone = JournalShut::Gone(here.clone());
+    fs::rename(&here, &away).unwrap();
+    assert_eq!(journal.reserve(1).unwrap_err(), gone, "at once");
+    assert_eq!(journal.shut(), Some(gone));
+    fs::rename(&away, &here).unwrap();
+    until(|| journal.shut().is_none());
+    step(&journal, "acme", Change::Resume);
+    until(|| !journal.engine.lock().tail.is_resting());
+
+    // What comes up while it rests is seen to.
+    rests();
+    assert!(journal.acknowledged("acme", 2));
+    let end = journal.end().to_string();
+    until(|| fs::read_to_string(here.join("acknowledged")).is_ok_and(|noted| noted == end));
+    rests();
+    step(&journal, "acme", Change::Suspend);
+    until(|| journal.engine.synced.borrow().has(records(&journal).last().unwrap().0));
 }

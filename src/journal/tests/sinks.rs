@@ -28,7 +28,7 @@ fn open_for(path: &Path, required: bool, free: u64) -> Arc<Journal> {
 
 /// Records rows in several segments, which nothing else than the sink needs; says how many.
 fn settled(journal: &Journal) -> u64 {
-    let rows = (1..=60).map(|number| step(journal, "acme", settle(&format!("request {number}"))));
+    let rows = (1..=400).map(|number| step(journal, "acme", settle(&format!("request {number}"))));
     let last = rows.max().unwrap();
     journal.acknowledged("acme", last);
     tell(journal);

@@ -5,13 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use smol_str::SmolStr;
+
 use crate::{
     domain::{
         catalogue::route::PricedRoute,
         faults::end::End,
         ledger::{
             Admitted, Change, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, ToppedUp,
-            consumption::{Modifiers, RequestEnd, Row, UsageSource},
+            consumption::{Modifiers, Row, UsageSource},
         },
         money::{
             NanoUsd,
@@ -151,7 +153,7 @@ impl Bill {
             self.ask_for_more(more, now);
         }
         let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &endpoint.price, &consumed)));
-        self.running.note(Checkpoint {
+        let checkpoint = Checkpoint {
             request: self.running.request.clone(),
             status: progress.status,
             usage: consumed.usage,
@@ -162,8 +164,9 @@ impl Bill {
             provider: endpoint.provider.clone(),
             latency_ms: progress.latency_ms,
             ttft_ms: progress.ttft_ms,
-            attempts: Some(progress.attempts),
-        });
+            attempts: progress.attempts,
+        };
+        self.engine.running.note(&self.running, checkpoint);
         NextLook {
             text: again.unwrap_or(u64::MAX),
             reports,
@@ -217,50 +220,53 @@ impl Bill {
 
     /// Charges the request.
     pub(crate) fn close(mut self, end: &End, progress: Progress, consumed: Consumed, now: Instant) {
-        let end = end.is_billed(progress.status).then(|| {
-            let endpoint = self.route.endpoint(progress.endpoint);
-            let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
-            RequestEnd {
-                time_ms: self.time_ms(now),
-                provider: endpoint.provider.clone(),
-                status: end.recorded_status(progress.status),
-                outcome: end.label(),
-                usage: consumed.usage,
-                usage_source: consumed.source,
-                parts,
-                modifiers: consumed.modifiers,
-                price_version: endpoint.price.version().into(),
-                cost,
-                latency_ms: progress.latency_ms,
-                ttft_ms: progress.ttft_ms,
-                attempts: Some(progress.attempts),
-            }
-        });
-        self.settle(end);
+        let Some(admitted) = self.admitted.take() else { return };
+        let settlement = if end.is_billed(progress.status) {
+            let Admitted {
+                row,
+                tokens_estimated,
+                lease,
+            } = *admitted;
+            let row = self.completed(row, end, progress, consumed, now);
+            Settlement::of(row, tokens_estimated).in_lease(lease)
+        } else {
+            admitted.without_charge()
+        };
+        self.settle(settlement);
     }
 
-    /// Ends the hold, with a charge if there is an end to bill. Later calls do nothing.
-    fn settle(&mut self, end: Option<RequestEnd>) {
-        let Some(admitted) = self.admitted.take() else { return };
-        let Admitted {
-            request,
-            tokens_estimated,
-            lease,
-            ..
-        } = *admitted;
-        self.engine.running.remove(&request.id);
-        let settlement = match end {
-            Some(end) => Settlement::of(Row::new(request, end), tokens_estimated),
-            None => Settlement::without_charge(request.id, request.key, request.admitted_ms, tokens_estimated),
-        };
-        let settlement = settlement.in_lease(lease);
+    /// The row of the admission, completed by the request's end.
+    fn completed(&self, row: Row, end: &End, progress: Progress, consumed: Consumed, now: Instant) -> Row {
+        let endpoint = self.route.endpoint(progress.endpoint);
+        let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
+        Row {
+            time_ms: self.time_ms(now),
+            provider: endpoint.provider.clone(),
+            status: end.recorded_status(progress.status),
+            outcome: SmolStr::new_static(end.label()),
+            usage: consumed.usage,
+            usage_source: consumed.source,
+            parts,
+            modifiers: consumed.modifiers,
+            price_version: endpoint.price.version().into(),
+            cost_nano_usd: cost,
+            latency_ms: progress.latency_ms,
+            ttft_ms: progress.ttft_ms,
+            attempts: Some(progress.attempts),
+            ..row
+        }
+    }
+
+    /// Ends the hold with this settlement of the request.
+    fn settle(&mut self, settlement: Settlement) {
+        self.engine.running.remove(&settlement.request);
         if let Some(row) = &settlement.row {
             self.engine.counters.charged(row, self.running.hold());
         }
         let mut settled = Settled {
             step: None,
             cost: settlement.cost,
-            tokens_estimated,
+            tokens_estimated: settlement.tokens_estimated,
             tokens_used: settlement.tokens_used,
         };
         let (account, key) = (&self.running.account, &self.running.key);
@@ -316,6 +322,8 @@ fn text_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumed) ->
 
 impl Drop for Bill {
     fn drop(&mut self) {
-        self.settle(None);
+        if let Some(admitted) = self.admitted.take() {
+            self.settle(admitted.without_charge());
+        }
     }
 }

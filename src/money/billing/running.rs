@@ -12,9 +12,11 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use smol_str::SmolStr;
+use tokio::sync::Notify;
 
 use crate::{
     domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd, quick_map::QuickMap},
+    edges::clock,
     money::billing::growth::{Growth, TopUpAnswer},
 };
 
@@ -89,11 +91,6 @@ impl Running {
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
-
-    /// Sets what has been consumed so far, for the next checkpoint.
-    pub(super) fn note(&self, checkpoint: Checkpoint) {
-        *self.news.lock() = Some(checkpoint);
-    }
 }
 
 /// All running requests of this node, in shards.
@@ -102,6 +99,8 @@ pub(super) struct RunningRequests {
     shards: [Mutex<QuickMap<SmolStr, Arc<Running>>>; SHARDS],
     /// When the last checkpoint was taken.
     checkpoint: Mutex<Option<Instant>>,
+    /// Notified when a request has consumed something.
+    noted: Notify,
 }
 
 impl RunningRequests {
@@ -117,6 +116,22 @@ impl RunningRequests {
         if let Some(mut shard) = self.shard(request) {
             shard.remove(request);
         }
+    }
+
+    /// Sets what a request has consumed so far, for the next checkpoint.
+    pub(super) fn note(&self, running: &Running, checkpoint: Checkpoint) {
+        *running.news.lock() = Some(checkpoint);
+        self.noted.notify_one();
+    }
+
+    /// Waits until a request has consumed something since the last call, and returns when the next checkpoint is due: a while
+    /// after the last one, and so late that requests which are looked at for it now have a part in it. For one caller.
+    pub(super) async fn next_checkpoint(&self) -> Instant {
+        self.noted.notified().await;
+        let soon = clock::instant() + LOOKED_AHEAD;
+        self.checkpoint
+            .lock()
+            .map_or(soon, |last| soon.max(last + CHECKPOINT_EVERY))
     }
 
     /// A checkpoint is taken now.
@@ -205,7 +220,7 @@ mod tests {
         all.add(running("req_2", "a"));
         all.add(running("req_3", "b"));
         assert!(all.take_news().is_empty());
-        request.note(Checkpoint {
+        let consumed = Checkpoint {
             request: "req_1".into(),
             status: 200,
             usage: Usage::default(),
@@ -216,8 +231,9 @@ mod tests {
             provider: "p".into(),
             latency_ms: 1,
             ttft_ms: None,
-            attempts: Some(1),
-        });
+            attempts: 1,
+        };
+        all.note(&request, consumed);
         assert_eq!(all.take_news().len(), 1);
         assert!(all.take_news().is_empty());
         assert_eq!(all.by_account().get("a").map(HashSet::len), Some(2));

@@ -1,6 +1,6 @@
 //! The billing of this node: admits requests, and keeps what they hold alive while they run.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -10,8 +10,12 @@ use crate::{
     domain::{
         faults::refusal::Refusal,
         keys::key::KeyRecord,
-        ledger::{Admit, Admitted, Change, Denial, ProviderState, Record, consumption::Request},
+        ledger::{
+            Admit, Admitted, Change, Denial, ProviderState, Record,
+            consumption::{CRASH, Modifiers, Row, UsageSource},
+        },
         money::NanoUsd,
+        wire::usage::Usage,
     },
     journal::{Journal, REQUEST_BYTES, Reservation},
     money::billing::{
@@ -22,7 +26,7 @@ use crate::{
         last_seen::GraceLimits,
         leases::LeaseLimits,
         queue::QueuePosition,
-        running::{CHECKPOINT_EVERY, Running},
+        running::Running,
     },
     store::{key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
@@ -180,14 +184,14 @@ impl Billing {
 
     /// Writes checkpoints and renews the lease until `shutdown` turns true.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
-        let mut checkpoint = tokio::time::interval(CHECKPOINT_EVERY);
         let mut renew = tokio::time::interval(RENEW_EVERY);
         let mut epochs = self.engine.ledger.epochs();
         let mut watching = true;
+        let mut checkpoints = pin!(self.engine.keep_checkpoints());
         let leases = tokio::spawn(Arc::clone(&self.engine).keep_leases(shutdown.clone()));
         loop {
             tokio::select! {
-                _ = checkpoint.tick() => self.engine.checkpoint(),
+                () = &mut checkpoints => {}
                 _ = renew.tick() => self.renew(),
                 // After an outage the store learns at once which requests still run, and which holds to end.
                 moved = epochs.changed(), if watching => {
@@ -261,24 +265,36 @@ impl Billing {
 fn admitted(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Admitted {
     let first = &request.route.first;
     let latency = granted.at.saturating_duration_since(request.arrived);
-    Admitted {
-        request: Request {
-            admitted_ms: granted.at_ms,
-            id: request.request_id.clone(),
-            account: key.account.clone(),
-            key: key.id.clone(),
-            protocol: SmolStr::new_static(request.operation.protocol().as_str()),
-            model_asked: request.model_asked.into(),
-            model: request.route.model.clone(),
-            stream: request.stream,
-            tags: request.tags.to_vec(),
-            hold: Some(granted.seat.hold),
-        },
+    let row = Row {
+        time_ms: granted.at_ms,
+        admitted_ms: granted.at_ms,
+        request_id: request.request_id.clone(),
+        account: key.account.clone(),
+        key_id: key.id.clone(),
+        protocol: SmolStr::new_static(request.operation.protocol().as_str()),
+        model_asked: request.model_asked.into(),
+        model: request.route.model.clone(),
         provider: first.provider.clone(),
+        status: 0,
+        outcome: SmolStr::new_static(CRASH),
+        stream: request.stream,
+        tags: request.tags.to_vec(),
+        usage: Usage {
+            input_uncached: request.estimate.input.total(),
+            ..Usage::default()
+        },
+        usage_source: UsageSource::Estimated,
+        parts: Vec::new(),
+        modifiers: Modifiers::default(),
         price_version: first.price.version().into(),
-        input_tokens: request.estimate.input.total(),
-        input_cost,
+        cost_nano_usd: input_cost,
         latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+        ttft_ms: None,
+        hold_nano_usd: Some(granted.seat.hold),
+        attempts: None,
+    };
+    Admitted {
+        row,
         tokens_estimated: request.estimate.tokens(),
         lease: None,
     }

@@ -214,11 +214,42 @@ async fn what_was_consumed_is_written_down_now_and_then() {
     stop.send(true).unwrap();
     running.await.unwrap();
     let last = fixture.records().into_iter().rev().find_map(|record| match record {
-        Record::Checkpoint(checkpoint) => Some(checkpoint),
+        Record::Checkpoints(checkpoints) => checkpoints.into_iter().next(),
         _ => None,
     });
     assert_eq!(last.unwrap().cost, nanos(420));
     assert_eq!(fixture.billing.failures(), 0);
+}
+
+#[tokio::test]
+async fn what_was_consumed_is_written_in_a_moment_and_once() {
+    let fixture = fixture(10_000).await;
+    let key = record(1);
+    let bills = [
+        fixture.admit(&key, "r1").await.unwrap(),
+        fixture.admit(&key, "r2").await.unwrap(),
+    ];
+    let (stop, shutdown) = watch::channel(false);
+    let running = tokio::spawn(fixture.billing.clone().run(shutdown));
+    let written = || {
+        let records = fixture.records().into_iter();
+        let costs = records.filter_map(|record| match record {
+            Record::Checkpoints(checkpoints) => Some(checkpoints.len()),
+            _ => None,
+        });
+        costs.collect::<Vec<_>>()
+    };
+    for (round, output) in [10, 20].into_iter().enumerate() {
+        for bill in &bills {
+            bill.look(clock::instant(), SERVED, consumed(tokens(400, output)), (output, 0));
+        }
+        while written().len() == round {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    stop.send(true).unwrap();
+    running.await.unwrap();
+    assert_eq!(written(), [2, 2], "all of them in one record");
 }
 
 #[tokio::test]

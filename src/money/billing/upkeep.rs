@@ -6,9 +6,19 @@ use std::collections::HashMap;
 use crate::{edges::clock, money::billing::engine::BillingEngine};
 
 impl BillingEngine {
+    /// Writes checkpoints while something is consumed. Does not end.
+    pub(super) async fn keep_checkpoints(&self) {
+        loop {
+            let due = self.running.next_checkpoint().await;
+            tokio::time::sleep_until(due.into()).await;
+            self.checkpoint();
+        }
+    }
+
+    /// Writes a checkpoint of all requests that have consumed something since the last one.
     pub(super) fn checkpoint(&self) {
         self.running.checkpointed(clock::instant());
-        for _ in 0..self.journal.checkpoint(self.running.take_news()) {
+        for _ in 0..self.journal.checkpoint(&self.running.take_news()) {
             self.counters.failed();
         }
     }

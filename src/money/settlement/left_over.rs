@@ -32,7 +32,7 @@ pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -
         .iter()
         .map(|(admitted, _)| {
             let holder = admitted.lease.as_ref().map_or(journal.node(), |lease| &lease.holder);
-            (holder.clone(), admitted.request.account.clone())
+            (holder.clone(), admitted.row.account.clone())
         })
         .collect();
     cut.extend(lessees);
@@ -65,7 +65,7 @@ pub(super) fn settle_left_over(
 ) -> Result<u64, JournalError> {
     let mut count = 0;
     for (admitted, checkpoint) in unsettled {
-        let account = admitted.request.account.clone();
+        let account = admitted.row.account.clone();
         settle(journal, &account, settlement_after_crash(admitted, checkpoint))?;
         count += 1;
     }
@@ -83,7 +83,7 @@ pub(super) async fn judge_possibly_settled(
     possibly_settled: Vec<PossiblySettled>,
 ) -> Result<(), JournalError> {
     let told = possibly_settled.into_iter().map(|one| async move {
-        let account = &one.request.0.request.account;
+        let account = &one.request.0.row.account;
         let asked = tokio::time::timeout(TOLD_WITHIN, store.watermark(journal.node(), account)).await;
         let charged = asked
             .ok()
@@ -94,7 +94,7 @@ pub(super) async fn judge_possibly_settled(
     let (mut charged, mut lost) = (0_u64, Vec::new());
     for (request, was_charged) in join_all(told).await {
         if was_charged {
-            let account = request.0.request.account.clone();
+            let account = request.0.row.account.clone();
             settle(journal, &account, settlement_of_charged(request.0))?;
             charged += 1;
         } else {

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use weir::parts::frame::{HEAD, HEADER, seal};
-use weir::parts::shipped;
+use weir::parts::{reread, shipped};
 
 use super::INPUT_BYTES_MAX;
 use crate::harness::MESSAGES_MODEL;
@@ -26,6 +26,7 @@ pub(super) fn of(entry: &str) -> Vec<Vec<u8>> {
         "proxy_header" => proxy_headers(),
         "content_coding" => coded(),
         "journal_frames" => segments(),
+        "journal_records" => records(),
         "provider_file" => shipped().into_iter().map(|file| file.text.into_bytes()).collect(),
         "price_list" => prices(),
         other => panic!("no seeds for {other}"),
@@ -118,7 +119,7 @@ fn coded() -> Vec<Vec<u8>> {
     all
 }
 
-/// Segments as the journal writes them, with records that are any JSON.
+/// Segments as the journal writes them, with payloads that are any JSON.
 fn segments() -> Vec<Vec<u8>> {
     let mut segment = vec![0; HEADER];
     for number in 0..12_usize {
@@ -131,6 +132,57 @@ fn segments() -> Vec<Vec<u8>> {
     let cut = segment[..segment.len() - 10].to_vec();
     let followed = [&segment[..], &[0; 64]].concat();
     vec![segment, cut, followed]
+}
+
+/// Records of each kind, as the journal writes them. A number below 127 is a byte that is one more.
+fn records() -> Vec<Vec<u8>> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap() + 1], text.as_bytes()].concat();
+    let key = text("key_0123456789abcdef");
+    let lease = [text("node_0123456789abcdef"), vec![8]].concat();
+    let texts = |texts: &[&str]| texts.iter().flat_map(|one| text(one)).collect::<Vec<u8>>();
+    // Status, usage, source, cost, latency; then a part of it, and the time to the first content.
+    let consumed = [200, 2, 18, 6, 3, 1, 15, 5];
+    let part = [
+        &[2, 4, 4][..],
+        &texts(&["m"]),
+        &[2, 6, 1, 9],
+        &texts(&["n", "v"]),
+        &[10],
+    ]
+    .concat();
+    let names = ["messages", "m", "m", "p", "ok", "v"];
+    let row = [
+        // All that a row may have.
+        &[0xFF, 8][..],
+        &[0xE4, 8, 0xE4, 8],
+        &texts(&["req_1", "acme"]),
+        &key,
+        &texts(&names),
+        &consumed,
+        &[7],
+        &texts(&["flex", "fast", "us"]),
+        &part,
+        &[99, 2, 2],
+        &texts(&["team=x"]),
+        &lease,
+    ]
+    .concat();
+    let checkpoint = [&[25][..], &texts(&["req_1", "p"]), &consumed, &[2], &part].concat();
+    let step = br#"{"kind":"step","account":"acme","step":{"seq":1,"change":{"op":"suspend"}}}"#;
+    let gone = br#"{"kind":"key_gone","id":"key_0123456789abcdef","revision":3}"#;
+    let release = [&[2][..], &texts(&["acme", "req_1"]), &key, &[1, 5, 1]].concat();
+    let all = vec![
+        [&[1, 1][..], &row].concat(),
+        [&[1, 2][..], &checkpoint, &checkpoint].concat(),
+        [&[1, 3, 2][..], &row].concat(),
+        [&[1, 4][..], &release].concat(),
+        [&[1, 5][..], step].concat(),
+        [&[1, 6][..], gone].concat(),
+    ];
+    for record in &all {
+        assert_eq!(reread(record).as_ref(), Some(record));
+    }
+    all
 }
 
 /// The shipped prices, an entry each, and all of a small list.

@@ -1,77 +1,244 @@
-//! Reads the JSON of records. serde holds a tagged value as a whole before it looks at it, as its tag may stand anywhere; a
-//! row takes three times the instructions so. What weir writes for each request has its tags in front, so it is known
-//! beforehand.
+//! Reads the bytes of records.
 
-use std::sync::LazyLock;
-
-use memchr::memmem::Finder;
-use serde::Deserialize;
 use smol_str::SmolStr;
 
-use crate::domain::ledger::{
-    journaled::{Admitted, Checkpoint, Record},
-    step::{Change, Settlement, Step},
+use crate::domain::{
+    keys::key::KeyId,
+    ledger::{
+        consumption::{Modifiers, Part, Row},
+        journaled::{Admitted, Checkpoint, Record, VERSION, bytes::Reader, has, kind},
+        lease::LeaseId,
+        node::NodeId,
+        step::{Change, Settlement, Step},
+        tag::Tag,
+    },
+    money::NanoUsd,
+    wire::usage::{RunKind, Usage, UsageSource},
 };
 
-const ADMIT: &[u8] = br#"{"kind":"admit","#;
-const CHECKPOINT: &[u8] = br#"{"kind":"checkpoint","#;
-const STEP: &[u8] = br#"{"kind":"step","#;
-/// Quotes within a JSON string are escaped, so this stands nowhere else.
-static SETTLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#","change":{"op":"settle","#));
-
-/// A step that settles, without its tags.
-#[derive(Deserialize)]
-struct SettlingRecord {
-    account: SmolStr,
-    step: SettlingStep,
-}
-
-#[derive(Deserialize)]
-struct SettlingStep {
-    seq: u64,
-    change: Box<Settlement>,
-}
-
 impl Record {
-    /// Whether this is the JSON of a [`Record::Step`], as [`Record::write_json`] writes it.
-    pub(crate) fn is_step(json: &[u8]) -> bool {
-        json.starts_with(STEP)
+    /// Whether these are the bytes of a [`Record::Step`].
+    pub(crate) fn is_step(bytes: &[u8]) -> bool {
+        matches!(bytes, [VERSION, kind::CHARGE | kind::RELEASE | kind::STEP, ..])
     }
 
-    /// Reads a record's JSON, whichever version of weir has written it.
-    ///
-    /// # Errors
-    /// As for [`serde_json::from_slice`].
-    pub(crate) fn read_json(json: &[u8]) -> serde_json::Result<Self> {
-        match untagged(json) {
-            Some(record) => Ok(record),
-            None => serde_json::from_slice(json),
+    /// Reads a record's bytes. `None`: it has another form than [`Record::write`] gives it.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let [VERSION, form, fields @ ..] = bytes else {
+            return None;
+        };
+        if let kind::STEP | kind::OTHER = *form {
+            return serde_json::from_slice(fields).ok();
+        }
+        let mut from = Reader(fields);
+        let record = match *form {
+            kind::ADMIT => {
+                let (row, tokens_estimated, lease) = from.row()?;
+                Self::Admit(Box::new(Admitted {
+                    row,
+                    tokens_estimated,
+                    lease,
+                }))
+            }
+            kind::CHECKPOINTS => {
+                let mut checkpoints = Vec::new();
+                while !from.is_at_end() {
+                    checkpoints.push(from.checkpoint()?);
+                }
+                Self::Checkpoints(checkpoints)
+            }
+            kind::CHARGE => {
+                let seq = from.number()?;
+                let (row, tokens_estimated, lease) = from.row()?;
+                let account = row.account.clone();
+                Self::settle(account, seq, Settlement::of(row, tokens_estimated).in_lease(lease))
+            }
+            kind::RELEASE => {
+                let (seq, account, request) = (from.number()?, from.text()?, from.text()?);
+                let key = from.key()?;
+                let (at_ms, tokens_estimated) = (from.signed()?, from.number()?);
+                let flags = from.number()?;
+                let settlement = Settlement::without_charge(request, key, at_ms, tokens_estimated);
+                Self::settle(account, seq, settlement.in_lease(from.lease(flags)?))
+            }
+            _ => return None,
+        };
+        from.is_at_end().then_some(record)
+    }
+
+    fn settle(account: SmolStr, seq: u64, settlement: Settlement) -> Self {
+        let change = Change::Settle(Box::new(settlement));
+        Self::Step {
+            account,
+            step: Step { seq, change },
         }
     }
 }
 
-/// A record whose tags stand where weir writes them.
-fn untagged(json: &[u8]) -> Option<Record> {
-    // Looked at as a whole, or each of its strings would be.
-    let text = std::str::from_utf8(json).ok()?;
-    if json.starts_with(ADMIT) {
-        let admitted: Admitted = serde_json::from_str(text).ok()?;
-        return Some(Record::Admit(Box::new(admitted)));
+/// The bytes that the record which these are the bytes of is written as. `None`: they are no record's. For fuzzing.
+pub fn reread(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut again = Vec::new();
+    Record::read(bytes)?.write(&mut again).ok()?;
+    Some(again)
+}
+
+/// What a row or a checkpoint may have besides.
+struct Consumed {
+    modifiers: Modifiers,
+    parts: Vec<Part>,
+    ttft_ms: Option<u64>,
+}
+
+impl Reader<'_> {
+    fn row(&mut self) -> Option<(Row, u64, Option<LeaseId>)> {
+        let flags = self.number()?;
+        let (time_ms, admitted_ms) = (self.signed()?, self.signed()?);
+        let (request_id, account) = (self.text()?, self.text()?);
+        let key_id = self.key()?;
+        let (protocol, model_asked, model) = (self.text()?, self.text()?, self.text()?);
+        let (provider, outcome, price_version) = (self.text()?, self.text()?, self.text()?);
+        let status = u16::try_from(self.number()?).ok()?;
+        let usage = self.usage()?;
+        let usage_source = self.source()?;
+        let cost_nano_usd = self.amount()?;
+        let (latency_ms, tokens_estimated) = (self.number()?, self.number()?);
+        let Consumed {
+            modifiers,
+            parts,
+            ttft_ms,
+        } = self.consumed(flags)?;
+        let row = Row {
+            time_ms,
+            admitted_ms,
+            request_id,
+            account,
+            key_id,
+            protocol,
+            model_asked,
+            model,
+            provider,
+            status,
+            outcome,
+            stream: flags & has::STREAM != 0,
+            usage,
+            usage_source,
+            parts,
+            modifiers,
+            price_version,
+            cost_nano_usd,
+            latency_ms,
+            ttft_ms,
+            hold_nano_usd: self.if_there(flags & has::HOLD, Self::amount)?,
+            attempts: self.if_there(flags & has::ATTEMPTS, |from| u32::try_from(from.number()?).ok())?,
+            tags: self.list(flags & has::TAGS, |from| from.text_as(Tag::parse))?,
+        };
+        Some((row, tokens_estimated, self.lease(flags)?))
     }
-    if json.starts_with(CHECKPOINT) {
-        let reached: Checkpoint = serde_json::from_str(text).ok()?;
-        return Some(Record::Checkpoint(Box::new(reached)));
+
+    fn checkpoint(&mut self) -> Option<Checkpoint> {
+        let flags = self.number()?;
+        let (request, provider) = (self.text()?, self.text()?);
+        let status = u16::try_from(self.number()?).ok()?;
+        let usage = self.usage()?;
+        let source = self.source()?;
+        let cost = self.amount()?;
+        let latency_ms = self.number()?;
+        let attempts = u32::try_from(self.number()?).ok()?;
+        let Consumed {
+            modifiers,
+            parts,
+            ttft_ms,
+        } = self.consumed(flags)?;
+        Some(Checkpoint {
+            request,
+            status,
+            usage,
+            source,
+            modifiers,
+            parts,
+            cost,
+            provider,
+            latency_ms,
+            ttft_ms,
+            attempts,
+        })
     }
-    if !Record::is_step(json) || SETTLE.find(json).is_none() {
-        return None;
+
+    fn consumed(&mut self, flags: u64) -> Option<Consumed> {
+        let modifiers = Modifiers {
+            service_tier: self.if_there(flags & has::SERVICE_TIER, Self::text)?,
+            speed: self.if_there(flags & has::SPEED, Self::text)?,
+            geo: self.if_there(flags & has::GEO, Self::text)?,
+        };
+        Some(Consumed {
+            modifiers,
+            parts: self.list(flags & has::PARTS, Self::part)?,
+            ttft_ms: self.if_there(flags & has::TTFT, Self::number)?,
+        })
     }
-    let SettlingRecord { account, step } = serde_json::from_str(text).ok()?;
-    let SettlingStep { seq, change } = step;
-    Some(Record::Step {
-        account,
-        step: Step {
-            seq,
-            change: Change::Settle(change),
-        },
-    })
+
+    fn part(&mut self) -> Option<Part> {
+        let flags = self.number()?;
+        let run = self.one_of(&RunKind::ALL)?;
+        let string = |from: &mut Self| from.text_as(|text| Some(text.to_owned()));
+        Some(Part {
+            run,
+            model: string(self)?,
+            usage: self.usage()?,
+            above_input_tokens: self.number()?,
+            cost_nano_usd: self.amount()?,
+            priced_as: self.if_there(flags & has::PRICED_AS, string)?,
+            price_version: self.if_there(flags & has::PRICE_VERSION, string)?,
+        })
+    }
+
+    fn usage(&mut self) -> Option<Usage> {
+        let mut there = self.number()?;
+        let mut parts = [0; Usage::NAMES.len()];
+        for count in &mut parts {
+            if there & 1 == 1 {
+                *count = self.number()?;
+            }
+            there >>= 1;
+        }
+        (there == 0).then(|| Usage::of_parts(parts))
+    }
+
+    fn source(&mut self) -> Option<UsageSource> {
+        self.one_of(&UsageSource::ALL)
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        all.get(usize::try_from(self.number()?).ok()?).copied()
+    }
+
+    fn amount(&mut self) -> Option<NanoUsd> {
+        self.signed().map(NanoUsd::from_nanos)
+    }
+
+    fn key(&mut self) -> Option<KeyId> {
+        self.text_as(|text| KeyId::parse(text).ok())
+    }
+
+    fn lease(&mut self, flags: u64) -> Option<Option<LeaseId>> {
+        self.if_there(flags & has::LEASE, |from| {
+            let holder = from.text_as(NodeId::parse)?;
+            let number = from.number()?;
+            Some(LeaseId { holder, number })
+        })
+    }
+
+    /// What `read` reads, if a flag says that it is there. The outer `None`: it cannot be read.
+    fn if_there<T>(&mut self, flag: u64, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if flag == 0 {
+            return Some(None);
+        }
+        read(self).map(Some)
+    }
+
+    /// A list, which is empty if a flag does not say that it is there.
+    fn list<T>(&mut self, flag: u64, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = if flag == 0 { 0 } else { self.number()? };
+        (0..count).map(|_| read(self)).collect()
+    }
 }

@@ -1,40 +1,39 @@
-//! The JSON of records, as it is written for each request: what serde makes of them, in a fraction of the instructions.
-//!
-//! Each field's name stands here with the punctuation around it, and most texts need no escapes. What is seldom there is left
-//! to serde.
-
-#[cfg(test)]
-mod tests;
+//! The bytes of records, as the journal has them: a byte for the version, one for the kind, then the fields in their order,
+//! or JSON. None of them is zero.
 
 use crate::domain::{
     ledger::{
-        consumption::{Modifiers, Part, Row, UsageSource},
-        journaled::{Admitted, CRASH, Checkpoint, Record},
+        consumption::{Modifiers, Part, Row},
+        journaled::{
+            Admitted, Checkpoint, Record, VERSION,
+            bytes::{Writer, without_zeros},
+            has, kind,
+        },
         lease::LeaseId,
         step::{Change, Settlement, Step},
-        tag::Tag,
     },
-    money::NanoUsd,
-    quick_json::Json,
-    wire::usage::Usage,
-};
-
-static NO_MODIFIERS: Modifiers = Modifiers {
-    service_tier: None,
-    speed: None,
-    geo: None,
+    wire::usage::{RunKind, Usage, UsageSource},
 };
 
 impl Record {
-    /// Appends the record's JSON.
+    /// Appends the record's bytes.
     ///
     /// # Errors
     /// As for [`serde_json::to_writer`].
-    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        let mut json = Json(out);
+    pub(crate) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match self {
-            Self::Admit(admitted) => admit(admitted, &mut json),
-            Self::Checkpoint(reached) => checkpoint(reached, &mut json),
+            Self::Admit(admitted) => {
+                let Admitted {
+                    row,
+                    tokens_estimated,
+                    lease,
+                } = &**admitted;
+                out.extend([VERSION, kind::ADMIT]);
+                without_zeros(out, |to| to.row(row, *tokens_estimated, lease.as_ref()));
+            }
+            Self::Checkpoints(checkpoints) => {
+                Self::write_checkpoints(checkpoints, usize::MAX, out);
+            }
             Self::Step {
                 account,
                 step:
@@ -42,153 +41,81 @@ impl Record {
                         seq,
                         change: Change::Settle(settlement),
                     },
-            } => {
-                json.text(r#"{"kind":"step","account":"#, account)?;
-                json.value(r#","step":{"seq":"#, seq)?;
-                settle(settlement, &mut json)?;
-                json.put("}}");
-                Ok(())
+            } if settle(account, *seq, settlement, out) => {}
+            Self::Step { .. } => {
+                out.extend([VERSION, kind::STEP]);
+                return serde_json::to_writer(out, self);
             }
-            Self::Step { .. } | Self::Key { .. } | Self::KeyGone { .. } => json.value("", self),
+            Self::Key { .. } | Self::KeyGone { .. } => {
+                out.extend([VERSION, kind::OTHER]);
+                return serde_json::to_writer(out, self);
+            }
         }
+        Ok(())
+    }
+
+    /// Appends the bytes of a [`Record::Checkpoints`] of as many checkpoints as `bytes_max` bytes take; answers with their
+    /// number. Nothing is appended if that is 0.
+    pub(crate) fn write_checkpoints(checkpoints: &[Checkpoint], bytes_max: usize, out: &mut Vec<u8>) -> usize {
+        let begin = out.len();
+        out.extend([VERSION, kind::CHECKPOINTS]);
+        for (count, checkpoint) in checkpoints.iter().enumerate() {
+            let end = out.len();
+            without_zeros(out, |to| to.checkpoint(checkpoint));
+            if out.len() - begin > bytes_max {
+                out.truncate(if count == 0 { begin } else { end });
+                return count;
+            }
+        }
+        checkpoints.len()
     }
 }
 
-impl Row {
-    /// Appends the row's JSON.
-    ///
-    /// # Errors
-    /// As for [`serde_json::to_writer`].
-    pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        RowForm::of(self).write(&mut Json(out))
-    }
-}
-
-fn admit(admitted: &Admitted, json: &mut Json<'_>) -> serde_json::Result<()> {
-    let request = &admitted.request;
-    let usage = Usage {
-        input_uncached: admitted.input_tokens,
-        ..Usage::default()
-    };
-    json.put(r#"{"kind":"admit","row":"#);
-    let row = RowForm {
-        time_ms: request.admitted_ms,
-        admitted_ms: request.admitted_ms,
-        request_id: &request.id,
-        account: &request.account,
-        key_id: request.key.as_str(),
-        protocol: &request.protocol,
-        model_asked: &request.model_asked,
-        model: &request.model,
-        provider: &admitted.provider,
-        status: 0,
-        outcome: CRASH,
-        stream: request.stream,
-        tags: &request.tags,
-        usage: &usage,
-        usage_source: UsageSource::Estimated,
-        parts: &[],
-        modifiers: &NO_MODIFIERS,
-        price_version: &admitted.price_version,
-        cost: admitted.input_cost,
-        latency_ms: admitted.latency_ms,
-        ttft_ms: None,
-        hold: request.hold,
-        attempts: None,
-    };
-    row.write(json)?;
-    json.value(r#","tokens_estimated":"#, &admitted.tokens_estimated)?;
-    json.lease(admitted.lease.as_ref())?;
-    json.put("}");
-    Ok(())
-}
-
-fn checkpoint(reached: &Checkpoint, json: &mut Json<'_>) -> serde_json::Result<()> {
-    let Checkpoint {
-        request,
-        status,
-        usage,
-        source,
-        modifiers,
-        parts,
-        cost,
-        provider,
-        latency_ms,
-        ttft_ms,
-        attempts,
-    } = reached;
-    json.text(r#"{"kind":"checkpoint","request":"#, request)?;
-    json.value(r#","status":"#, status)?;
-    json.usage(usage)?;
-    json.value(r#","source":"#, source)?;
-    json.modifiers(modifiers)?;
-    json.list(r#","parts":"#, parts)?;
-    json.value(r#","cost":"#, cost)?;
-    json.text(r#","provider":"#, provider)?;
-    json.value(r#","latency_ms":"#, latency_ms)?;
-    json.value(r#","ttft_ms":"#, ttft_ms)?;
-    json.known(r#","attempts":"#, attempts.as_ref())?;
-    json.put("}");
-    Ok(())
-}
-
-/// The change of a step, with the name that it has there.
-fn settle(settlement: &Settlement, json: &mut Json<'_>) -> serde_json::Result<()> {
+/// Appends a step that settles, if it has a form of its own; says whether it has.
+fn settle(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -> bool {
     let Settlement {
         request,
         key,
         at_ms,
         tokens_estimated,
-        tokens_used,
-        cost,
         lease,
         row,
+        ..
     } = settlement;
-    json.text(r#","change":{"op":"settle","request":"#, request)?;
-    json.text(r#","key":"#, key.as_str())?;
-    json.value(r#","at_ms":"#, at_ms)?;
-    json.value(r#","tokens_estimated":"#, tokens_estimated)?;
-    json.value(r#","tokens_used":"#, tokens_used)?;
-    json.value(r#","cost":"#, cost)?;
-    json.lease(lease.as_ref())?;
-    json.put(r#","row":"#);
+    let lease = lease.as_ref();
     match row {
-        Some(row) => RowForm::of(row).write(json)?,
-        None => json.put("null"),
+        Some(row) if row.account == account && settlement.is_of(row) => {
+            out.extend([VERSION, kind::CHARGE]);
+            without_zeros(out, |to| {
+                to.number(seq);
+                to.row(row, *tokens_estimated, lease);
+            });
+            true
+        }
+        None if settlement.is_free() => {
+            out.extend([VERSION, kind::RELEASE]);
+            without_zeros(out, |to| {
+                to.number(seq);
+                to.text(account);
+                to.text(request);
+                to.text(key.as_str());
+                to.signed(*at_ms);
+                to.number(*tokens_estimated);
+                to.number(flag(lease.is_some(), has::LEASE));
+                to.lease(lease);
+            });
+            true
+        }
+        Some(_) | None => false,
     }
-    json.put("}");
-    Ok(())
 }
 
-/// A row, whatever has its fields.
-struct RowForm<'a> {
-    time_ms: i64,
-    admitted_ms: i64,
-    request_id: &'a str,
-    account: &'a str,
-    key_id: &'a str,
-    protocol: &'a str,
-    model_asked: &'a str,
-    model: &'a str,
-    provider: &'a str,
-    status: u16,
-    outcome: &'a str,
-    stream: bool,
-    tags: &'a [Tag],
-    usage: &'a Usage,
-    usage_source: UsageSource,
-    parts: &'a [Part],
-    modifiers: &'a Modifiers,
-    price_version: &'a str,
-    cost: NanoUsd,
-    latency_ms: u64,
-    ttft_ms: Option<u64>,
-    hold: Option<NanoUsd>,
-    attempts: Option<u32>,
+const fn flag(is_there: bool, flag: u64) -> u64 {
+    if is_there { flag } else { 0 }
 }
 
-impl<'a> RowForm<'a> {
-    fn of(row: &'a Row) -> Self {
+impl Writer<'_> {
+    fn row(&mut self, row: &Row, tokens_estimated: u64, lease: Option<&LeaseId>) {
         let Row {
             time_ms,
             admitted_ms,
@@ -214,131 +141,144 @@ impl<'a> RowForm<'a> {
             hold_nano_usd,
             attempts,
         } = row;
-        Self {
-            time_ms: *time_ms,
-            admitted_ms: *admitted_ms,
-            request_id,
-            account,
-            key_id: key_id.as_str(),
-            protocol,
-            model_asked,
-            model,
-            provider,
-            status: *status,
-            outcome,
-            stream: *stream,
-            tags,
+        self.number(
+            flags_of(modifiers, parts, *ttft_ms)
+                | flag(*stream, has::STREAM)
+                | flag(hold_nano_usd.is_some(), has::HOLD)
+                | flag(attempts.is_some(), has::ATTEMPTS)
+                | flag(!tags.is_empty(), has::TAGS)
+                | flag(lease.is_some(), has::LEASE),
+        );
+        self.signed(*time_ms);
+        self.signed(*admitted_ms);
+        for text in [request_id, account] {
+            self.text(text);
+        }
+        self.text(key_id.as_str());
+        for text in [protocol, model_asked, model, provider, outcome, price_version] {
+            self.text(text);
+        }
+        self.number(u64::from(*status));
+        self.usage(usage);
+        self.source(*usage_source);
+        self.signed(cost_nano_usd.nanos());
+        self.number(*latency_ms);
+        self.number(tokens_estimated);
+        self.consumed(modifiers, parts, *ttft_ms);
+        if let Some(hold) = hold_nano_usd {
+            self.signed(hold.nanos());
+        }
+        if let Some(attempts) = attempts {
+            self.number(u64::from(*attempts));
+        }
+        if !tags.is_empty() {
+            self.number(tags.len() as u64);
+            tags.iter().for_each(|tag| self.text(tag.as_str()));
+        }
+        self.lease(lease);
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) {
+        let Checkpoint {
+            request,
+            status,
             usage,
-            usage_source: *usage_source,
-            parts,
+            source,
             modifiers,
-            price_version,
-            cost: *cost_nano_usd,
-            latency_ms: *latency_ms,
-            ttft_ms: *ttft_ms,
-            hold: *hold_nano_usd,
-            attempts: *attempts,
-        }
+            parts,
+            cost,
+            provider,
+            latency_ms,
+            ttft_ms,
+            attempts,
+        } = checkpoint;
+        self.number(flags_of(modifiers, parts, *ttft_ms));
+        self.text(request);
+        self.text(provider);
+        self.number(u64::from(*status));
+        self.usage(usage);
+        self.source(*source);
+        self.signed(cost.nanos());
+        self.number(*latency_ms);
+        self.number(u64::from(*attempts));
+        self.consumed(modifiers, parts, *ttft_ms);
     }
 
-    fn write(&self, json: &mut Json<'_>) -> serde_json::Result<()> {
-        json.value(r#"{"time_ms":"#, &self.time_ms)?;
-        json.value(r#","admitted_ms":"#, &self.admitted_ms)?;
-        json.text(r#","request_id":"#, self.request_id)?;
-        json.text(r#","account":"#, self.account)?;
-        json.text(r#","key_id":"#, self.key_id)?;
-        json.text(r#","protocol":"#, self.protocol)?;
-        json.text(r#","model_asked":"#, self.model_asked)?;
-        json.text(r#","model":"#, self.model)?;
-        json.text(r#","provider":"#, self.provider)?;
-        json.value(r#","status":"#, &self.status)?;
-        json.text(r#","outcome":"#, self.outcome)?;
-        json.value(r#","stream":"#, &self.stream)?;
-        json.list(r#","tags":"#, self.tags)?;
-        json.usage(self.usage)?;
-        json.value(r#","usage_source":"#, &self.usage_source)?;
-        json.list(r#","parts":"#, self.parts)?;
-        json.modifiers(self.modifiers)?;
-        json.text(r#","price_version":"#, self.price_version)?;
-        json.value(r#","cost_nano_usd":"#, &self.cost)?;
-        json.value(r#","latency_ms":"#, &self.latency_ms)?;
-        json.value(r#","ttft_ms":"#, &self.ttft_ms)?;
-        json.known(r#","hold_nano_usd":"#, self.hold.as_ref())?;
-        json.known(r#","attempts":"#, self.attempts.as_ref())?;
-        json.put("}");
-        Ok(())
-    }
-}
-
-impl Json<'_> {
-    /// The lease that a request was admitted out of.
-    fn lease(&mut self, lease: Option<&LeaseId>) -> serde_json::Result<()> {
-        self.known(r#","lease":"#, lease)
-    }
-
-    fn usage(&mut self, usage: &Usage) -> serde_json::Result<()> {
-        let Usage {
-            input_uncached,
-            cache_read,
-            cache_write_short,
-            cache_write_long,
-            output_text,
-            output_reasoning,
-            tool_input,
-            web_searches,
-            web_fetches,
-            file_searches,
-            code_interpreter_calls,
-            image_generations,
-            input_audio,
-            input_image,
-            cache_read_audio,
-            cache_read_image,
-            output_audio,
-            output_image,
-        } = usage;
-        for (before, count) in [
-            (r#","input_uncached":"#, input_uncached),
-            (r#","cache_read":"#, cache_read),
-            (r#","cache_write_short":"#, cache_write_short),
-            (r#","cache_write_long":"#, cache_write_long),
-            (r#","output_text":"#, output_text),
-            (r#","output_reasoning":"#, output_reasoning),
-            (r#","tool_input":"#, tool_input),
-            (r#","web_searches":"#, web_searches),
-            (r#","web_fetches":"#, web_fetches),
-            (r#","file_searches":"#, file_searches),
-            (r#","code_interpreter_calls":"#, code_interpreter_calls),
-            (r#","image_generations":"#, image_generations),
-            (r#","input_audio":"#, input_audio),
-            (r#","input_image":"#, input_image),
-            (r#","cache_read_audio":"#, cache_read_audio),
-            (r#","cache_read_image":"#, cache_read_image),
-            (r#","output_audio":"#, output_audio),
-            (r#","output_image":"#, output_image),
-        ] {
-            if *count > 0 {
-                self.value(before, count)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn modifiers(&mut self, modifiers: &Modifiers) -> serde_json::Result<()> {
+    /// What [`flags_of`] says is there.
+    fn consumed(&mut self, modifiers: &Modifiers, parts: &[Part], ttft_ms: Option<u64>) {
         let Modifiers {
             service_tier,
             speed,
             geo,
         } = modifiers;
-        for (before, name) in [
-            (r#","service_tier":"#, service_tier),
-            (r#","speed":"#, speed),
-            (r#","geo":"#, geo),
-        ] {
-            if let Some(name) = name {
-                self.text(before, name)?;
-            }
+        for text in [service_tier, speed, geo].into_iter().flatten() {
+            self.text(text);
         }
-        Ok(())
+        if !parts.is_empty() {
+            self.number(parts.len() as u64);
+            parts.iter().for_each(|part| self.part(part));
+        }
+        if let Some(ttft_ms) = ttft_ms {
+            self.number(ttft_ms);
+        }
     }
+
+    fn part(&mut self, part: &Part) {
+        let Part {
+            run,
+            model,
+            usage,
+            priced_as,
+            price_version,
+            above_input_tokens,
+            cost_nano_usd,
+        } = part;
+        self.number(flag(priced_as.is_some(), has::PRICED_AS) | flag(price_version.is_some(), has::PRICE_VERSION));
+        self.number(place_in(&RunKind::ALL, *run));
+        self.text(model);
+        self.usage(usage);
+        self.number(*above_input_tokens);
+        self.signed(cost_nano_usd.nanos());
+        for text in [priced_as, price_version].into_iter().flatten() {
+            self.text(text);
+        }
+    }
+
+    /// Which counts are more than zero, then those.
+    fn usage(&mut self, usage: &Usage) {
+        let parts = usage.parts();
+        let there = parts
+            .iter()
+            .rev()
+            .fold(0, |there, count| (there << 1) | u64::from(*count > 0));
+        self.number(there);
+        for count in parts.into_iter().filter(|count| *count > 0) {
+            self.number(count);
+        }
+    }
+
+    fn source(&mut self, source: UsageSource) {
+        self.number(place_in(&UsageSource::ALL, source));
+    }
+
+    fn lease(&mut self, lease: Option<&LeaseId>) {
+        if let Some(LeaseId { holder, number }) = lease {
+            self.text(holder.as_str());
+            self.number(*number);
+        }
+    }
+}
+
+/// Which of what [`Writer::consumed`] writes is there.
+fn flags_of(modifiers: &Modifiers, parts: &[Part], ttft_ms: Option<u64>) -> u64 {
+    flag(modifiers.service_tier.is_some(), has::SERVICE_TIER)
+        | flag(modifiers.speed.is_some(), has::SPEED)
+        | flag(modifiers.geo.is_some(), has::GEO)
+        | flag(!parts.is_empty(), has::PARTS)
+        | flag(ttft_ms.is_some(), has::TTFT)
+}
+
+/// Where one of all stands among them.
+fn place_in<T: Copy + PartialEq>(all: &[T], one: T) -> u64 {
+    all.iter().take_while(|other| **other != one).count() as u64
 }

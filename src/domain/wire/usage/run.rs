@@ -20,6 +20,9 @@ pub enum RunKind {
 }
 
 impl RunKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Answer, Self::Fallback, Self::Compaction, Self::Advisor];
+
     /// The word in the consumption log.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -27,7 +27,7 @@ async fn a_row_has_the_time_of_the_stores_clock() {
     let Some(Record::Admit(admitted)) = fixture.records().into_iter().next() else {
         panic!("no admission")
     };
-    assert_eq!(admitted.request.admitted_ms, START_MS);
+    assert_eq!(admitted.row.admitted_ms, START_MS);
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
     let records = fixture.records();
     let [
         Record::Admit(admitted),
-        Record::Checkpoint(checkpoint),
+        Record::Checkpoints(checkpoints),
         Record::Step { .. },
     ] = &records[..]
     else {
@@ -53,7 +53,7 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
     let [settled] = &fixture.settlements()[..] else {
         panic!("one")
     };
-    let crashed = settlement_after_crash(*admitted.clone(), Some(*checkpoint.clone()));
+    let crashed = settlement_after_crash(*admitted.clone(), checkpoints.first().cloned());
     for settlement in [settled, &crashed] {
         let row = settlement.row.as_ref().unwrap();
         let parts: Vec<_> = row
@@ -103,7 +103,7 @@ async fn the_price_is_that_of_the_endpoint_that_served() {
         let row = fixture.settlements().pop().unwrap().row.unwrap();
         assert_eq!((row.price_version.as_str(), row.cost_nano_usd), (version, nanos(cost)));
         let checkpoint = fixture.records().into_iter().rev().find_map(|record| match record {
-            Record::Checkpoint(checkpoint) => Some(checkpoint),
+            Record::Checkpoints(checkpoints) => checkpoints.into_iter().next(),
             _ => None,
         });
         assert_eq!(checkpoint.unwrap().cost, nanos(cost));
