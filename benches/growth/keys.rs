@@ -13,7 +13,7 @@ use crate::{
     Scale,
     chart::Panel,
     driver::Connection,
-    fleet::{self, Launch, Proxy, Script, redis_server, sample_provider},
+    fleet::{self, EMBEDDED, Launch, Proxy, Script, redis_server, sample_provider},
     many_keys,
     node::Weir,
     process::Process,
@@ -29,7 +29,6 @@ const AT_ONCE: usize = 32;
 const IN_USE_MAX: usize = 5_000;
 /// What fewer keys cost the first time is too little to be told.
 const FIRST_TIMES_MIN: usize = 100;
-const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
 
 const SCRIPT: Script = Script {
     deltas: 8,

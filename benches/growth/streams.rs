@@ -23,7 +23,7 @@ use crate::{
     chart::Panel,
     decoder::Decoder,
     files,
-    fleet::{Launch, Proxy, Script, bare_proxy, has_redis_server, redis_server, sample_provider},
+    fleet::{EMBEDDED, Launch, Proxy, Script, bare_proxy, has_redis_server, redis_server, sample_provider},
     node::Weir,
     process::Process,
     request::{Form, direct_request},
@@ -38,7 +38,6 @@ const OPENING_MAX: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 64;
 /// All come from one address.
 const MANY: &str = "[connections]\nmax = 30000\nrunning_max = 30000\nper_address_max = 15000";
-const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
 const KIB: f64 = 1024.0;
 /// What a chunk costs among more streams is compared with what it costs among so many.
 const FEW: usize = 64;

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use crate::{
     fleet::{Fleet, Proxy, RedisRow, Script, WEIR},
+    gateways::{self, Installed},
     node::{ACCOUNT, FUNDS_USD, NANO_USD_PER_TOKEN},
     reference::Reference,
     request::Form,
@@ -31,7 +32,7 @@ const CLOSING_POLL: Duration = Duration::from_millis(200);
 
 const NANO_USD: u64 = 1_000_000_000;
 
-/// The fleet, with nginx and HAProxy where they are installed.
+/// The fleet, with other gateways, or else with nginx and HAProxy where they are installed.
 pub(crate) struct Billed {
     pub(crate) fleet: Fleet,
     /// How the provider called what the bench has asked it without a proxy.
@@ -101,9 +102,12 @@ struct Account {
 
 impl Billed {
     /// Starts everything.
-    pub(crate) fn start(script: Script, redis: RedisRow) -> Self {
+    pub(crate) fn start(script: Script, redis: RedisRow, others: Option<&Installed>) -> Self {
         let mut fleet = Fleet::billed(script, redis);
-        servers::join(&mut fleet);
+        match others {
+            Some(installed) => gateways::join(&mut fleet, installed),
+            None => servers::join(&mut fleet),
+        }
         Self {
             fleet,
             own: Mutex::default(),

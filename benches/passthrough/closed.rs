@@ -42,7 +42,11 @@ async fn rounds(
     let mut loads = Vec::new();
     for proxy in &fleet.proxies {
         let reference = references.of(proxy.subject);
-        loads.push(Load::warm(proxy, form, &reference, at_once, fleet.script.gap).await?);
+        let mut load = Load::warm(proxy, form, &reference, at_once, fleet.script.gap).await?;
+        if scale.is_warmed_up {
+            load.run(proxy, repeats).await?;
+        }
+        loads.push(load);
     }
     for round in 0..scale.rounds {
         for place in order(loads.len(), round) {

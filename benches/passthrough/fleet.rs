@@ -24,6 +24,9 @@ pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 /// The provider's ledger, in the fleet's folder.
 const LEDGER: &str = "ledger.jsonl";
 
+/// A weir's tables of the embedded store.
+pub(crate) const EMBEDDED: &str = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
+
 /// How the provider answers: always the same bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Script {
@@ -62,6 +65,8 @@ pub(crate) struct Proxy {
     pub(crate) key: String,
     /// The model that it is asked for.
     pub(crate) model: &'static str,
+    /// Lines of a head that it needs beside those that all get, each with its end.
+    pub(crate) headers: String,
 }
 
 /// Makes the command that starts a proxy: of its program and its folder.
@@ -117,8 +122,7 @@ impl Fleet {
         let provider = sample.announced_address();
         let mut others = vec![sample];
         let mut proxies = vec![bare_proxy(provider, &folder.path().join("bare"), launch)];
-        let embedded = "engine = \"embedded\"\n[store.embedded]\npath = \"store\"";
-        proxies.push(Weir::of(Subject::Embedded, embedded).start(provider, folder.path(), launch));
+        proxies.push(Weir::of(Subject::Embedded, EMBEDDED).start(provider, folder.path(), launch));
         let mut redis_address = None;
         if redis == RedisRow::In {
             let (server, address) = redis_server(folder.path());
@@ -146,7 +150,13 @@ impl Fleet {
 impl Proxy {
     /// The request that this proxy takes, as it goes over the wire.
     pub(crate) fn request(&self, form: Form) -> Vec<u8> {
-        request(form, self.model, &self.key)
+        let mut request = request(form, self.model, &self.key);
+        let line = request
+            .windows(2)
+            .position(|two| two == b"\r\n")
+            .expect("a request line");
+        request.splice(line + 2..line + 2, self.headers.bytes());
+        request
     }
 }
 
@@ -200,13 +210,19 @@ pub(crate) fn bare_proxy(provider: SocketAddr, home: &Path, launch: Launch) -> P
         home: home.to_owned(),
         key: "any-key".to_owned(),
         model: MODEL,
+        headers: String::new(),
     }
+}
+
+/// Where nothing listens.
+pub(crate) fn free_address() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    free.expect("a free port")
 }
 
 /// Starts a server on a free port.
 pub(crate) fn redis_server(folder: &Path) -> (Process, SocketAddr) {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("a free port");
+    let address = free_address();
     let mut command = Command::new("redis-server");
     command.args([
         "--bind",

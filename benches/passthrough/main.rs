@@ -5,6 +5,8 @@
 //! `cargo bench --profile dist --bench passthrough [-- OPTIONS]`; `-- --help` lists the options. The exit code is 1 when
 //! an answer was not what the provider sent, or money differs; a missed aim is only printed, for a busy machine misses it too.
 //!
+//! With `--gateways` it is measured beside LiteLLM and Portkey, and what they do is looked at (`gateways`, `observed`).
+//!
 //! Reading order: `options`, `phases` (what is measured), `billed` and `fleet` (what is started, and how its money is compared),
 //! `driver` (the client), the phases (`closed`, `first_byte`, `delays`, `mixture`, `open`,
 //! `pinned`, `memory`), `table`.
@@ -34,12 +36,14 @@ mod due;
 mod files;
 mod first_byte;
 mod fleet;
+mod gateways;
 mod held;
 mod load;
 mod machine;
 mod memory;
 mod mixture;
 mod node;
+mod observed;
 mod open;
 mod options;
 mod phases;

@@ -6,7 +6,9 @@ use crate::{
     billed::Billed,
     files,
     fleet::{RedisRow, Script},
+    gateways::Installed,
     held::Held,
+    load::Load,
     options::{Phase, Scale},
     phases::{DELTA_BYTES, Report, order},
     request::Form,
@@ -23,7 +25,12 @@ const IDLE_AIM: Aim = Aim::Most(25.0 * 1024.0);
 const STREAM_AIM: Aim = Aim::Most(40.0);
 
 /// Opens the streams at each proxy, with fresh processes each round: what an allocator has once taken it seldom returns.
-pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
+pub(crate) async fn measure(
+    scale: &Scale,
+    redis: RedisRow,
+    gateways: Option<&Installed>,
+    report: &mut Report,
+) -> Result<(), String> {
     let streams = files::streams_within(scale.open_streams);
     let mut idle = Row::new("memory: resident, idle (KiB)", Compared::AsRatio).aiming(WEIRS, IDLE_AIM);
     let mut resident = Row::new("memory: resident per open stream (KiB)", Compared::AsRatio).aiming(WEIRS, STREAM_AIM);
@@ -34,15 +41,22 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
             delta_bytes: DELTA_BYTES,
             gap: Duration::from_millis(scale.silence_ms),
         };
-        let billed = Billed::start(script, redis);
+        let billed = Billed::start(script, redis, gateways);
         let proxies = &billed.fleet.proxies;
         let references = billed.references(Form::Stream).await?;
+        let small = billed.references(Form::Unary).await?;
         let mut open = Vec::new();
         for place in order(proxies.len(), round) {
             let proxy = &proxies[place];
             let failed = |bad: String| format!("memory, {}: {bad}", proxy.subject.name());
             let reference = references.of(proxy.subject);
             let mut held = Held::new(proxy.address, proxy.request(Form::Stream), &reference);
+            if scale.is_warmed_up {
+                let (at_once, repeats) = scale.unary_many;
+                let small = small.of(proxy.subject);
+                let mut load = Load::warm(proxy, Form::Unary, &small, at_once, Duration::ZERO).await?;
+                load.run(proxy, repeats).await?;
+            }
             // The first stream sets up what all share.
             held.open(1).await.map_err(failed)?;
             tokio::time::sleep(SETTLE).await;

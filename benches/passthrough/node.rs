@@ -111,6 +111,7 @@ impl<'a> Weir<'a> {
             process,
             key,
             model: MODEL,
+            headers: String::new(),
             home,
         }
     }
@@ -199,7 +200,8 @@ fn create_account(admin: &Path) {
     assert!(created.status.success(), "weir account create: {said}");
 }
 
-fn created_key(admin: &Path, limits: &[&str]) -> String {
+/// Makes a key of the account that all keys are of.
+pub(crate) fn created_key(admin: &Path, limits: &[&str]) -> String {
     let created = Command::new(WEIR)
         .args(["key", "create", "--account", ACCOUNT, "--name", "bench", "--json"])
         .args(limits)

@@ -14,6 +14,10 @@ pub(crate) struct Options {
     /// Rounds; each measures every proxy once, in alternating order [default: 7, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) rounds: Option<u16>,
+    /// Beside LiteLLM and Portkey instead of nginx and HAProxy, fewer requests, and of the phases unary, ten-chunks, paced and
+    /// memory. pip and npm install them below the target folder. What they do and do not do is printed as well [default: 3 rounds]
+    #[arg(long)]
+    pub(crate) gateways: bool,
     /// Only these phases
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     phases: Vec<Phase>,
@@ -80,10 +84,15 @@ impl Phase {
     }
 }
 
+/// What is measured beside other gateways.
+const GATEWAYS_PHASES: [Phase; 4] = [Phase::Unary, Phase::TenChunks, Phase::Paced, Phase::Memory];
+
 /// How much of everything.
 pub(crate) struct Scale {
     /// Rounds of every phase.
     pub(crate) rounds: usize,
+    /// Whether a round comes before those that are measured, for programs that are compiled while they run.
+    pub(crate) is_warmed_up: bool,
     /// Deltas of a small answer.
     pub(crate) small_deltas: usize,
     /// Requests of one connection, one after the other.
@@ -193,17 +202,53 @@ impl Options {
 
     /// Whether the phase is to be measured.
     pub(crate) fn wants(&self, phase: Phase) -> bool {
-        self.phases.is_empty() || self.phases.contains(&phase)
+        let is_chosen = self.phases.is_empty() || self.phases.contains(&phase);
+        is_chosen && (!self.gateways || GATEWAYS_PHASES.contains(&phase))
     }
 
     /// How much of everything.
     pub(crate) fn scale(&self) -> Scale {
         let rounds = |default: usize| self.rounds.map_or(default, usize::from);
-        if self.quick {
-            return Scale::quick(rounds(1));
-        }
+        let scale = match (self.quick, self.gateways) {
+            (true, _) => Scale::quick(rounds(1)),
+            (false, true) => Scale::beside_gateways(rounds(3)),
+            (false, false) => Scale::full(rounds(7)),
+        };
         Scale {
-            rounds: rounds(7),
+            is_warmed_up: self.gateways,
+            // They may take long to open the streams; after 15 s LiteLLM says something of its own.
+            silence_ms: if self.gateways { 12_000 } else { scale.silence_ms },
+            ..scale
+        }
+    }
+}
+
+impl Scale {
+    /// Of what is measured there, fewer requests: they may take a hundred times as long.
+    fn beside_gateways(rounds: usize) -> Self {
+        let full = Self::full(rounds);
+        Self {
+            unary_single: 200,
+            unary_many: (32, 100),
+            ten_chunks: Streams {
+                repeats: 10,
+                ..full.ten_chunks
+            },
+            paced: Streams {
+                at_once: 20,
+                repeats: 1,
+                deltas: 100,
+                gap_ms: 50,
+            },
+            open_streams: 200,
+            ..full
+        }
+    }
+
+    fn full(rounds: usize) -> Self {
+        Self {
+            rounds,
+            is_warmed_up: false,
             small_deltas: 8,
             unary_single: 2_000,
             unary_many: (32, 250),
@@ -249,17 +294,15 @@ impl Options {
                 deltas: 30,
                 gap_ms: 500,
                 length_ms: 5_000,
-                rounds: rounds(7).min(5),
+                rounds: rounds.min(5),
             },
-            pinned: Scale::pinned(rounds(7).min(5)),
+            pinned: Self::pinned(rounds.min(5)),
             open_streams: 1_000,
             silence_ms: 15_000,
-            memory_rounds: rounds(7).min(3),
+            memory_rounds: rounds.min(3),
         }
     }
-}
 
-impl Scale {
     /// The same rate of chunks from few streams and from many.
     fn pinned(rounds: usize) -> [Open; 2] {
         [(40, 350, 20), (2_000, 18, 1_000)].map(|(streams, deltas, gap_ms)| Open {
@@ -275,6 +318,7 @@ impl Scale {
     fn quick(rounds: usize) -> Self {
         Self {
             rounds,
+            is_warmed_up: false,
             small_deltas: 8,
             unary_single: 50,
             unary_many: (8, 10),

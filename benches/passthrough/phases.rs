@@ -9,10 +9,11 @@ use crate::{
     billed::{Billed, Sums},
     closed, delays, first_byte,
     fleet::{RedisRow, Script, has_redis_server},
-    memory, mixture, open,
+    gateways::{self, Installed},
+    memory, mixture, observed, open,
     options::{Options, Phase, Scale},
     pinned,
-    row::Row,
+    row::{Row, Subject},
     servers,
 };
 
@@ -38,6 +39,8 @@ pub(crate) struct Report {
     pub(crate) judged: Judged,
     /// What a reader must know about them.
     pub(crate) notes: Vec<String>,
+    /// What was seen of each, by what was looked for.
+    pub(crate) observed: Vec<(&'static str, Vec<(Subject, String)>)>,
     /// What was charged in each phase, and billed as well.
     pub(crate) billed: Vec<Sums>,
 }
@@ -47,8 +50,9 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     let scale = options.scale();
     let mut report = Report::default();
     let redis = redis_row(options, &mut report)?;
+    let gateways = options.gateways.then(gateways::install).transpose()?;
     let missing = servers::missing();
-    if !missing.is_empty() {
+    if gateways.is_none() && !missing.is_empty() {
         let names = missing.join(" and ");
         report.notes.push(format!("Not installed, so left out: {names}."));
     }
@@ -56,6 +60,10 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
         .enable_all()
         .build()
         .expect("a runtime");
+    if let Some(installed) = &gateways {
+        report.judged = Judged::No;
+        observed::observe(installed, &mut report)?;
+    }
     if options.quick {
         report.judged = Judged::No;
         report
@@ -65,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     runtime.block_on(async {
         for phase in Phase::value_variants() {
             if options.wants(*phase) {
-                measure(*phase, &scale, redis, &mut report).await?;
+                measure(*phase, &scale, redis, gateways.as_ref(), &mut report).await?;
             }
         }
         report
@@ -84,10 +92,16 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     })
 }
 
-async fn measure(phase: Phase, scale: &Scale, redis: RedisRow, report: &mut Report) -> Result<(), String> {
+async fn measure(
+    phase: Phase,
+    scale: &Scale,
+    redis: RedisRow,
+    gateways: Option<&Installed>,
+    report: &mut Report,
+) -> Result<(), String> {
     // Those start what they measure themselves.
     match phase {
-        Phase::Memory => return memory::measure(scale, redis, report).await,
+        Phase::Memory => return memory::measure(scale, redis, gateways, report).await,
         Phase::Pinned => return pinned::measure(scale, redis, report).await,
         _ => {}
     }
@@ -106,7 +120,7 @@ async fn measure(phase: Phase, scale: &Scale, redis: RedisRow, report: &mut Repo
         delta_bytes: DELTA_BYTES,
         gap: Duration::from_millis(gap_ms),
     };
-    let billed = Billed::start(script, redis);
+    let billed = Billed::start(script, redis, gateways);
     match phase {
         Phase::Unary => closed::unary(&billed, scale, report).await?,
         Phase::TenChunks => closed::ten_chunks(&billed, scale, report).await?,

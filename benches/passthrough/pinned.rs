@@ -62,7 +62,7 @@ pub(crate) async fn measure(scale: &Scale, redis: RedisRow, report: &mut Report)
         gap: Duration::ZERO,
     };
     let moved = cores.leave_to_proxy()?;
-    let billed = Billed::start(script, redis);
+    let billed = Billed::start(script, redis, None);
     for proxy in &billed.fleet.proxies {
         pin(&proxy.process, &cores.proxy)?;
     }

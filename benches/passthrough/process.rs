@@ -1,4 +1,4 @@
-//! A child process: started, read from `/proc`, killed when it is no longer held.
+//! A child process: started, read from `/proc` with the processes that it has started itself, killed when it is no longer held.
 
 use std::{
     collections::BTreeMap,
@@ -88,6 +88,15 @@ pub(crate) struct Memory {
     pub(crate) proportional: f64,
 }
 
+/// The threads of a process by id, each with its folder.
+fn tasks(process: u32) -> impl Iterator<Item = (String, PathBuf)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks.map(|task| (task.file_name().to_string_lossy().into_owned(), task.path()))
+}
+
 impl Process {
     /// Starts the command; what it says on stdout and stderr goes to files in `folder`.
     pub(crate) fn start(name: &str, command: &mut Command, folder: &Path) -> Self {
@@ -144,27 +153,46 @@ impl Process {
         }
     }
 
-    /// CPU time of all its threads until now.
+    /// CPU time of all threads until now.
     pub(crate) fn cpu(&self) -> CpuReading {
-        let text = self.proc("stat");
-        // The name in parentheses may hold anything; the fields behind it are numbered from 3 (proc(5)).
-        let fields: Vec<&str> = text
-            .rsplit_once(')')
-            .expect("stat has a name")
-            .1
-            .split_whitespace()
-            .collect();
-        let ticks = |field: usize| fields[field - 3].parse::<f64>().expect("stat has numbers");
-        CpuReading {
-            threads: self.threads(),
-            user_ticks: ticks(14),
-            system_ticks: ticks(15),
+        let mut reading = CpuReading {
+            threads: BTreeMap::new(),
+            user_ticks: 0.0,
+            system_ticks: 0.0,
+        };
+        for id in self.family() {
+            let text = self.proc(id, "stat");
+            // The name in parentheses may hold anything; the fields behind it are numbered from 3 (proc(5)).
+            let fields: Vec<&str> = text
+                .rsplit_once(')')
+                .expect("stat has a name")
+                .1
+                .split_whitespace()
+                .collect();
+            let ticks = |field: usize| fields[field - 3].parse::<f64>().expect("stat has numbers");
+            reading.user_ticks += ticks(14);
+            reading.system_ticks += ticks(15);
+            reading.threads.extend(Self::threads(id));
         }
+        reading
+    }
+
+    /// It, and the processes that it has started and that run.
+    fn family(&self) -> Vec<u32> {
+        let mut family = vec![self.child.id()];
+        let mut at = 0;
+        while let Some(id) = family.get(at) {
+            let started = tasks(*id).map(|(_, task)| fs::read_to_string(task.join("children")).unwrap_or_default());
+            let started: String = started.collect();
+            family.extend(started.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+            at += 1;
+        }
+        family
     }
 
     /// Ticks are too coarse for a short round, so the scheduler's own count is summed.
-    fn threads(&self) -> BTreeMap<String, ThreadCpu> {
-        let threads = self.tasks().filter_map(|(id, task)| {
+    fn threads(id: u32) -> BTreeMap<String, ThreadCpu> {
+        let threads = tasks(id).filter_map(|(id, task)| {
             let text = fs::read_to_string(task.join("schedstat")).ok()?;
             let nanos = text.split_whitespace().next()?.parse().ok()?;
             let name = fs::read_to_string(task.join("comm")).ok()?.trim_end().to_owned();
@@ -175,7 +203,7 @@ impl Process {
 
     /// The cores that each of its threads may use.
     pub(crate) fn cores(&self) -> Vec<String> {
-        let cores = self.tasks().filter_map(|(_, task)| {
+        let cores = tasks(self.child.id()).filter_map(|(_, task)| {
             let status = fs::read_to_string(task.join("status")).ok()?;
             let mut lines = status.lines();
             let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -184,22 +212,22 @@ impl Process {
         cores.collect()
     }
 
-    /// Its threads by id, each with its folder.
-    fn tasks(&self) -> impl Iterator<Item = (String, PathBuf)> {
-        let folder = format!("/proc/{}/task", self.child.id());
-        let tasks = fs::read_dir(folder).into_iter().flatten().flatten();
-        tasks.map(|task| (task.file_name().to_string_lossy().into_owned(), task.path()))
-    }
-
     /// Memory as it is now.
     pub(crate) fn memory(&self) -> Memory {
-        let text = self.proc("smaps_rollup");
+        let texts: Vec<String> = self
+            .family()
+            .into_iter()
+            .map(|id| self.proc(id, "smaps_rollup"))
+            .collect();
         let bytes = |field: &str| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix(field))
-                .expect("smaps_rollup has the field");
-            line.trim().trim_end_matches(" kB").parse::<f64>().expect("kilobytes") * 1024.0
+            let of_one = |text: &String| {
+                let line = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix(field))
+                    .expect("smaps_rollup has the field");
+                line.trim().trim_end_matches(" kB").parse::<f64>().expect("kilobytes") * 1024.0
+            };
+            texts.iter().map(of_one).sum()
         };
         Memory {
             resident: bytes("Rss:"),
@@ -207,8 +235,8 @@ impl Process {
         }
     }
 
-    fn proc(&self, file: &str) -> String {
-        let path = format!("/proc/{}/{file}", self.child.id());
+    fn proc(&self, id: u32, file: &str) -> String {
+        let path = format!("/proc/{id}/{file}");
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{} ended early ({path}: {error})", self.name))
     }
 }

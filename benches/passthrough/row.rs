@@ -19,17 +19,23 @@ pub(crate) enum Subject {
     Embedded,
     /// weir with the Redis store.
     Redis,
+    /// LiteLLM's proxy.
+    Litellm,
+    /// Portkey's gateway.
+    Portkey,
 }
 
 impl Subject {
     /// In the order of the columns.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Direct,
         Self::Bare,
         Self::Nginx,
         Self::Haproxy,
         Self::Embedded,
         Self::Redis,
+        Self::Litellm,
+        Self::Portkey,
     ];
 
     /// For files and JSON.
@@ -41,6 +47,8 @@ impl Subject {
             Self::Haproxy => "haproxy",
             Self::Embedded => "weir-embedded",
             Self::Redis => "weir-redis",
+            Self::Litellm => "litellm",
+            Self::Portkey => "portkey",
         }
     }
 
@@ -53,15 +61,17 @@ impl Subject {
             Self::Haproxy => "HAProxy",
             Self::Embedded => "weir, embedded store",
             Self::Redis => "weir, Redis store",
+            Self::Litellm => "LiteLLM",
+            Self::Portkey => "Portkey",
         }
     }
 
     /// The model that it is asked for where bills are told apart by it. All names are of the same length.
     pub(crate) fn model(self) -> &'static str {
         match self {
-            Self::Direct | Self::Bare | Self::Nginx | Self::Haproxy => MODEL,
             Self::Embedded => "embed",
             Self::Redis => "redis",
+            _ => MODEL,
         }
     }
 

@@ -3,13 +3,13 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use crate::{
-    fleet::{Fleet, Proxy},
+    fleet::{Fleet, Proxy, free_address},
     process::Process,
     request::MODEL,
     row::Subject,
@@ -47,8 +47,7 @@ fn program(name: &str) -> Option<PathBuf> {
 fn start(subject: Subject, program: &Path, fleet: &Fleet) -> Proxy {
     let home = fleet.folder().join(subject.name());
     fs::create_dir_all(&home).expect("a folder in the temporary folder");
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("a free port");
+    let address = free_address();
     let conf = home.join("conf");
     let mut command = Command::new(program);
     let text = if subject == Subject::Nginx {
@@ -70,6 +69,7 @@ fn start(subject: Subject, program: &Path, fleet: &Fleet) -> Proxy {
         home,
         key: "any-key".to_owned(),
         model: MODEL,
+        headers: String::new(),
     }
 }
 

@@ -22,14 +22,21 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
         .into_iter()
         .filter(present_in(&subjects))
         .collect();
-    let compared: Vec<(Subject, Subject)> = others
+    let mut compared: Vec<(Subject, Subject)> = others
         .iter()
         .flat_map(|other| weirs.iter().map(|weir| (*weir, *other)))
         .collect();
+    for gateway in [Subject::Litellm, Subject::Portkey]
+        .into_iter()
+        .filter(present_in(&subjects))
+    {
+        let of = [Subject::Bare, Subject::Embedded, Subject::Redis].into_iter();
+        compared.extend(of.filter(present_in(&subjects)).map(|other| (gateway, other)));
+    }
     head.extend(
         compared
             .iter()
-            .map(|(weir, other)| format!("{} / {} (min..max)", weir.name(), other.name())),
+            .map(|(one, other)| format!("{} / {} (min..max)", one.name(), other.name())),
     );
     line(&mut text, &head);
     text.push_str("|---|");
@@ -42,7 +49,7 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
                 .iter()
                 .map(|subject| row.median(*subject).map_or_else(String::new, number)),
         );
-        cells.extend(compared.iter().map(|(weir, other)| ratio(row, *weir, *other)));
+        cells.extend(compared.iter().map(|(one, other)| ratio(row, *one, *other)));
         line(&mut text, &cells);
     }
     text.push('\n');
@@ -52,7 +59,25 @@ pub(crate) fn markdown(report: &Report, machine: &Machine) -> String {
     for verdict in verdicts(report) {
         let _ = writeln!(text, "- {verdict}");
     }
+    observed(&mut text, report);
     text
+}
+
+/// A table of what was seen, where something was looked for.
+fn observed(text: &mut String, report: &Report) {
+    let Some((_, seen)) = report.observed.first() else {
+        return;
+    };
+    let mut head = vec!["seen".to_owned()];
+    head.extend(seen.iter().map(|(subject, _)| subject.title().to_owned()));
+    text.push('\n');
+    line(text, &head);
+    let _ = writeln!(text, "|{}", "---|".repeat(head.len()));
+    for (looked_for, seen) in &report.observed {
+        let mut cells = vec![(*looked_for).to_owned()];
+        cells.extend(seen.iter().map(|(_, is)| is.clone()));
+        line(text, &cells);
+    }
 }
 
 /// Every number of every round.
@@ -94,6 +119,10 @@ pub(crate) fn json(report: &Report, machine: &Machine) -> Value {
             })
         }).collect::<Vec<_>>(),
         "aims": verdicts(report),
+        "observed": report.observed.iter().map(|(looked_for, seen)| {
+            let seen: BTreeMap<&str, &String> = seen.iter().map(|(subject, is)| (subject.name(), is)).collect();
+            json!({ "looked_for": looked_for, "seen": seen })
+        }).collect::<Vec<_>>(),
     })
 }
 
