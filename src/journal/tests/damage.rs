@@ -196,7 +196,9 @@ fn a_flipped_bit_anywhere_takes_no_record_but_its_own() {
                 && record.end < template.end(which)
             {
                 assert_eq!(replayed.damaged, 1, "segment {which} flipped at {at}");
-                let kept = fs::read(&quarantined(&template.folder.path)[0]).unwrap();
+                let mut kept = fs::read(&quarantined(&template.folder.path)[0]).unwrap();
+                // But for zeros at its end, as the flipped byte may be one.
+                kept.resize(record.len(), 0);
                 assert_eq!(kept, bytes[record], "what cannot be believed is kept");
             }
             template.assert_found(&replayed, which, &bytes, &format!("segment {which} flipped at {at}"));
