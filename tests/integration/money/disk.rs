@@ -51,7 +51,7 @@ impl Drop for Disk {
     }
 }
 
-const SEGMENT_BYTES: i64 = 1 << 20;
+const SEGMENT_BYTES: i64 = 1 << 18;
 /// More requests than fit into two segments.
 const REQUESTS_MAX: usize = 2_000;
 
