@@ -127,5 +127,6 @@ fn a_journal_with_nothing_to_do_rests_and_looks_where_it_is_when_it_is_asked() {
     until(|| fs::read_to_string(here.join("acknowledged")).is_ok_and(|noted| noted == end));
     rests();
     step(&journal, "acme", Change::Suspend);
-    until(|| journal.engine.synced.borrow().has(records(&journal).last().unwrap().0));
+    let last = records(&journal).last().unwrap().0;
+    until(|| journal.engine.synced.borrow().has(last));
 }
