@@ -51,9 +51,9 @@ impl Drop for Disk {
     }
 }
 
-const SEGMENT_BYTES: i64 = 1 << 18;
+const SEGMENT_BYTES: i64 = 1 << 20;
 /// More requests than fit into two segments.
-const REQUESTS_MAX: usize = 2_000;
+const REQUESTS_MAX: usize = 3_000;
 
 /// Whole answers at once, streams but for their last event, which comes with the first step.
 fn provider(gate: Steps) -> RecordingProvider {
@@ -97,7 +97,11 @@ fn a_full_disk_refuses_what_it_could_not_record_and_loses_nothing_of_what_runs()
         .collect();
     disk.fill();
     let mut client = weir.connect();
-    let request = Wire::Messages.request(&key, "hi");
+    // Tags of the greatest length make the records long.
+    let tags = [0, 1, 2, 3, 4].map(|tag| format!("{}{tag}={}", "n".repeat(31), "v".repeat(64)));
+    let request = Wire::Messages
+        .request(&key, "hi")
+        .header("x-weir-tag", &tags.join(", "));
     let mut served = 0;
     let refused = loop {
         let answer = client.exchange(&request);
