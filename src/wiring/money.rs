@@ -112,14 +112,7 @@ impl Money {
             background.block_on(left.take(lane)).map_err(journal_failed)?;
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
-        if let Ledger::Embedded(embedded) = &engine {
-            let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
-            let (left, journal) = (Arc::clone(&left), Arc::clone(&journal));
-            background.spawn(async move {
-                let journals = || left.journals().into_iter().chain([Arc::clone(&journal)]).collect();
-                embedded.run(stopped, |ledger| applied(journals(), ledger)).await;
-            });
-        }
+        write_behind(&engine, &left, &journal, background, stopped);
         if let Some(trims) = sinks.trims(config, &ledger, journal.node(), stopped) {
             background.spawn(trims);
         }
@@ -214,6 +207,23 @@ impl Money {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
     }
+}
+
+/// Has an embedded ledger write its file all the time, and tell the journals what is in it.
+fn write_behind(
+    engine: &Ledger,
+    left: &Arc<LeftLanes>,
+    own: &Arc<Journal>,
+    background: &Runtime,
+    stopped: &watch::Receiver<bool>,
+) {
+    let Ledger::Embedded(embedded) = engine else { return };
+    let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
+    let (left, own) = (Arc::clone(left), Arc::clone(own));
+    background.spawn(async move {
+        let journals = || left.journals().into_iter().chain([Arc::clone(&own)]).collect();
+        embedded.run(stopped, |ledger| applied(journals(), ledger)).await;
+    });
 }
 
 fn journal_failed(error: JournalError) -> StartError {
