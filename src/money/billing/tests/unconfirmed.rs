@@ -1,6 +1,7 @@
 //! Unconfirmed holds: they are ended as soon as the ledger is there, and not forgotten before.
 
 use super::*;
+use crate::store::contract::until;
 
 /// As many requests as are served on grace, and one more that is refused: its hold is unconfirmed.
 async fn one_unconfirmed(fixture: &Fixture, key: &KeyRecord) {
@@ -33,6 +34,8 @@ async fn one_that_cannot_be_written_down_stays_unconfirmed() {
     assert!(fixture.billing.failures() > 0, "it is said");
     std::fs::rename(fixture.folder.path().with_extension("away"), fixture.folder.path()).unwrap();
     drop(rooms);
+    // The journal's thread may have seen that the folder was gone, and sees that it is back a moment later.
+    until("the journal has room", async || fixture.journal.shut().is_none()).await;
     fixture.billing.engine.renew().await;
     fixture.send().await;
     assert_eq!(fixture.view().await.running, 0);
