@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// What jiff says of a moment, by its own calendar.
-    fn told(unix_ms: i64) -> [String; 4] {
+    fn names_at(unix_ms: i64) -> [String; 4] {
         let date = Offset::UTC
             .to_datetime(Timestamp::from_millisecond(unix_ms).unwrap())
             .date();
@@ -248,7 +248,7 @@ mod tests {
             unix_ms in DAYS.start() * DAY_MS..Timestamp::MAX.as_millisecond(),
         ) {
             let periods = Period::each_at(unix_ms);
-            prop_assert_eq!(periods.map(|period| period.to_string()), told(unix_ms));
+            prop_assert_eq!(periods.map(|period| period.to_string()), names_at(unix_ms));
             for period in periods {
                 prop_assert_eq!(period.to_string().parse(), Ok(period));
                 let json = serde_json::to_string(&period).unwrap();

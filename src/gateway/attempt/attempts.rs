@@ -341,7 +341,10 @@ impl Attempts {
         let found = self.others().find_map(works);
         let is_well = found.is_some();
         let spent = |(index, endpoint): (usize, &Arc<Endpoint>)| {
-            let access = endpoint.pool.spend().then(|| Access::anyway(endpoint, asking));
+            let access = endpoint
+                .pool
+                .spend()
+                .then(|| Access::despite_breakers(endpoint, asking));
             Some((index, Arc::clone(endpoint), access.flatten()?))
         };
         let Some((index, endpoint, access)) = found.or_else(|| self.others().find_map(spent)) else {
@@ -366,7 +369,7 @@ fn first_access(endpoints: &[Arc<Endpoint>], asking: Asking<'_>) -> Option<(usiz
             .iter()
             .position(|endpoint| asking.wish.was_served_by(endpoint));
         let first = remembered.or_else(|| endpoints.iter().position(has_awake)).unwrap_or(0);
-        return Some((first, Access::anyway(endpoints.get(first)?, asking)?));
+        return Some((first, Access::despite_breakers(endpoints.get(first)?, asking)?));
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
         if let Some(access) = Access::to(endpoint, asking) {
@@ -379,7 +382,7 @@ fn first_access(endpoints: &[Arc<Endpoint>], asking: Asking<'_>) -> Option<(usiz
         .iter()
         .enumerate()
         .min_by_key(|(_, endpoint)| Access::opens(endpoint, asking))?;
-    Some((index, Access::anyway(endpoint, asking)?))
+    Some((index, Access::despite_breakers(endpoint, asking)?))
 }
 
 #[cfg(test)]

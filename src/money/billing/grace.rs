@@ -49,8 +49,10 @@ impl Grace {
     }
 
     /// Records what the store has told of a lease's account and key. The lease `goes_on`: its requests are admitted.
-    pub(super) fn told(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
-        let becomes_low = self.of(&key.account).told(key, grant, goes_on, clock::unix_millis());
+    pub(super) fn note_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
+        let becomes_low = self
+            .of(&key.account)
+            .note_grant(key, grant, goes_on, clock::unix_millis());
         if becomes_low {
             warn_of_low(key, grant);
         }
@@ -192,7 +194,7 @@ mod tests {
         let all = i64::try_from(accounts).unwrap() * limit.nanos();
         assert_eq!(grace.committed().nanos(), all);
         for number in 0..accounts {
-            grace.told(&ask(number).key, &grant(51), true);
+            grace.note_grant(&ask(number).key, &grant(51), true);
         }
         assert_eq!(grace.low(), 0);
         grace.stopped(&ask(3).key.account);

@@ -86,7 +86,7 @@ impl BillingEngine {
         let key = self.leases.answered(&ask, answer.as_ref(), (asked, answered));
         if let (Some((key, goes_on)), Some(LeaseAnswer::Held(leased))) = (key, &answer) {
             self.time.told(leased.grant.at_ms, asked, answered);
-            self.grace.told(&key, &leased.grant, goes_on);
+            self.grace.note_grant(&key, &leased.grant, goes_on);
         }
     }
 }

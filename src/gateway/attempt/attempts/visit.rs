@@ -102,9 +102,9 @@ impl Access {
         Some(Self { model, credential })
     }
 
-    /// Access whatever the breakers say. A session keeps the credential that served it, if that is known and still
+    /// Access that no breaker is asked for. A session keeps the credential that served it, if that is known and still
     /// configured.
-    pub(super) fn anyway(endpoint: &Endpoint, asking: Asking<'_>) -> Option<Self> {
+    pub(super) fn despite_breakers(endpoint: &Endpoint, asking: Asking<'_>) -> Option<Self> {
         let credentials = &endpoint.pool.credentials;
         let known = asking.wish.served_by(endpoint);
         let remembered = known.and_then(|known| credentials.this_one(&known.credential, asking.now));

@@ -27,19 +27,19 @@ impl LastSeen {
         };
         let mut becomes_low = false;
         if let Some(account) = self.account(&key.account, now_ms) {
-            becomes_low = account.told(grant, true, now_ms);
+            becomes_low = account.note_grant(grant, true, now_ms);
             account.begin(seat, tokens, now_ms);
         }
         if let Some(known) = self.key(&key.id, now_ms) {
-            known.told(key, grant, true, now_ms);
+            known.note_grant(key, grant, true, now_ms);
             known.begin(seat, tokens, now_ms);
         }
         (seat, becomes_low)
     }
 
-    /// The store has told how account and key stand. Unless it `admits` requests by that, whoever was refused stays so: a lease
-    /// that has ended is told of although its account is suspended. Whether the account's balance has become low by that.
-    pub(in crate::money::billing) fn told(
+    /// Notes how account and key stand at the store. Unless the grant `admits` requests, a refusal that is remembered stays: a
+    /// lease that has ended is granted although its account is suspended. Returns whether the balance has become low.
+    pub(in crate::money::billing) fn note_grant(
         &mut self,
         key: &KeyRecord,
         grant: &Grant,
@@ -47,10 +47,10 @@ impl LastSeen {
         now_ms: i64,
     ) -> bool {
         if let Some(known) = self.key(&key.id, now_ms) {
-            known.told(key, grant, admits, now_ms);
+            known.note_grant(key, grant, admits, now_ms);
         }
         let account = self.account(&key.account, now_ms);
-        account.is_some_and(|account| account.told(grant, admits, now_ms))
+        account.is_some_and(|account| account.note_grant(grant, admits, now_ms))
     }
 
     /// A request was admitted out of a lease.
@@ -78,7 +78,7 @@ impl LastSeen {
 }
 
 impl Account {
-    fn told(&mut self, grant: &Grant, admits: bool, now_ms: i64) -> bool {
+    fn note_grant(&mut self, grant: &Grant, admits: bool, now_ms: i64) -> bool {
         self.tally.told(grant.watermark, now_ms);
         self.rates = grant.account_rates;
         if admits || self.balance.is_some() {
@@ -96,7 +96,7 @@ impl Account {
 }
 
 impl Key {
-    fn told(&mut self, key: &KeyRecord, grant: &Grant, admits: bool, now_ms: i64) {
+    fn note_grant(&mut self, key: &KeyRecord, grant: &Grant, admits: bool, now_ms: i64) {
         self.tally.told(grant.watermark, now_ms);
         self.note_quota(key, grant.quota.as_ref());
         self.rates = key.terms.rates;
