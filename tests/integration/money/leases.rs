@@ -12,6 +12,8 @@ use crate::harness::weir::Key;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 
 const CLIENTS: usize = 8;
+/// How soon a rate is used up, on a machine that serves it at all.
+const USED_UP_IN: Duration = Duration::from_secs(300);
 /// Longer than any of these tests: on a busy machine nobody is to be refused for the time that the machine takes.
 const PATIENT_MS: i64 = 60_000;
 
@@ -176,7 +178,8 @@ fn two_nodes_with_leases_use_a_rate_up_and_refuse_nobody_before() {
     };
     let provider = SampleProvider::start();
     let [one, two] = [(); 2].map(|()| gateway(&redis, &provider));
-    let a_minute = rounds(3_000, 20_000);
+    // Two nodes of a debug build serve more than is refilled, also beside other programs.
+    let a_minute = rounds(3_000, 9_000);
     let began = Instant::now();
     let key = one.key_with(&["--rpm", &a_minute.to_string()]);
     let served = AtomicUsize::new(0);
@@ -191,6 +194,8 @@ fn two_nodes_with_leases_use_a_rate_up_and_refuse_nobody_before() {
                         return;
                     }
                     served.fetch_add(1, Ordering::Relaxed);
+                    let took = began.elapsed();
+                    assert!(took < USED_UP_IN, "{a_minute} a minute are not used up after {took:?}");
                 }
             });
         }
