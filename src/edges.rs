@@ -4,8 +4,6 @@
 pub(crate) mod body_budget;
 pub(crate) mod clock;
 pub(crate) mod connection_slots;
-mod connector;
-pub(crate) mod kept_client;
 pub(crate) mod limiter;
 pub(crate) mod low_priority;
 pub(crate) mod resolver;

@@ -1,33 +1,43 @@
-//! Requests of weir's own to web servers: one at a time on a connection of its own, within limits, redirects not followed.
-//! What clients ask providers goes another way, through Pingora.
+//! Requests of weir's own to web servers, within limits. Redirects are not followed. Requests of clients to providers go through Pingora
+//! instead.
 
-use std::time::Duration;
+use std::{convert::Infallible, error::Error, io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Request, Response, header};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
-use rustls::RootCertStore;
+use http::{Request, Response, uri::Scheme};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::time::timeout;
 
-use crate::edges::{
-    connector::{ConnectError, Connector},
-    roots::{RootsError, roots},
-};
+use crate::edges::roots::{RootsError, roots};
 
-/// How long a request may take, and how much its answer may have.
+/// How long an idle connection is kept: less than servers keep theirs.
+const IDLE_FOR: Duration = Duration::from_secs(4);
+
+/// The body of a request, which may be made piece by piece.
+pub(crate) type Upload = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Limits of a client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WebLimits {
     /// Longest wait for a connection, TLS included.
     pub connect: Duration,
-    /// Longest time for all of it.
-    pub total: Duration,
+    /// Longest time from the look-up of the name to the last byte of the answer; without one the caller ends the request.
+    pub total: Option<Duration>,
     /// The most bytes of an answer's body.
     pub answer_bytes_max: usize,
+    /// The most idle connections that are kept for the next requests to a server.
+    pub idle_max: usize,
 }
 
-/// Why there is no answer. The texts have nothing of the address but what its name server or certificate made of it.
+/// Why there is no answer. The texts have nothing of the address but the words of its name server or certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
     /// The address is none of a web server.
@@ -35,36 +45,27 @@ pub(crate) enum WebError {
     Address,
     /// There is no connection.
     #[error("no connection: {0}")]
-    Connect(std::io::Error),
+    Connect(String),
     /// The connection broke off, or it spoke no HTTP. The request may have arrived.
     #[error("no answer: {0}")]
-    Broken(hyper::Error),
+    Broken(String),
     /// It took too long. The request may have arrived.
-    #[error("no answer within {} s", .0.as_secs())]
+    #[error("no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
     /// The answer has too many bytes.
     #[error("the answer has more than {0} bytes")]
     TooLong(usize),
 }
 
-impl From<ConnectError> for WebError {
-    fn from(error: ConnectError) -> Self {
-        match error {
-            ConnectError::Address => Self::Address,
-            ConnectError::Io(error) => Self::Connect(error),
-        }
-    }
-}
-
-/// Sends requests. Cheap to clone.
+/// Sends requests. Cheap to clone. To be used inside a runtime.
 #[derive(Clone)]
 pub(crate) struct WebClient {
-    connector: Connector,
+    client: Client<TimeoutConnector<HttpsConnector<HttpConnector>>, Upload>,
     limits: WebLimits,
 }
 
 impl WebClient {
-    /// One that trusts the authorities in a PEM file's content, or else the platform's.
+    /// A client that trusts the authorities in a PEM file's content, or else the platform's.
     ///
     /// # Errors
     /// There is nobody to trust.
@@ -72,41 +73,73 @@ impl WebClient {
         Self::trusting(roots(ca)?, limits)
     }
 
-    /// One that trusts these authorities.
+    /// A client that trusts these authorities.
     ///
     /// # Errors
     /// TLS cannot be spoken.
     pub(crate) fn trusting(roots: RootCertStore, limits: WebLimits) -> Result<Self, RootsError> {
-        Ok(Self {
-            connector: Connector::new(roots)?,
-            limits,
-        })
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|_| RootsError::Nobody)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        // Divided among the addresses of a name, so that one that leads nowhere leaves time for the next.
+        tcp.set_connect_timeout(Some(limits.connect));
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let mut connector = TimeoutConnector::new(https);
+        connector.set_connect_timeout(Some(limits.connect));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_FOR)
+            .pool_max_idle_per_host(limits.idle_max)
+            .build(connector);
+        Ok(Self { client, limits })
     }
 
     /// Sends a request to the server that its address names, and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, WebError> {
-        let total = self.limits.total;
-        timeout(total, self.exchange(request))
-            .await
-            .unwrap_or(Err(WebError::Late(total)))
+        let whole = |bytes| {
+            Full::new(bytes)
+                .map_err(|never: Infallible| match never {})
+                .boxed_unsync()
+        };
+        self.upload(request.map(whole)).await
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, WebError> {
-        let connect = self.limits.connect;
-        let connected = timeout(connect, self.connector.connect(request.uri())).await;
-        let stream = connected.map_err(|_| WebError::Late(connect))??;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(WebError::Broken)?;
-        let driver = tokio::spawn(connection);
-        let answer = async {
-            let answer = sender
-                .send_request(in_origin_form(request)?)
+    /// The same for a request whose body may be made piece by piece.
+    pub(crate) async fn upload(&self, request: Request<Upload>) -> Result<Response<Bytes>, WebError> {
+        match self.limits.total {
+            None => self.exchange(request).await,
+            Some(total) => timeout(total, self.exchange(request))
                 .await
-                .map_err(WebError::Broken)?;
-            self.whole(answer).await
-        };
-        let answer = answer.await;
-        driver.abort();
-        answer
+                .unwrap_or(Err(WebError::Late(total))),
+        }
+    }
+
+    async fn exchange(&self, request: Request<Upload>) -> Result<Response<Bytes>, WebError> {
+        let is_web = [Scheme::HTTP, Scheme::HTTPS]
+            .iter()
+            .any(|scheme| request.uri().scheme() == Some(scheme));
+        if !is_web || request.uri().host().is_none() {
+            return Err(WebError::Address);
+        }
+        let answer = self
+            .client
+            .request(request)
+            .await
+            .map_err(|error| match innermost(&error) {
+                (_, true) if error.is_connect() => WebError::Late(self.limits.connect),
+                (why, _) if error.is_connect() => WebError::Connect(why),
+                (why, _) => WebError::Broken(why),
+            })?;
+        self.whole(answer).await
     }
 
     async fn whole(&self, answer: Response<Incoming>) -> Result<Response<Bytes>, WebError> {
@@ -114,9 +147,8 @@ impl WebClient {
         let most = self.limits.answer_bytes_max;
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(WebError::Broken)?.into_data() else {
-                continue;
-            };
+            let frame = frame.map_err(|error| WebError::Broken(innermost(&error).0))?;
+            let Ok(data) = frame.into_data() else { continue };
             if whole.len().saturating_add(data.len()) > most {
                 return Err(WebError::TooLong(most));
             }
@@ -126,19 +158,17 @@ impl WebClient {
     }
 }
 
-/// The request as a server gets it: its path alone, and its host as a header.
-fn in_origin_form(request: Request<Bytes>) -> Result<Request<Full<Bytes>>, WebError> {
-    let (mut head, body) = request.into_parts();
-    let authority = head.uri.authority().ok_or(WebError::Address)?;
-    let at = authority
-        .as_str()
-        .rsplit_once('@')
-        .map_or(authority.as_str(), |(_, at)| at);
-    let host = HeaderValue::from_str(at).map_err(|_| WebError::Address)?;
-    head.headers.insert(header::HOST, host);
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    head.uri = path.parse().map_err(|_| WebError::Address)?;
-    Ok(Request::from_parts(head, Full::new(body)))
+/// The cause at the bottom of an error, for those above it only say where it was met; and whether one of them is a time that ran out.
+fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
+    let (mut inner, mut is_late) = (error, false);
+    loop {
+        let kind = inner.downcast_ref::<io::Error>().map(io::Error::kind);
+        is_late |= kind == Some(io::ErrorKind::TimedOut);
+        match inner.source() {
+            Some(source) => inner = source,
+            None => return (inner.to_string(), is_late),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -90,8 +90,9 @@ impl Events {
     pub(crate) fn new(settings: EventsSettings) -> Result<Self, EventsError> {
         let limits = WebLimits {
             connect: settings.connect,
-            total: settings.answer,
+            total: Some(settings.answer),
             answer_bytes_max: ANSWER_BYTES_MAX,
+            idle_max: 0,
         };
         let authorization = settings.authorization.as_ref().map(|secret| {
             let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| EventsError::Authorization)?;

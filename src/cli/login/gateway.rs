@@ -20,8 +20,9 @@ const DISCOVERY: &str = "/.well-known/oauth-authorization-server";
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(5),
-    total: Duration::from_secs(10),
+    total: Some(Duration::from_secs(10)),
     answer_bytes_max: 64 * 1024,
+    idle_max: 0,
 };
 /// How much longer to wait between two questions after one that came too soon (RFC 8628, section 3.5).
 const SLOWER_BY: Duration = Duration::from_secs(5);

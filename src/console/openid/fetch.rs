@@ -19,8 +19,9 @@ use crate::{
 /// providers have some ten thousand bytes.
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(5),
-    total: Duration::from_secs(5),
+    total: Some(Duration::from_secs(5)),
     answer_bytes_max: 256 * 1024,
+    idle_max: 0,
 };
 
 /// The way to the provider. Certificates are verified, always.

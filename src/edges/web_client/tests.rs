@@ -1,23 +1,31 @@
 //! Requests to servers of every manner.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Request;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
 use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::edges::connector::Transport;
 
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(20),
-    total: Duration::from_secs(30),
+    total: Some(Duration::from_secs(30)),
     answer_bytes_max: 8,
+    idle_max: 0,
 };
 
 fn request(url: &str) -> Request<Bytes> {
@@ -34,7 +42,7 @@ async fn listener() -> (TcpListener, u16) {
 }
 
 /// Reads a request up to its body, and answers with this; says what it read.
-async fn serve(mut stream: impl Transport, answer: &str) -> String {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &str) -> String {
     let mut read = Vec::new();
     while !read.ends_with(b"body") {
         let mut piece = [0; 1024];
@@ -87,7 +95,14 @@ async fn an_answer_that_is_too_long_or_broken_off_is_an_error() {
 async fn nobody_is_waited_for_longer_than_the_limit() {
     let (listener, port) = listener().await;
     let short = Duration::from_millis(50);
-    let client = WebClient::new(None, WebLimits { total: short, ..LIMITS }).unwrap();
+    let client = WebClient::new(
+        None,
+        WebLimits {
+            total: Some(short),
+            ..LIMITS
+        },
+    )
+    .unwrap();
     let answer = client.send(request(&format!("http://127.0.0.1:{port}/"))).await;
     assert!(
         matches!(answer, Err(WebError::Late(limit)) if limit == short),
@@ -144,6 +159,63 @@ async fn a_server_is_believed_by_its_certificate_only() {
 #[tokio::test]
 async fn what_is_no_address_of_a_web_server_is_told() {
     let client = WebClient::new(None, LIMITS).unwrap();
-    let answer = client.send(request("/a")).await;
-    assert!(matches!(answer, Err(WebError::Address)), "{answer:?}");
+    for address in ["/a", "ftp://localhost/"] {
+        let answer = client.send(request(address)).await;
+        assert!(matches!(answer, Err(WebError::Address)), "{answer:?}");
+    }
+}
+
+/// A server that answers with the body that it gets; and how many connections it has had.
+async fn echo() -> (String, Arc<AtomicUsize>) {
+    let (listener, port) = listener().await;
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            let answer = service_fn(|request: Request<Incoming>| async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                Ok::<_, Infallible>(Response::new(Full::new(body)))
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+        }
+    });
+    (format!("http://127.0.0.1:{port}/"), connections)
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_the_next_request_where_the_limits_say_so() {
+    for (idle_max, connections_made) in [(1, 1), (0, 3)] {
+        let (address, connections) = echo().await;
+        let client = WebClient::new(None, WebLimits { idle_max, ..LIMITS }).unwrap();
+        for _ in 0..3 {
+            assert_eq!(client.send(request(&address)).await.unwrap().body(), "body");
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), connections_made);
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_two_addresses_is_reached_by_the_one_that_listens() {
+    // `localhost` is ::1 and 127.0.0.1, and only the second listens.
+    let (address, _) = echo().await;
+    let client = WebClient::new(None, LIMITS).unwrap();
+    let answer = client.send(request(&address.replace("127.0.0.1", "localhost"))).await;
+    assert_eq!(answer.unwrap().body(), "body");
+}
+
+#[tokio::test]
+async fn why_there_is_no_answer_is_told_without_the_address() {
+    let (listener, port) = listener().await;
+    let address = format!("http://127.0.0.1:{port}/canary");
+    let cut = tokio::spawn(async move { drop(listener.accept().await) });
+    let client = WebClient::new(None, LIMITS).unwrap();
+    let broken = client.send(request(&address)).await.unwrap_err();
+    assert!(matches!(broken, WebError::Broken(_)), "{broken}");
+    cut.await.unwrap();
+    let refused = client.send(request(&address)).await.unwrap_err();
+    assert!(matches!(refused, WebError::Connect(_)), "{refused}");
+    for message in [broken.to_string(), refused.to_string()] {
+        assert!(!message.contains("canary"), "{message}");
+    }
 }

@@ -54,8 +54,9 @@ impl Webhook {
     pub(crate) fn new(url: Uri, secret: &Secret, timeout: Duration) -> Result<Self, String> {
         let limits = WebLimits {
             connect: timeout,
-            total: timeout,
+            total: Some(timeout),
             answer_bytes_max: ANSWER_BYTES_MAX,
+            idle_max: 0,
         };
         Ok(Self {
             url,

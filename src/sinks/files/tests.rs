@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use super::*;
 use crate::{
     domain::ledger::consumption::{Modifiers, UsageSource},
-    edges::kept_client::KeptClient,
+    edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
     sinks::contract::{
         self, batch,
@@ -42,8 +42,14 @@ fn authority() -> Vec<u8> {
 }
 
 /// Speaks with the servers of these tests.
-fn client() -> KeptClient {
-    KeptClient::new(Some(&authority()), Duration::from_secs(60)).unwrap()
+fn client() -> WebClient {
+    let limits = WebLimits {
+        connect: Duration::from_secs(60),
+        total: None,
+        answer_bytes_max: 64 * 1024 * 1024,
+        idle_max: 8,
+    };
+    WebClient::new(Some(&authority()), limits).unwrap()
 }
 
 /// All rows of a lane, by number, each as often as it is there.

@@ -18,21 +18,18 @@ use tokio::{
 };
 
 use super::{answer::Refused, error::RequestError};
-use crate::edges::kept_client::{KeptClient, Upload};
+use crate::edges::web_client::{Upload, WebClient};
 
 /// How often a request is made, while its time lasts, and the pause before it is made again.
 const ATTEMPTS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
-/// The most bytes of an answer: lists have up to 1000 names of up to 1024 bytes, and parts of an object up to
-/// [`super::requests::PART_BYTES_MAX`].
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A file is sent in pieces, and so many of them wait for the network.
 const PIECE_BYTES: usize = 64 * 1024;
 const PIECES_MAX: usize = 4;
 
 /// What is asked, with the signature in its address.
 pub(super) struct Call {
-    pub(super) client: KeptClient,
+    pub(super) client: WebClient,
     pub(super) method: Method,
     pub(super) url: String,
     pub(super) headers: Vec<(HeaderName, String)>,
@@ -57,13 +54,13 @@ impl Call {
         let answer = match &self.file {
             None => {
                 let body = Full::default().map_err(|never| match never {}).boxed_unsync();
-                self.client.send(self.request(body)?, ANSWER_BYTES_MAX).await?
+                self.client.upload(self.request(body)?).await?
             }
             Some((file, bytes)) => {
                 let (sender, body) = Channel::new(PIECES_MAX);
                 let sending = send(file.try_clone()?, *bytes, sender);
                 let request = self.request(body.boxed_unsync())?;
-                let (sent, answer) = tokio::join!(sending, self.client.send(request, ANSWER_BYTES_MAX));
+                let (sent, answer) = tokio::join!(sending, self.client.upload(request));
                 sent?;
                 answer?
             }

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use http::StatusCode;
 
 use super::answer::Refused;
-use crate::edges::kept_client::KeptError;
+use crate::edges::web_client::WebError;
 
 /// Why a request has not done what it was for. Names no secret.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub(in super::super) enum RequestError {
     Refused(Refused),
     /// There is no answer that can be read.
     #[error("{0}")]
-    Lost(#[from] KeptError),
+    Lost(#[from] WebError),
     /// It took too long.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
@@ -35,8 +35,12 @@ impl RequestError {
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Refused(refused) => refused.may_pass(),
-            Self::Lost(KeptError::Connect(_) | KeptError::Broken(_)) => true,
-            Self::Lost(KeptError::TooLong(_)) | Self::Late(_) | Self::Odd(_) | Self::Local(_) | Self::Stopping => false,
+            Self::Lost(WebError::Connect(_) | WebError::Broken(_) | WebError::Late(_)) => true,
+            Self::Lost(WebError::TooLong(_) | WebError::Address)
+            | Self::Late(_)
+            | Self::Odd(_)
+            | Self::Local(_)
+            | Self::Stopping => false,
         }
     }
 

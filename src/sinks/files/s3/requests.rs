@@ -22,19 +22,27 @@ use super::{
     error::RequestError,
     settings::BucketSettings,
 };
-use crate::edges::{clock, kept_client::KeptClient, roots::RootsError};
+use crate::edges::{
+    clock,
+    roots::RootsError,
+    web_client::{WebClient, WebLimits},
+};
 
 /// How long an address is valid that was signed, and so how far this machine's clock may be behind.
 const SIGNED_FOR: Duration = Duration::from_secs(900);
 /// The most bytes that one request reads of an object.
 pub(super) const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The most bytes of an answer: lists have up to 1000 names of up to 1024 bytes, and parts of an object up to [`PART_BYTES_MAX`].
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Idle connections that are kept for the next requests.
+const IDLE_MAX: usize = 8;
 /// A file gets a second more for each so many bytes.
 const BYTES_PER_SECOND: u64 = 1024 * 1024;
 
 /// A bucket, and who asks it.
 #[derive(Clone)]
 pub(in super::super) struct Requests {
-    client: KeptClient,
+    client: WebClient,
     bucket: Bucket,
     credentials: Credentials,
     answer: Duration,
@@ -53,8 +61,14 @@ impl Requests {
         };
         let (name, region) = (settings.name.clone(), settings.region.clone());
         let credentials = Credentials::new(settings.access_key_id.expose(), settings.secret_access_key.expose());
+        let limits = WebLimits {
+            connect: settings.connect,
+            total: None,
+            answer_bytes_max: ANSWER_BYTES_MAX,
+            idle_max: IDLE_MAX,
+        };
         Ok(Self {
-            client: KeptClient::new(settings.ca.as_deref(), settings.connect)?,
+            client: WebClient::new(settings.ca.as_deref(), limits)?,
             bucket: Bucket::new(endpoint, style, name, region).map_err(|_| BucketError::Address)?,
             credentials,
             answer: settings.answer,

@@ -10,10 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full};
+
 use tokio::time::{sleep, timeout};
 
-use crate::edges::kept_client::KeptClient;
+use crate::edges::web_client::WebClient;
 
 /// The one bucket that it has.
 pub(super) const BUCKET: &str = "weir-log";
@@ -62,12 +62,11 @@ impl Server {
         Some(server)
     }
 
-    async fn make_bucket(&self, client: &KeptClient) -> bool {
-        let body = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
+    async fn make_bucket(&self, client: &WebClient) -> bool {
         let request = Request::builder()
             .method(Method::PUT)
             .uri(format!("http://127.0.0.1:{}/{BUCKET}", self.port));
-        let made = client.send(request.body(body).unwrap(), 64 * 1024).await;
+        let made = client.send(request.body(Bytes::new()).unwrap()).await;
         made.is_ok_and(|answer| answer.status() == StatusCode::OK)
     }
 }

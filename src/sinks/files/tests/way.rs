@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,10 +16,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::watch};
 
-use crate::edges::kept_client::KeptClient;
-
-/// More than any answer of these tests.
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+use crate::edges::web_client::WebClient;
 
 /// What happens to one request.
 #[derive(Clone, Debug)]
@@ -43,7 +39,7 @@ pub(super) struct Way {
 
 struct State {
     server: u16,
-    client: KeptClient,
+    client: WebClient,
     faults: Mutex<VecDeque<(Method, Fault)>>,
     asked: Mutex<Vec<(Method, String)>>,
     knows_no_condition: AtomicBool,
@@ -144,10 +140,7 @@ impl State {
                 request = request.header(name, value);
             }
         }
-        let body = Full::new(body)
-            .map_err(|never: Infallible| match never {})
-            .boxed_unsync();
-        let answer = self.client.send(request.body(body).unwrap(), ANSWER_BYTES_MAX).await;
+        let answer = self.client.send(request.body(body).unwrap()).await;
         let (mut head, body) = answer.unwrap().into_parts();
         head.headers.remove(header::CONNECTION);
         Response::from_parts(head, Full::new(body))
