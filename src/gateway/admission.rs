@@ -2,7 +2,7 @@
 
 pub(crate) mod caller;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, header};
 use pingora_proxy::Session;
@@ -352,7 +352,7 @@ async fn hold(
 ) -> Result<(Option<Bill>, Option<SessionHint>), End> {
     let key = asking.key.record;
     let named = provider_state::look_up(&gateway.sessions, &key.account, route, scan);
-    let mut answered = |time| gateway.metrics().admission_took(time);
+    let mut answered = |time: Duration| gateway.metrics().store.admission.observe(time.as_secs_f64());
     // A token count is free.
     let admitting = (!asking.operation.counts_tokens()).then(|| gateway.billing.admit(asking, &mut answered));
     let (named, admission) = match admitting {

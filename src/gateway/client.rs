@@ -62,7 +62,7 @@ impl Client {
             write_gate: write_gate(session, request, presence.as_ref()),
             presence,
             recorder: Some(StateRecorder::new(key, is_kept)),
-            stream_gauge: request.stream.then(|| metrics.stream_opened()),
+            stream_gauge: request.stream.then(|| metrics.requests.streams_open.guard()),
             count_slot,
         }
     }

@@ -29,6 +29,6 @@ pub(crate) fn immediate<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) 
 
 /// Counts the panic. Its text stays out of the log, because it may quote a request; the panic hook logs the place.
 fn caught(metrics: &Metrics, _panic: &Box<dyn Any + Send>) -> Box<Error> {
-    metrics.panicked();
+    metrics.program.panics.inc();
     Error::new_in(PANICKED)
 }

@@ -132,7 +132,7 @@ impl Presence {
             } else {
                 UnattendedEnd::BrokenOff
             };
-            self.metrics.unattended_answer(end);
+            self.metrics.requests.count_unattended(end);
         }
     }
 
@@ -147,12 +147,12 @@ impl Presence {
             return true;
         }
         let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.metrics.unattended_answer(UnattendedEnd::NoPlace);
+            self.metrics.requests.count_unattended(UnattendedEnd::NoPlace);
             return false;
         };
         let place = Place {
             _permit: permit,
-            _counted: self.metrics.answer_unattended(),
+            _counted: self.metrics.requests.unattended.guard(),
         };
         if self.place.set(place).is_ok() {
             let since = clock::instant().saturating_duration_since(self.started).as_millis();

@@ -107,7 +107,7 @@ impl Diagnostics {
     /// Has the metrics tell how many messages were lost.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let lines = Arc::clone(&self.lines);
-        metrics.sample(move |metrics| metrics.lost_lines().diagnostics_are(lines.dropped()));
+        metrics.sample(move |metrics| metrics.log.diagnostics_dropped.reach(lines.dropped()));
     }
 }
 

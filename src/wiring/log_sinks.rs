@@ -19,7 +19,7 @@ use crate::{
         trimmer::{TrimFigures, Trimmer, Trimming},
     },
     store::ledger::LedgerStore,
-    telemetry::metrics::{LogSinkFigures, LogTrimFigures, Metrics},
+    telemetry::metrics::Metrics,
     wiring::{log_events, log_files, log_postgres, start_error::StartError},
 };
 
@@ -121,21 +121,20 @@ impl LogSinks {
     pub(super) fn tell(&self, metrics: &Metrics, lanes: &[Arc<Journal>]) {
         for (sink, figures) in &self.sinks {
             let name = sink.name();
-            let told = LogSinkFigures {
-                rows: figures.rows(),
-                failures: figures.failures(),
-                behind_ms: figures.behind_ms(clock::unix_millis()),
-                behind_bytes: lanes.iter().map(|lane| lane.sink_behind_bytes(name)).sum(),
-                dropped: lanes.iter().map(|lane| lane.sink_dropped(name)).sum(),
-            };
-            metrics.log_sink_is(name, told);
+            let (log, labels) = (&metrics.log, [name.into()]);
+            log.rows.of(labels).reach(figures.rows());
+            log.failures.of(labels).reach(figures.failures());
+            let behind = figures.behind_ms(clock::unix_millis()) / 1000;
+            log.behind_seconds.of(labels).set(behind);
+            let behind: u64 = lanes.iter().map(|lane| lane.sink_behind_bytes(name)).sum();
+            log.behind_bytes.of(labels).set(behind);
+            let dropped = lanes.iter().map(|lane| lane.sink_dropped(name)).sum();
+            log.dropped.of(labels).reach(dropped);
         }
         if let Some(at) = &self.home {
-            metrics.log_trimmed_is(LogTrimFigures {
-                rows: at.trimmed.rows(),
-                differing: at.trimmed.differing(),
-                failures: at.trimmed.failures(),
-            });
+            metrics.log.trimmed.reach(at.trimmed.rows());
+            metrics.log.differing_days.set(at.trimmed.differing());
+            metrics.log.trim_failures.reach(at.trimmed.failures());
         }
     }
 }

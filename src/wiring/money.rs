@@ -21,7 +21,7 @@ use crate::{
         KeyStore, embedded::handover::HandoverStore, key_cache::KeyCache, ledger::LedgerStore,
         stability::StabilityStore,
     },
-    telemetry::metrics::{Metrics, MoneyFigures},
+    telemetry::metrics::{self, Metrics},
     wiring::{
         StartError,
         lanes::{LeftLanes, applied},
@@ -156,34 +156,18 @@ impl Money {
             lanes.push(Arc::clone(&journal));
             sinks.tell(metrics, &lanes);
             let sum = |figure: fn(&Journal) -> u64| lanes.iter().map(|lane| figure(lane)).sum::<u64>();
-            let rows = billing.rows().map(|(source, total)| (source.as_str(), total));
-            metrics.money_is(&MoneyFigures {
-                charged: u64::try_from(billing.charged().nanos()).unwrap_or(0),
-                rows: rows.collect(),
-                offline: billing.offline(),
-                leased: billing.leased(),
-                leases: billing.leases().0,
-                leases_amount: billing.leases().1.nanos(),
-                failures: billing.failures().saturating_add(sum(Journal::failures)),
-                grace: grace.key.nanos(),
-                grace_account: grace.account.nanos(),
-                grace_committed: billing.grace_committed().nanos(),
-                held: billing.held().nanos(),
-                held_waiting: billing.waiting(),
-                excess_max: billing.excess_max().nanos(),
-                accounts_low: billing.accounts_low(),
-                unacknowledged: sum(Journal::unacknowledged_steps),
-                oldest_ms: lanes
-                    .iter()
-                    .map(|lane| lane.oldest_unacknowledged_ms())
-                    .max()
-                    .unwrap_or(0),
-                journal_bytes: sum(Journal::bytes),
-                journal_disk_free: free_bytes(&folder).unwrap_or(0),
-                journal_damaged: sum(Journal::damaged_parts),
-                journal_up: journal.shut().is_none(),
-                journal_lost: sum(Journal::lost_steps),
-            });
+            let oldest = lanes.iter().map(|lane| lane.oldest_unacknowledged_ms()).max();
+            let of = &metrics.journal;
+            of.unacknowledged.set(sum(Journal::unacknowledged_steps));
+            of.oldest_ms.set(oldest.unwrap_or(0));
+            of.bytes.set(sum(Journal::bytes));
+            of.disk_free.set(free_bytes(&folder).unwrap_or(0));
+            of.up.set(journal.shut().is_none());
+            of.damaged.set(sum(Journal::damaged_parts));
+            of.lost.reach(sum(Journal::lost_steps));
+            of.failures
+                .reach(billing.failures().saturating_add(sum(Journal::failures)));
+            show_billing(&metrics.money, &billing, grace);
         });
     }
 
@@ -207,6 +191,30 @@ impl Money {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
     }
+}
+
+/// Copies the figures of billing.
+fn show_billing(of: &metrics::Money, billing: &Billing, grace: GraceLimits) {
+    of.charged.reach(u64::try_from(billing.charged().nanos()).unwrap_or(0));
+    for (source, total) in billing.rows() {
+        of.billed.of([source.as_str().into()]).reach(total);
+    }
+    of.admitted_offline.reach(billing.offline());
+    of.admitted_leased.reach(billing.leased());
+    let (leases, leased) = billing.leases();
+    of.leases.set(leases);
+    for (part, bound) in [
+        ("request", billing.excess_max()),
+        ("lease", leased),
+        ("grace", grace.key),
+        ("grace_account", grace.account),
+    ] {
+        of.overspend_bound.of([part.into()]).set(bound.nanos());
+    }
+    of.grace_committed.set(billing.grace_committed().nanos());
+    of.held.set(billing.held().nanos());
+    of.held_waiting.set(billing.waiting());
+    of.accounts_low.set(billing.accounts_low());
 }
 
 /// Has an embedded ledger write its file all the time, and tell the journals what is in it.

@@ -29,10 +29,7 @@ use crate::{
         KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
         web_sessions::WebSessionStore,
     },
-    telemetry::{
-        attention::History,
-        metrics::{Health, ProviderFigures},
-    },
+    telemetry::{attention::History, metrics::Label},
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
@@ -224,10 +221,8 @@ impl Parts {
         metrics.sample(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
             for provider in live.catalogue.providers() {
-                metrics.provider_is(
-                    &provider.name,
-                    health(provider.is_on() && !switches.is_off(&provider.name)),
-                );
+                let is_on = provider.is_on() && !switches.is_off(&provider.name);
+                metrics.providers.on.of([metrics.provider(&provider.name)]).set(is_on);
             }
             for (provider, pool) in live.pools.iter() {
                 let resting = pool
@@ -235,37 +230,36 @@ impl Parts {
                     .iter()
                     .filter(|one| one.rests_until(now).is_some())
                     .count();
-                let figures = ProviderFigures {
-                    credentials_resting: resting,
-                    places_ejected: pool.ejected(now),
-                    models_passed_over: pool.models_passed_over(now).len(),
-                    passed_over: pool.passed_over(),
-                };
-                metrics.provider_stands(provider, figures);
-            }
-            metrics.clock_offset_is(time.offset_ms(now).unwrap_or(0));
-            metrics.store_is(health(keys.store_is_reachable()));
-            let warnings = store.warnings();
-            for warning in StoreWarning::ALL {
-                metrics.store_warning_is(warning.kind(), warnings.contains(&warning));
-            }
-            let memory = store.memory();
-            metrics.store_memory_is(
-                memory.map_or(0, |memory| memory.used),
-                memory.map_or(0, |memory| memory.most),
-            );
-            metrics.body_bytes_buffered_are(bodies.bytes());
-            metrics.head_bytes_buffered_are(heads.in_use());
-            metrics.requests_in_flight_are(drain.running());
-            metrics.sessions_unwritten_are(sessions.lost());
-            for (event, total) in keys.events() {
-                metrics.key_cache_events_are(event, total);
+                let (of, labels) = (&metrics.providers, [metrics.provider(provider)]);
+                of.credentials_resting.of(labels).set(resting);
+                of.places_ejected.of(labels).set(pool.ejected(now));
+                of.models_passed_over.of(labels).set(pool.models_passed_over(now).len());
+                of.passed_over.of(labels).reach(pool.passed_over());
             }
             for (host, total) in resolver.failures() {
-                metrics.resolver_failures_are(&host, total);
+                let host = Label::configured(&host);
+                metrics.providers.resolver_failures.of([host]).reach(total);
             }
+            metrics.providers.sessions_unwritten.reach(sessions.lost());
+            let ahead_ms = time.offset_ms(now).unwrap_or(0);
+            metrics.store.clock_offset.set_milliseconds(ahead_ms);
+            metrics.store.up.set(keys.store_is_reachable());
+            let warnings = store.warnings();
+            for warning in StoreWarning::ALL {
+                let is_so = warnings.contains(&warning);
+                metrics.store.warning.of([warning.kind().into()]).set(is_so);
+            }
+            let memory = store.memory();
+            metrics.store.memory_used.set(memory.map_or(0, |memory| memory.used));
+            metrics.store.memory_max.set(memory.map_or(0, |memory| memory.most));
+            for (event, total) in keys.events() {
+                metrics.store.key_cache.of([event.into()]).reach(total);
+            }
+            metrics.requests.body_bytes_buffered.set(bodies.bytes());
+            metrics.requests.head_bytes_buffered.set(heads.in_use());
+            metrics.requests.in_flight.set(drain.running());
             if let Some(sinks) = sinks.upgrade() {
-                metrics.lost_lines().access_log_are(sinks.access_log.dropped());
+                metrics.log.access_dropped.reach(sinks.access_log.dropped());
             }
         });
     }
@@ -285,8 +279,4 @@ fn history(config: &Config, sinks: &Sinks, background: &Runtime, stop: &watch::S
     let metrics = Arc::clone(&sinks.metrics);
     background.spawn(Arc::clone(&history).run(metrics, stop.subscribe()));
     Some(history)
-}
-
-fn health(good: bool) -> Health {
-    if good { Health::Up } else { Health::Down }
 }

@@ -117,7 +117,12 @@ impl Reloader {
             Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration loaded anew"),
             Err(error) => tracing::error!(%error, "the configuration was not loaded anew: the one in force stays"),
         }
-        self.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+        let (program, result) = (&self.metrics.program, if outcome.is_ok() { "ok" } else { "failed" });
+        program.reloads.of([result.into()]).inc();
+        program.reload_failed.set(outcome.is_err());
+        if outcome.is_ok() {
+            program.reloaded_at.set(clock::unix_seconds());
+        }
     }
 
     /// The outcome, and the configuration that was read, if one was.

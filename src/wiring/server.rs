@@ -214,7 +214,7 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     let closing = || side.closing.clone();
     let (state, links) = console::state(admin_state(parts, side.upgrades.clone())?, parts);
     let log = Arc::clone(state.log());
-    let tell = move |metrics: &Metrics| metrics.log_verified_is(log.verified_at());
+    let tell = move |metrics: &Metrics| metrics.log.verified_at.set(log.verified_at());
     parts.sinks.metrics.sample(tell);
     let portal = console::portal(parts, &state, console::openid(parts)?);
     let openid = console::openid(parts)?;

@@ -49,7 +49,8 @@ impl Stability {
             let read_at = snapshots
                 .get()
                 .map_or(0, |snapshot| snapshot.read_at_ms.div_euclid(1000));
-            metrics.stability_is(publisher.untold_hours(), read_at);
+            metrics.store.stability_untold_hours.set(publisher.untold_hours());
+            metrics.store.stability_read_at.set(read_at);
         });
     }
 

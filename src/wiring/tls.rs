@@ -20,7 +20,7 @@ use crate::{
         certificate::Certificate,
         listener::{Clients, Identity, Listener, Speaks, crypto},
     },
-    telemetry::metrics::{CertificateFigure, Metrics},
+    telemetry::metrics::{CertificateEnd, Metrics},
     wiring::{StartError, catalogue},
 };
 
@@ -242,21 +242,20 @@ impl Listeners {
     /// Has the ends of the certificates in use read when somebody scrapes.
     pub(crate) fn observe(self: &Arc<Self>, metrics: &Metrics) {
         let listeners = Arc::clone(self);
-        metrics.sample(move |metrics| metrics.certificates_are(&listeners.figures()));
+        metrics.sample(move |metrics| metrics.connections.show_certificates(listeners.ends()));
     }
 
-    fn figures(&self) -> Vec<CertificateFigure> {
-        let mut figures = Vec::new();
-        for (listener, one) in self.iter() {
-            let figure = |certificate: &Certificate| CertificateFigure {
+    /// The end of each certificate in use.
+    fn ends(&self) -> impl Iterator<Item = CertificateEnd> {
+        self.iter().flat_map(|(listener, one)| {
+            let end = move |certificate: &Certificate| CertificateEnd {
                 listener,
                 name: certificate.names().first(),
-                kind: certificate.kind(),
+                key: certificate.kind(),
                 until: certificate.valid_until(),
             };
-            figures.extend(one.certificates().iter().map(figure));
-        }
-        figures
+            one.certificates().iter().map(end).collect::<Vec<_>>()
+        })
     }
 }
 

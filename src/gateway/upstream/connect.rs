@@ -66,7 +66,9 @@ pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) 
         .cloned();
     forward.begin_attempt();
     if let Some(reason) = forward.attempts.take_reason() {
-        gateway.metrics().upstream_retried(&forward.provider().name, reason);
+        let metrics = gateway.metrics();
+        let provider = metrics.provider(&forward.provider().name);
+        metrics.providers.retries.of([provider, reason.into()]).inc();
     }
     let Some(place) = place else {
         let context = "the provider's name is not resolved";

@@ -217,5 +217,9 @@ fn log_credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
         status,
         "the provider refused the credential configured for it: check the secret and the account"
     );
-    metrics.provider_credential_refused(provider);
+    metrics
+        .providers
+        .credential_refused
+        .of([metrics.provider(provider)])
+        .inc();
 }

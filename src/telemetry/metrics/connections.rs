@@ -1,37 +1,57 @@
 //! Metrics of clients' connections: how many there are, and why weir closed some.
 
-use prometheus::{IntCounterVec, IntGaugeVec};
-
-use super::{gauge_guard::GaugeGuard, maker::Maker};
+use super::{
+    declared::Connections,
+    kinds::{Counters, GaugeGuard, Gauges, Label},
+};
 use crate::domain::wire::http1::head::HeadFault;
 
 /// The listeners that clients connect to.
 const LISTENERS: [&str; 3] = ["gateway", "stability", "redirect"];
 
-pub(super) struct Connections {
-    open: IntGaugeVec,
-    closed: IntCounterVec,
-}
-
 impl Connections {
-    pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
-        let connections = Self {
-            open: make.gauges("weir_connections", "Connections of clients.", &["listener"])?,
-            closed: make.counters(
-                "weir_connections_closed_total",
-                "Connections of clients that weir closed for going beyond a limit or the protocol.",
-                &["listener", "reason"],
-            )?,
-        };
+    /// Shows a zero for each listener and reason, so that rates see it before the first event.
+    pub(super) fn begin(&self) {
         for listener in LISTENERS {
-            connections.open.with_label_values(&[listener]);
+            self.open.of([listener.into()]).set(0);
             let faults = HeadFault::ALL.into_iter().map(CloseReason::Head);
             for reason in CloseReason::LIMITS.into_iter().chain(faults) {
-                connections.closed.with_label_values(&[listener, reason.as_str()]);
+                self.closed.of([listener.into(), reason.as_str().into()]).reach(0);
             }
         }
-        Ok(connections)
     }
+
+    /// The figures of one listener.
+    pub(super) fn listener(&self, listener: &'static str) -> ListenerFigures {
+        ListenerFigures {
+            listener,
+            open: self.open.clone(),
+            closed: self.closed.clone(),
+        }
+    }
+
+    /// Shows the ends of the certificates in use, all of them; for use in a sampler. Those of one name and kind count as the first
+    /// to end.
+    pub(crate) fn show_certificates(&self, all: impl Iterator<Item = CertificateEnd>) {
+        self.certificate_end.clear();
+        for one in all {
+            let labels = [one.listener.into(), Label::configured(&one.name), one.key.into()];
+            self.certificate_end.of(labels).lower(one.until);
+        }
+    }
+}
+
+/// The end of a certificate that a listener shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateEnd {
+    /// The listener's section.
+    pub listener: &'static str,
+    /// The first of its names.
+    pub name: String,
+    /// The kind of its key.
+    pub key: &'static str,
+    /// The last second of its validity, since the Unix epoch.
+    pub until: i64,
 }
 
 /// Why weir closes a client's connection.
@@ -100,28 +120,18 @@ impl CloseReason {
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerFigures {
     listener: &'static str,
-    open: IntGaugeVec,
-    closed: IntCounterVec,
-}
-
-impl Connections {
-    pub(super) fn listener(&self, listener: &'static str) -> ListenerFigures {
-        ListenerFigures {
-            listener,
-            open: self.open.clone(),
-            closed: self.closed.clone(),
-        }
-    }
+    open: Gauges<1>,
+    closed: Counters<2>,
 }
 
 impl ListenerFigures {
     /// A connection is open until the guard is dropped.
     pub(crate) fn opened(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.open.with_label_values(&[self.listener]))
+        self.open.of([self.listener.into()]).guard()
     }
 
     /// Counts a connection that weir closes.
     pub(crate) fn closed(&self, reason: CloseReason) {
-        self.closed.with_label_values(&[self.listener, reason.as_str()]).inc();
+        self.closed.of([self.listener.into(), reason.as_str().into()]).inc();
     }
 }

@@ -2,28 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use super::maker::NONE;
+use super::{NONE, kinds::Label};
 
 /// Stands for a model or provider that the catalogue does not have.
 pub(super) const OTHER: &str = "other";
 
 /// The names that may be labels.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) models: BTreeSet<String>,
     pub(super) providers: BTreeSet<String>,
 }
 
 impl Labels {
-    pub(super) fn model<'a>(&'a self, name: Option<&str>) -> &'a str {
+    pub(super) fn model<'a>(&self, name: Option<&'a str>) -> Label<'a> {
         bounded(&self.models, name)
     }
 
-    pub(super) fn provider<'a>(&'a self, name: Option<&str>) -> &'a str {
+    pub(super) fn provider<'a>(&self, name: Option<&'a str>) -> Label<'a> {
         bounded(&self.providers, name)
     }
 }
 
-fn bounded<'a>(known: &'a BTreeSet<String>, name: Option<&str>) -> &'a str {
-    name.map_or(NONE, |name| known.get(name).map_or(OTHER, String::as_str))
+fn bounded<'a>(known: &BTreeSet<String>, name: Option<&'a str>) -> Label<'a> {
+    match name {
+        None => NONE.into(),
+        Some(name) if known.contains(name) => Label::configured(name),
+        Some(_) => OTHER.into(),
+    }
 }

@@ -1,62 +1,34 @@
-//! The standard `process_*` metrics, read from `/proc/self`. What cannot be read is left out.
+//! The standard `process_*` metrics, read from `/proc/self`.
 
-use std::fmt::Write;
+use super::declared::Process;
 
 /// `/proc` counts CPU time in these ticks on every Linux architecture (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The process, since its metrics were set up.
-pub(super) struct Process {
-    started_unix: i64,
-}
-
 impl Process {
-    pub(super) fn new() -> Self {
-        Self {
-            started_unix: crate::edges::clock::unix_seconds(),
-        }
+    /// The process has begun.
+    pub(super) fn begin(&self) {
+        self.started.set(crate::edges::clock::unix_seconds());
     }
 
-    pub(super) fn render(&self, out: &mut String) {
-        let status = read("/proc/self/status");
-        let limits = read("/proc/self/limits");
-        let stat = read("/proc/self/stat");
-        let start = u64::try_from(self.started_unix).ok();
-        let gauges = [
-            ("process_start_time_seconds", "Start of the process, Unix time.", start),
-            (
-                "process_resident_memory_bytes",
-                "Memory in use.",
-                field(&status, "VmRSS:").and_then(|kib| kib.checked_mul(1024)),
-            ),
-            ("process_threads", "Threads.", field(&status, "Threads:")),
-            ("process_open_fds", "Open file descriptors.", open_fds()),
-            (
-                "process_max_fds",
-                "The most file descriptors that may be open.",
-                field(&limits, "Max open files"),
-            ),
-        ];
-        for (name, help, value) in gauges {
+    /// Reads the process' figures. Those that cannot be read stay as they are.
+    pub(super) fn sample(&self) {
+        let (status, limits) = (read("/proc/self/status"), read("/proc/self/limits"));
+        let resident = field(&status, "VmRSS:").and_then(|kib| kib.checked_mul(1024));
+        for (gauge, value) in [
+            (&self.resident_bytes, resident),
+            (&self.threads, field(&status, "Threads:")),
+            (&self.open_fds, open_fds()),
+            (&self.max_fds, field(&limits, "Max open files")),
+        ] {
             if let Some(value) = value {
-                line(out, name, help, "gauge", &value);
+                gauge.set(value);
             }
         }
-        if let Some(seconds) = cpu_seconds(&stat) {
-            line(
-                out,
-                "process_cpu_seconds_total",
-                "User and system CPU time.",
-                "counter",
-                &seconds,
-            );
+        if let Some(seconds) = cpu_seconds(&read("/proc/self/stat")) {
+            self.cpu_seconds.reach(seconds);
         }
     }
-}
-
-fn line(out: &mut String, name: &str, help: &str, kind: &str, value: &dyn std::fmt::Display) {
-    // Writing to a String cannot fail.
-    let _written = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
 }
 
 fn read(path: &str) -> String {
@@ -96,8 +68,7 @@ mod tests {
 
     #[test]
     fn this_process_has_all_of_them() {
-        let mut text = String::new();
-        Process::new().render(&mut text);
+        let text = super::super::Metrics::new(&[], &[]).unwrap().render();
         for name in [
             "process_start_time_seconds",
             "process_resident_memory_bytes",
@@ -110,7 +81,7 @@ mod tests {
             let value = line
                 .and_then(|line| line.rsplit(' ').next())
                 .and_then(|text| text.parse::<f64>().ok());
-            assert!(value.is_some_and(|value| value >= 0.0), "{name} in {text}");
+            assert!(value.is_some_and(|value| value > 0.0), "{name} in {text}");
         }
     }
 }

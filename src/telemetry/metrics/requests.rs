@@ -2,26 +2,53 @@
 
 use std::sync::OnceLock;
 
-use prometheus::{Histogram, IntCounter, IntCounterVec};
 use smol_str::SmolStr;
 
-use super::gen_ai::{GenAi, GenAiSeries, float};
-use super::labels::{Labels, OTHER};
-use super::maker::{Maker, NONE};
+use super::{
+    Metrics, NONE,
+    declared::Requests,
+    gen_ai::{GenAiSeries, float},
+    kinds::{Counter, Label},
+    labels::{Labels, OTHER},
+};
 use crate::domain::wire::{operation::Operation, usage::Usage};
 use crate::telemetry::access_log::RequestRecord;
 
-/// Upper bounds of the request body histogram, in bytes: 1 KiB to 64 MiB.
-const BODY_BUCKETS: [f64; 9] = [
-    1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0, 67108864.0,
-];
+/// What became of an answer that was to be read to its end although its client had left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnattendedEnd {
+    /// The answer was read to its end.
+    Whole,
+    /// It broke off: the provider's doing, or a time limit's.
+    BrokenOff,
+    /// Too many ran on already, so the provider was cut off when the client left.
+    NoPlace,
+}
 
-/// The metrics that each finished request has a part in.
-pub(super) struct Requests {
-    ended: IntCounterVec,
-    tokens: IntCounterVec,
-    body_bytes: Histogram,
-    gen_ai: GenAi,
+impl UnattendedEnd {
+    const ALL: [Self; 3] = [Self::Whole, Self::BrokenOff, Self::NoPlace];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::BrokenOff => "broken_off",
+            Self::NoPlace => "no_place",
+        }
+    }
+}
+
+impl Requests {
+    /// Shows a zero for each end, so that rates see it before the first event.
+    pub(super) fn begin(&self) {
+        for end in UnattendedEnd::ALL {
+            self.unattended_ended.of([end.as_str().into()]).reach(0);
+        }
+    }
+
+    /// Counts an answer that was to be read to its end although its client had left.
+    pub(crate) fn count_unattended(&self, end: UnattendedEnd) {
+        self.unattended_ended.of([end.as_str().into()]).inc();
+    }
 }
 
 /// The time series of the requests that one endpoint serves. Each is looked up when it is first fed, so that none is there
@@ -32,9 +59,9 @@ pub(crate) struct EndpointSeries {
     model: SmolStr,
     provider: SmolStr,
     /// Requests that ended well.
-    complete: OnceLock<IntCounter>,
+    complete: OnceLock<Counter>,
     /// Tokens, by [`Usage::NAMES`].
-    tokens: [OnceLock<IntCounter>; Usage::NAMES.len()],
+    tokens: [OnceLock<Counter>; Usage::NAMES.len()],
     /// Of requests that name the model as the catalogue does.
     asked: GenAiSeries,
     /// Of requests that name it in a way that is no label.
@@ -60,75 +87,64 @@ impl EndpointSeries {
     }
 }
 
-impl Requests {
-    pub(super) fn new(make: &Maker<'_>) -> Result<Self, prometheus::Error> {
-        Ok(Self {
-            ended: make.counters(
-                "weir_requests_total",
-                "Requests that ended, by how.",
-                &["protocol", "model", "provider", "outcome", "status_class"],
-            )?,
-            tokens: make.counters(
-                "weir_tokens_total",
-                "Tokens and tool calls that providers reported, each in exactly one type.",
-                &["provider", "model", "type"],
-            )?,
-            body_bytes: make.histogram("weir_request_body_bytes", "Sizes of request bodies.", &BODY_BUCKETS)?,
-            gen_ai: GenAi::new(make)?,
-        })
-    }
-
-    /// Counts a finished request. `served` are the series of the endpoint that the last attempt went to; `None` if there was no
-    /// attempt.
-    pub(super) fn record(&self, record: &RequestRecord, served: Option<&EndpointSeries>, labels: &Labels) {
-        match served {
-            Some(series) => self.feed(record, series, labels),
-            None => {
-                let (model, provider) = (record.model.as_deref(), record.provider.as_deref());
-                let protocol = record.protocol.unwrap_or(NONE);
-                let series = EndpointSeries::labelled(protocol, labels.model(model), labels.provider(provider));
-                self.feed(record, &series, labels);
-            }
+/// Counts a finished request. `served` are the series of the endpoint that the last attempt went to; `None` if there was no
+/// attempt.
+pub(super) fn record(metrics: &Metrics, record: &RequestRecord, served: Option<&EndpointSeries>, labels: &Labels) {
+    match served {
+        Some(series) => feed(metrics, record, series, labels),
+        None => {
+            let (model, provider) = (record.model.as_deref(), record.provider.as_deref());
+            let protocol = record.protocol.unwrap_or(NONE);
+            let (model, provider) = (labels.model(model), labels.provider(provider));
+            let series = EndpointSeries::labelled(protocol, model.as_ref(), provider.as_ref());
+            feed(metrics, record, &series, labels);
         }
     }
+}
 
-    fn feed(&self, record: &RequestRecord, series: &EndpointSeries, labels: &Labels) {
-        let (model, provider) = (series.model.as_str(), series.provider.as_str());
-        let class = status_class(record.status);
-        let ended = || {
-            let labels = [series.protocol, model, provider, record.outcome, class];
-            self.ended.with_label_values(&labels)
+fn feed(metrics: &Metrics, record: &RequestRecord, series: &EndpointSeries, labels: &Labels) {
+    let requests = &metrics.requests;
+    let (model, provider) = (Label::configured(&series.model), Label::configured(&series.provider));
+    let class = status_class(record.status);
+    let ended = || {
+        let labels = [
+            series.protocol.into(),
+            model,
+            provider,
+            record.outcome.into(),
+            class.into(),
+        ];
+        requests.ended.of(labels)
+    };
+    match (record.outcome, class) {
+        ("ok", "2xx") => series.complete.get_or_init(ended).inc(),
+        _ => ended().inc(),
+    }
+    if record.request_bytes > 0 {
+        requests.body_bytes.observe(float(record.request_bytes));
+    }
+    if let Some(usage) = &record.usage {
+        let parts = usage.named().zip(&series.tokens);
+        for ((kind, count), tokens) in parts.filter(|((_, count), _)| *count > 0) {
+            let tokens = tokens.get_or_init(|| requests.tokens.of([provider, model, kind.into()]));
+            tokens.add(count);
+        }
+    }
+    if record.provider.is_some() {
+        let asked = match record.model_asked.as_deref() {
+            Some(asked) if asked == series.model => model,
+            asked => labels.model(asked),
         };
-        match (record.outcome, class) {
-            ("ok", "2xx") => series.complete.get_or_init(ended).inc(),
-            _ => ended().inc(),
-        }
-        if record.request_bytes > 0 {
-            self.body_bytes.observe(float(record.request_bytes));
-        }
-        if let Some(usage) = &record.usage {
-            let parts = usage.named().zip(&series.tokens);
-            for ((kind, count), tokens) in parts.filter(|((_, count), _)| *count > 0) {
-                let tokens = tokens.get_or_init(|| self.tokens.with_label_values(&[provider, model, kind]));
-                tokens.inc_by(count);
-            }
-        }
-        if record.provider.is_some() {
-            let asked = match record.model_asked.as_deref() {
-                Some(asked) if asked == model => model,
-                asked => labels.model(asked),
-            };
-            let rare;
-            let series = if asked == model {
-                &series.asked
-            } else if asked == OTHER {
-                &series.asked_otherwise
-            } else {
-                rare = GenAiSeries::default();
-                &rare
-            };
-            self.gen_ai.record(record, provider, asked, model, series);
-        }
+        let rare;
+        let series = if asked.as_ref() == series.model {
+            &series.asked
+        } else if asked.as_ref() == OTHER {
+            &series.asked_otherwise
+        } else {
+            rare = GenAiSeries::default();
+            &rare
+        };
+        metrics.gen_ai.record(record, provider, asked, model, series);
     }
 }
 

@@ -104,8 +104,10 @@ fn clients_cannot_make_time_series() {
             },
             None,
         );
-        metrics.upstream_retried(&format!("made-up-{number}"), "connect");
-        metrics.provider_credential_refused(&format!("made-up-{number}"));
+        let name = format!("made-up-{number}");
+        let provider = metrics.provider(&name);
+        metrics.providers.retries.of([provider, "connect".into()]).inc();
+        metrics.providers.credential_refused.of([provider]).inc();
     }
     let text = metrics.render();
     assert!(!text.contains("made-up"));
@@ -143,12 +145,15 @@ fn a_refusal_is_counted_once_and_has_no_provider_histograms() {
 #[test]
 fn guards_count_what_lives() {
     let metrics = metrics();
-    let (first, second) = (metrics.stream_opened(), metrics.stream_opened());
+    let (first, second) = (
+        metrics.requests.streams_open.guard(),
+        metrics.requests.streams_open.guard(),
+    );
     drop(first);
     has(&metrics, "weir_streams_open 1");
     drop(second);
     has(&metrics, "weir_streams_open 0");
-    metrics.requests_in_flight_are(3);
+    metrics.requests.in_flight.set(3);
     has(&metrics, "weir_requests_in_flight 3");
 }
 
@@ -158,25 +163,21 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
     let lost = Arc::new(AtomicU64::new(3));
     let source = Arc::clone(&lost);
     metrics.sample(move |metrics| {
-        metrics.lost_lines().access_log_are(source.load(Ordering::Relaxed));
-        metrics.resolver_failures_are("api.example.com", source.load(Ordering::Relaxed));
-        metrics.body_bytes_buffered_are(17);
-        metrics.head_bytes_buffered_are(18);
-        metrics.store_is(Health::Up);
-        metrics.money_is(&MoneyFigures {
-            held: 7,
-            journal_disk_free: 1 << 40,
-            ..MoneyFigures::default()
-        });
-        metrics.provider_is("anthropic", Health::Up);
+        metrics.log.access_dropped.reach(source.load(Ordering::Relaxed));
+        let host = [Label::configured("api.example.com")];
+        metrics
+            .providers
+            .resolver_failures
+            .of(host)
+            .reach(source.load(Ordering::Relaxed));
+        metrics.journal.disk_free.set(1_u64 << 40);
+        metrics.money.held.set(7);
+        metrics.providers.on.of([metrics.provider("anthropic")]).set(true);
     });
     has(&metrics, "weir_access_log_dropped_total 3");
     lost.store(5, Ordering::Relaxed);
     has(&metrics, "weir_access_log_dropped_total 5");
     has(&metrics, r#"weir_resolver_failures_total{host="api.example.com"} 5"#);
-    has(&metrics, "weir_body_bytes_buffered 17");
-    has(&metrics, "weir_head_bytes_buffered 18");
-    has(&metrics, "weir_store_up 1");
     has(&metrics, "weir_held_nano_usd 7");
     has(&metrics, "weir_journal_disk_free_bytes 1099511627776");
     has(&metrics, r#"weir_provider_on{provider="anthropic"} 1"#);
@@ -186,9 +187,9 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
 #[test]
 fn everything_is_there_before_anything_happened() {
     let metrics = metrics();
-    metrics.key_cache_events_are("hit", 1);
-    metrics.panicked();
-    metrics.admission_took(Duration::from_millis(2));
+    metrics.store.key_cache.of(["hit".into()]).reach(1);
+    metrics.program.panics.inc();
+    metrics.store.admission.observe(0.002);
     has(&metrics, r#"weir_key_cache_total{event="hit"} 1"#);
     has(&metrics, "weir_panics_total 1");
     has(&metrics, r#"weir_admission_duration_seconds_bucket{le="0.001"} 0"#);
@@ -202,6 +203,43 @@ fn everything_is_there_before_anything_happened() {
         r#"weir_provider_credential_refused_total{provider="anthropic"} 0"#,
     );
     assert!(metrics.render().contains("process_resident_memory_bytes"));
+}
+
+#[test]
+fn each_metric_is_in_the_operators_document() {
+    let document = include_str!("../../../docs/operations.md");
+    let groups = [
+        Requests::NAMES,
+        GenAi::NAMES,
+        Connections::NAMES,
+        Providers::NAMES,
+        Money::NAMES,
+        Journal::NAMES,
+        Store::NAMES,
+        Log::NAMES,
+        Program::NAMES,
+    ];
+    for name in groups.concat() {
+        let is_written = document.split(name).skip(1).any(|after| {
+            let next = after.chars().next();
+            !next.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_')
+        });
+        assert!(is_written, "docs/operations.md has no {name}");
+    }
+    assert!(Process::NAMES.iter().all(|name| name.starts_with("process_")) && document.contains("`process_*`"));
+}
+
+#[test]
+fn a_gauge_shows_the_largest_number_for_one_that_is_larger() {
+    let metrics = metrics();
+    metrics.journal.disk_free.set(u64::MAX);
+    metrics.journal.bytes.set(i64::MAX);
+    let shown = |name: &str| {
+        shown(&metrics)
+            .into_iter()
+            .find_map(|line| Some(line.strip_prefix(name)?.to_owned()))
+    };
+    assert_eq!(shown("weir_journal_disk_free_bytes "), shown("weir_journal_bytes "));
 }
 
 #[test]

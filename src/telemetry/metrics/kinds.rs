@@ -1,0 +1,287 @@
+//! The kinds of metrics, and the macro that declares each metric once: its name, its help, its labels and its kind.
+
+use prometheus::core::Collector;
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+/// Declares a group of metrics: a struct with a handle of each, of which the doc comment is the help.
+macro_rules! metrics {
+    ($(#[$about:meta])* $visible:vis struct $group:ident {$(
+        $(#[doc = $help:literal])+
+        $field:ident: $kind:ty = $name:literal $([$($label:literal),+])? $(in $buckets:ident)?;
+    )*}) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        $visible struct $group {$(
+            $(#[doc = $help])+
+            $visible $field: $kind,
+        )*}
+
+        impl $group {
+            #[cfg(test)]
+            pub(super) const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// Makes the metrics of the group and registers them.
+            pub(super) fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
+                Ok(Self {$(
+                    $field: $crate::telemetry::metrics::kinds::Kind::register(
+                        &$crate::telemetry::metrics::kinds::Declaration {
+                            registry,
+                            name: $name,
+                            help: concat!($($help),+).trim_start(),
+                            labels: &[$($($label),+)?],
+                            buckets: &[$(&$buckets)?],
+                        },
+                    )?,
+                )*})
+            }
+        }
+    };
+}
+pub(super) use metrics;
+
+/// A metric as it is declared.
+pub(super) struct Declaration<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) name: &'a str,
+    pub(super) help: &'a str,
+    pub(super) labels: &'a [&'a str],
+    /// Upper bounds of a histogram: one list of them, or none where the metric is none.
+    pub(super) buckets: &'a [&'a [f64]],
+}
+
+impl Declaration<'_> {
+    fn opts(&self) -> Opts {
+        Opts::new(self.name, self.help)
+    }
+
+    fn histogram(&self) -> HistogramOpts {
+        HistogramOpts::new(self.name, self.help).buckets(self.buckets.concat())
+    }
+
+    /// The labels of a kind that has `N` of them.
+    fn labels<const N: usize>(&self) -> Result<&[&str], prometheus::Error> {
+        if self.labels.len() == N {
+            return Ok(self.labels);
+        }
+        Err(prometheus::Error::InconsistentCardinality {
+            expect: N,
+            got: self.labels.len(),
+        })
+    }
+
+    fn registered<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
+        self.registry.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+}
+
+/// A kind of metric.
+pub(super) trait Kind: Sized {
+    /// Makes a metric of this kind and registers it.
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error>;
+}
+
+/// The value of a label: of the program itself, or a name of the configuration. Nothing that a client sends can become one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label<'a>(&'a str);
+
+impl<'a> Label<'a> {
+    /// A name that is written in the configuration.
+    pub(crate) const fn configured(name: &'a str) -> Self {
+        Self(name)
+    }
+}
+
+impl From<&'static str> for Label<'_> {
+    fn from(name: &'static str) -> Self {
+        Self(name)
+    }
+}
+
+impl AsRef<str> for Label<'_> {
+    fn as_ref(&self) -> &str {
+        self.0
+    }
+}
+
+/// A total that only grows.
+#[derive(Clone, Debug)]
+pub(crate) struct Counter(IntCounter);
+
+impl Counter {
+    /// Counts one.
+    pub(crate) fn inc(&self) {
+        self.0.inc();
+    }
+
+    /// Counts several.
+    pub(crate) fn add(&self, count: u64) {
+        self.0.inc_by(count);
+    }
+
+    /// Brings it up to a total that is counted elsewhere; for use in a sampler.
+    pub(crate) fn reach(&self, total: u64) {
+        self.0.inc_by(total.saturating_sub(self.0.get()));
+    }
+}
+
+impl Kind for Counter {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        declared.registered(IntCounter::with_opts(declared.opts())?).map(Self)
+    }
+}
+
+/// Counters by `N` labels.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters<const N: usize>(IntCounterVec);
+
+impl<const N: usize> Counters<N> {
+    /// The counter of these labels, which is there from now on.
+    pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Counter {
+        Counter(self.0.with_label_values(&labels))
+    }
+}
+
+impl<const N: usize> Kind for Counters<N> {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        let counters = IntCounterVec::new(declared.opts(), declared.labels::<N>()?)?;
+        declared.registered(counters).map(Self)
+    }
+}
+
+/// A total with fractions.
+#[derive(Clone, Debug)]
+pub(crate) struct FloatCounter(prometheus::Counter);
+
+impl FloatCounter {
+    /// Brings it up to a total that is counted elsewhere; for use in a sampler.
+    pub(crate) fn reach(&self, total: f64) {
+        self.0.inc_by((total - self.0.get()).max(0.0));
+    }
+}
+
+impl Kind for FloatCounter {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        let counter = prometheus::Counter::with_opts(declared.opts())?;
+        declared.registered(counter).map(Self)
+    }
+}
+
+/// A value at this moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge(IntGauge);
+
+impl Gauge {
+    /// Shows a value; one that is too large shows as the largest.
+    pub(crate) fn set(&self, value: impl TryInto<i64>) {
+        self.0.set(value.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Shows one more while the guard lives.
+    pub(crate) fn guard(&self) -> GaugeGuard {
+        self.0.inc();
+        GaugeGuard(self.0.clone())
+    }
+
+    /// Shows a value if nothing is shown yet, or if it is less than the value that is shown.
+    pub(crate) fn lower(&self, value: i64) {
+        let shown = self.0.get();
+        self.0.set(if shown == 0 { value } else { shown.min(value) });
+    }
+}
+
+impl Kind for Gauge {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        declared.registered(IntGauge::with_opts(declared.opts())?).map(Self)
+    }
+}
+
+/// One in a gauge while it lives.
+#[derive(Debug)]
+#[must_use = "dropping the guard takes the one back"]
+pub(crate) struct GaugeGuard(IntGauge);
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Gauges by `N` labels.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauges<const N: usize>(IntGaugeVec);
+
+impl<const N: usize> Gauges<N> {
+    /// The gauge of these labels, which is there from now on.
+    pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Gauge {
+        Gauge(self.0.with_label_values(&labels))
+    }
+
+    /// Takes all of them away.
+    pub(crate) fn clear(&self) {
+        self.0.reset();
+    }
+}
+
+impl<const N: usize> Kind for Gauges<N> {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        let gauges = IntGaugeVec::new(declared.opts(), declared.labels::<N>()?)?;
+        declared.registered(gauges).map(Self)
+    }
+}
+
+/// A value at this moment with fractions.
+#[derive(Clone, Debug)]
+pub(crate) struct FloatGauge(prometheus::Gauge);
+
+impl FloatGauge {
+    /// Shows a time in seconds.
+    pub(crate) fn set_milliseconds(&self, time: i64) {
+        #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
+        let milliseconds = time as f64;
+        self.0.set(milliseconds / 1000.0);
+    }
+}
+
+impl Kind for FloatGauge {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        let gauge = prometheus::Gauge::with_opts(declared.opts())?;
+        declared.registered(gauge).map(Self)
+    }
+}
+
+/// Values by how large they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Histogram(prometheus::Histogram);
+
+impl Histogram {
+    /// Counts a value.
+    pub(crate) fn observe(&self, value: f64) {
+        self.0.observe(value);
+    }
+}
+
+impl Kind for Histogram {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        let histogram = prometheus::Histogram::with_opts(declared.histogram())?;
+        declared.registered(histogram).map(Self)
+    }
+}
+
+/// Histograms by `N` labels.
+#[derive(Clone, Debug)]
+pub(crate) struct Histograms<const N: usize>(HistogramVec);
+
+impl<const N: usize> Histograms<N> {
+    /// The histogram of these labels, which is there from now on.
+    pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Histogram {
+        Histogram(self.0.with_label_values(&labels))
+    }
+}
+
+impl<const N: usize> Kind for Histograms<N> {
+    fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
+        let histograms = HistogramVec::new(declared.histogram(), declared.labels::<N>()?)?;
+        declared.registered(histograms).map(Self)
+    }
+}
