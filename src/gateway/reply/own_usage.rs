@@ -245,8 +245,9 @@ fn models(key: &KeyRecord, catalogue: &Catalogue, is_off: impl Fn(&str) -> bool)
 
 fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
     let (mut by_day, mut by_model) = (UsageReport::default(), UsageReport::default());
-    by_day.add(sums, SplitBy::Day);
-    by_model.add(sums, SplitBy::Model);
+    by_day.add_lines(sums, SplitBy::Day);
+    by_model.add_lines(sums, SplitBy::Model);
+    by_day.add_total(sums);
     json!({
         "from": usage_report::date(first).to_string(),
         "until": usage_report::date(last + 1).to_string(),

@@ -3,7 +3,7 @@
 use super::{audited, builder, shown_key, signed_in, with_console};
 use crate::harness::request::Wire;
 use crate::harness::tab::Tab;
-use crate::harness::{RecordingProvider, Weir, wait_until};
+use crate::harness::{RecordingProvider, Weir, wait_for, wait_until};
 
 const PAGES: [&str; 10] = [
     "/",
@@ -271,6 +271,37 @@ fn accounts_are_made_limited_and_suspended() {
         "account.resume",
     ];
     assert_eq!(operations[1..], wanted);
+}
+
+#[test]
+fn all_of_the_use_by_tag_counts_each_request_once() {
+    let provider = RecordingProvider::least();
+    let weir = builder(&provider.base_url()).start();
+    let key = weir.key();
+    let tab = signed_in(&weir, "viewer");
+    let request = Wire::Messages.request(&key.text, "hi");
+    assert_eq!(
+        weir.exchange(&request.header("x-weir-tag", "team=a, project=b")).status,
+        200
+    );
+    let cost_of = |by: &str| {
+        let page = tab.page(&format!("/usage?account=tests&by={by}"));
+        let (_, row) = page.split_once("<th scope=\"row\">All</th>")?;
+        Some(row.split("</tr>").next().unwrap().to_owned())
+    };
+    let by_day = wait_for("the sums", || cost_of("day"));
+    assert_eq!(cost_of("tag").unwrap(), by_day, "both tags have the one request");
+    let page = tab.page("/usage?account=tests&by=tag");
+    assert!(page.contains("team=a") && page.contains("project=b"), "{page}");
+    assert!(
+        page.contains("A request counts with each of its tags, and once in All."),
+        "{page}"
+    );
+    let told = weir.cli(&["usage", "--account", "tests", "--by", "tag"], &[]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    let total = told.lines().last().unwrap();
+    let requests: Vec<&str> = total.split_whitespace().take(2).collect();
+    assert_eq!(requests, ["total", "1"], "{told}");
 }
 
 #[test]
