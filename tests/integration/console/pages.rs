@@ -274,6 +274,50 @@ fn accounts_are_made_limited_and_suspended() {
 }
 
 #[test]
+fn an_account_that_owes_money_is_not_shown_as_well() {
+    let weir = with_console();
+    for (id, balance) in [("well", "5"), ("empty", "0"), ("debtor", "1")] {
+        weir.cli_json(&["account", "create", "--id", id, "--balance-usd", balance]);
+    }
+    weir.cli_json(&["account", "adjust", "--id", "debtor", "--usd=-900", "--reason", "fraud"]);
+    let tab = signed_in(&weir, "viewer");
+    let accounts = tab.page("/accounts");
+    for (id, state) in [
+        ("well", "<span class=\"pill o\">Active</span>"),
+        ("empty", "<span class=\"pill u\">No balance</span>"),
+        ("debtor", "<span class=\"pill u\">Overdrawn</span>"),
+    ] {
+        let (_, row) = accounts.split_once(&format!("href=\"/accounts/{id}\"")).unwrap();
+        let row = row.split("</tr>").next().unwrap();
+        assert!(row.contains(state), "{id}: {row}");
+        assert!(tab.page(&format!("/accounts/{id}")).contains(state), "{id}");
+    }
+    let overview = tab.page("/");
+    let (_, attention) = overview.split_once("Needs attention").unwrap();
+    let attention = attention.split("</section>").next().unwrap();
+    assert!(!attention.contains("Nothing now"), "{attention}");
+    let told: Vec<&str> = attention
+        .split("<li>")
+        .filter(|line| line.contains("/accounts/"))
+        .collect();
+    assert_eq!(told.len(), 2, "{attention}");
+    assert!(
+        told[0].contains("debtor") && told[0].contains("overdrawn") && told[0].contains("\u{2212}$899.00"),
+        "the worst comes first: {told:?}"
+    );
+    assert!(
+        told[1].contains("empty") && told[1].contains("nothing is left of the balance"),
+        "{told:?}"
+    );
+    // The credit that makes it good again is seen at once.
+    for (id, usd) in [("debtor", "900"), ("empty", "1")] {
+        weir.cli_json(&["account", "credit", "--id", id, "--usd", usd]);
+    }
+    let overview = tab.page("/");
+    assert!(!overview.contains("/accounts/"), "{overview}");
+}
+
+#[test]
 fn all_of_the_use_by_tag_counts_each_request_once() {
     let provider = RecordingProvider::least();
     let weir = builder(&provider.base_url()).start();
