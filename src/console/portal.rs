@@ -12,7 +12,6 @@ mod vouched;
 use std::{sync::Arc, time::Instant};
 
 use http::{Method, StatusCode};
-use ipnet::IpNet;
 use maud::html;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +28,7 @@ use super::{
     oauth::{OAuth, VERIFICATION},
     sent::NotAgain,
     session::{Session, Sessions},
+    site::Site,
     view,
 };
 
@@ -106,19 +106,18 @@ impl std::fmt::Debug for Portal {
 }
 
 impl Portal {
-    /// The portal to the keys of this prefix, with its sessions. `(tls, trusted)` says how requests come in, and `start` is a time before the
-    /// first one.
+    /// The portal to the keys of this prefix, with its sessions, that browsers reach at `site`. `start` is a time before the first
+    /// request.
     pub(crate) fn new(
         (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
         api: LocalApi,
         prefix: KeyPrefix,
-        (tls, trusted): (bool, Vec<IpNet>),
+        site: Site,
         start: Instant,
     ) -> Self {
         Self {
             entrance: Entrance {
-                tls,
-                trusted,
+                site,
                 form_bytes_max: FORM_BYTES_MAX,
             },
             keys,
@@ -155,7 +154,7 @@ impl Portal {
     /// The answer to a request whose path is the portal's.
     pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
         if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::has(&ask.path)) {
-            return oauth.answer(ask, &self.entrance.trusted).await;
+            return oauth.answer(ask, &self.entrance.site.trusted).await;
         }
         let segments = ask.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -260,7 +259,7 @@ impl Portal {
     }
 
     fn client(&self, ask: &Ask) -> Client {
-        Client::of(ask.peer, &ask.headers, &self.entrance.trusted)
+        Client::of(ask.peer, &ask.headers, &self.entrance.site.trusted)
     }
 
     /// The session of a request, with its cookie's text, as long as its key is what it was.

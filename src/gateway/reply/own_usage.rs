@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
-    console::{Examples, snippets_of_key},
+    console::{Examples, Site, snippets_of_key},
     domain::{
         catalogue::{Catalogue, Model},
         faults::refusal::{Refusal, Reply},
@@ -51,8 +51,8 @@ pub(crate) struct OwnUsage {
     ledger: Arc<dyn LedgerStore>,
     rows: Arc<dyn LastRows>,
     limiter: Limiter<Client>,
-    /// Whether the gateway speaks TLS.
-    pub(crate) tls: bool,
+    /// Where clients reach the gateway.
+    pub(crate) site: Site,
 }
 
 impl fmt::Debug for OwnUsage {
@@ -64,11 +64,11 @@ impl fmt::Debug for OwnUsage {
 }
 
 impl OwnUsage {
-    /// Reads a ledger. `tls` says whether the gateway speaks it, `start` is a time before the first question.
+    /// Reads a ledger. Clients reach the gateway at `site`; `start` is a time before the first question.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         rows: Arc<dyn LastRows>,
-        tls: bool,
+        site: Site,
         allowance: Allowance,
         start: Instant,
     ) -> Self {
@@ -76,7 +76,7 @@ impl OwnUsage {
             ledger,
             rows,
             limiter: Limiter::new(allowance, start),
-            tls,
+            site,
         }
     }
 
