@@ -318,6 +318,42 @@ fn an_account_that_owes_money_is_not_shown_as_well() {
 }
 
 #[test]
+fn names_of_accounts_and_keys_can_be_seen_and_addressed() {
+    let weir = with_console();
+    weir.fund();
+    let mut tab = signed_in(&weir, "owner");
+    for id in [".", "..", "-x"] {
+        let page = tab.page("/accounts");
+        let refused = tab.fill(&page, "/accounts", &[("id", id), ("balance_usd", "1")]);
+        assert!(
+            refused.status == 400 && refused.text().contains("neither `.` nor `-`"),
+            "{id}: {}",
+            refused.text()
+        );
+        let said = weir.cli(&["account", "create", &format!("--id={id}")], &[]);
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(
+            !said.status.success() && error.contains("neither `.` nor `-`"),
+            "{id}: {error}"
+        );
+    }
+    for name in [" ", "\u{3000}", "\u{200b}\u{feff}"] {
+        let page = tab.page("/keys/new");
+        let refused = tab.fill(&page, "/keys", &[("name", name), ("account", "tests")]);
+        assert_eq!(refused.status, 400, "{name:?}: {}", refused.text());
+        let said = weir.cli(&["key", "create", "--account", "tests", "--name", name], &[]);
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(
+            !said.status.success() && error.contains("--name: 1 to 128 characters, one of them visible"),
+            "{name:?}: {error}"
+        );
+    }
+    let made = audited(&weir);
+    let made: Vec<&str> = made.iter().map(|line| line["operation"].as_str().unwrap()).collect();
+    assert_eq!(made, ["account.create", "console.open"], "nothing else was made");
+}
+
+#[test]
 fn all_of_the_use_by_tag_counts_each_request_once() {
     let provider = RecordingProvider::least();
     let weir = builder(&provider.base_url()).start();

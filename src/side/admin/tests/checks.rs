@@ -65,3 +65,30 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
     let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
     assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));
 }
+
+#[tokio::test]
+async fn a_name_that_nobody_could_see_is_refused() {
+    let admin = Fixture::new().await;
+    let wanted = "name: 1 to 128 characters, one of them visible";
+    for name in [
+        " ",
+        "\u{a0}\u{3000}",
+        "\u{200b}",
+        "\u{feff}\u{2060}",
+        "\u{202e} \u{202c}",
+        "\u{3164}",
+        "\u{e0020}",
+    ] {
+        let body = json!({ "name": name, "account": "a" });
+        let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+        assert!(message.contains(wanted), "{name:?}: {message}");
+    }
+    for name in ["-", "\u{202e}\u{5e9}\u{5dc} x", "\u{2764}\u{fe0f}", "a\u{200d}b"] {
+        let made = admin.create(json!({ "name": name, "account": "a" })).await;
+        assert_eq!(made["name"], name, "{name:?} is seen");
+        let path = format!("/v1/keys/{}", made["id"].as_str().unwrap());
+        let body = json!({ "name": "\u{200b}" });
+        let message = admin.refused(Method::PATCH, &path, Some(body)).await;
+        assert!(message.contains(wanted), "{message}");
+    }
+}
