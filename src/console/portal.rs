@@ -156,6 +156,10 @@ impl Portal {
         if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::has(&ask.path)) {
             return oauth.answer(ask, &self.entrance.site.trusted).await;
         }
+        self.page(ask).await.over(ask.way())
+    }
+
+    async fn page(&self, ask: &Ask) -> Answer {
         let segments = ask.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         if let Err(wait) = self.visits.try_acquire(self.client(ask), ask.now) {
