@@ -1,0 +1,40 @@
+//! What people have to read is as large as it has to be, and whole: the code of an agent, prices on a phone, labels of a chart.
+
+use super::{DESK, PHONE, looks_well, sign_in};
+use crate::harness::browser::Browser;
+use crate::harness::tools::skip;
+use crate::harness::WeirBuilder;
+
+/// A phone that is wider than the narrowest.
+const WIDER_PHONE: (u32, u32) = (390, 844);
+
+/// The size of the text of each element that has some of its own, largest first, as `[pixels, text]`.
+const SIZES: &str = "[...document.querySelectorAll('body *')]\
+     .filter(e => e.checkVisibility() && !e.closest('.skip') && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))\
+     .map(e => [parseFloat(getComputedStyle(e).fontSize), e.innerText.trim()]).sort((one, other) => other[0] - one[0])";
+
+#[test]
+fn the_code_that_people_compare_is_the_largest_text_of_its_page() {
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let weir = WeirBuilder::new().set("sign_in.enabled", true).start();
+    let key = weir.key();
+    let begun = crate::sign_in::begin(&weir);
+    let code = begun["user_code"].as_str().unwrap();
+    browser.look(DESK.0, DESK.1, "light");
+    let portal = format!("http://{}/portal", weir.gateway);
+    sign_in(&mut browser, &portal, &key.text);
+    browser.open(&format!("{portal}/device?user_code={code}"));
+    assert!(browser.text("document.body.innerText").contains(code));
+    for size in [DESK, WIDER_PHONE, PHONE] {
+        browser.look(size.0, size.1, "light");
+        let sizes = browser.evaluate(SIZES);
+        let pixels = |place: usize| sizes[place][0].as_f64().unwrap();
+        assert_eq!(sizes[0][1], code, "{sizes}");
+        assert!(pixels(0) >= 1.2 * pixels(1), "clearly the largest: {sizes}");
+        let lines = "document.querySelector('.compare').getClientRects().length";
+        assert_eq!(browser.evaluate(lines), 1, "in one line");
+    }
+    looks_well(&mut browser, "the page on which a code is compared");
+}
