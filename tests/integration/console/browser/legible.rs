@@ -1,6 +1,8 @@
 //! What people have to read is as large as it has to be, and whole: the code of an agent, prices on a phone, labels of a chart.
 
-use super::{DESK, PHONE, looks_well, sign_in};
+use serde_json::json;
+
+use super::{DESK, PHONE, come_in, looks_well, sign_in};
 use crate::harness::browser::Browser;
 use crate::harness::tools::skip;
 use crate::harness::WeirBuilder;
@@ -37,4 +39,31 @@ fn the_code_that_people_compare_is_the_largest_text_of_its_page() {
         assert_eq!(browser.evaluate(lines), 1, "in one line");
     }
     looks_well(&mut browser, "the page on which a code is compared");
+}
+
+#[test]
+fn all_prices_of_a_model_fit_a_phone() {
+    const PRICES: &str = "version = \"v1\"\n[[price]]\nname = \"everything\"\nsource = \"a test\"\n\
+         tiers = [{ input = \"3.75\", output = \"15.25\", cache_read = \"0.375\", cache_write_short = \"4.6875\", \
+         cache_write_long = \"7.5\", input_audio = \"32.5\", input_image = \"5.125\", cache_read_audio = \"0.425\", \
+         cache_read_image = \"0.525\", output_audio = \"64.125\", output_image = \"120.75\" }]\n";
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let prices = folder.path().join("prices.toml");
+    std::fs::write(&prices, PRICES).unwrap();
+    let mut model = toml::Table::new();
+    model.insert("name".to_owned(), "everything".into());
+    model.insert("providers".to_owned(), vec!["anthropic"].into());
+    let weir = super::super::builder("http://127.0.0.1:9")
+        .set("prices.file", prices.to_str().unwrap())
+        .set_top("model", vec![toml::Value::from(model)])
+        .start();
+    come_in(&mut browser, &weir, "viewer");
+    browser.open(&format!("http://{}/models/everything", super::super::address(&weir)));
+    assert!(browser.text("document.body.innerText").contains("$120.75"));
+    browser.look(WIDER_PHONE.0, WIDER_PHONE.1, "light");
+    assert_eq!(browser.evaluate(super::OVERFLOW), json!([]));
+    looks_well(&mut browser, "the page of a model with all prices");
 }
