@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::{DESK, PHONE, come_in, looks_well, sign_in};
 use crate::harness::browser::Browser;
+use crate::harness::request::Wire;
 use crate::harness::tools::skip;
-use crate::harness::WeirBuilder;
+use crate::harness::{RecordingProvider, WeirBuilder, wait_until};
 
 /// A phone that is wider than the narrowest.
 const WIDER_PHONE: (u32, u32) = (390, 844);
@@ -66,4 +67,34 @@ fn all_prices_of_a_model_fit_a_phone() {
     browser.look(WIDER_PHONE.0, WIDER_PHONE.1, "light");
     assert_eq!(browser.evaluate(super::OVERFLOW), json!([]));
     looks_well(&mut browser, "the page of a model with all prices");
+}
+
+/// The labels of the axes of a page's charts that reach beyond their drawing.
+const CLIPPED: &str = "[...document.querySelectorAll('svg .axes text')].filter(text => {\
+     const [drawing, box] = [text.ownerSVGElement.getBoundingClientRect(), text.getBoundingClientRect()];\
+     return box.left < drawing.left - 0.5 || box.right > drawing.right + 0.5 || box.top < drawing.top - 0.5 || box.bottom > drawing.bottom + 0.5 })\
+     .map(text => text.textContent)";
+
+#[test]
+fn the_amounts_beside_a_chart_of_days_are_whole() {
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    // A fraction of a cent has as many digits as an amount can have.
+    let provider = RecordingProvider::answering(
+        r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":1,"output_tokens":1}}"#,
+    );
+    let weir = super::super::builder(&provider.base_url()).start();
+    let key = weir.key();
+    assert_eq!(weir.exchange(&Wire::Messages.request(&key.text, "hi")).status, 200);
+    come_in(&mut browser, &weir, "viewer");
+    let usage = format!("http://{}/usage?account=tests", super::super::address(&weir));
+    wait_until("the sums", || {
+        browser.open(&usage);
+        browser.evaluate("document.querySelectorAll('rect.day').length") == 1
+    });
+    for size in [DESK, WIDER_PHONE] {
+        browser.look(size.0, size.1, "light");
+        assert_eq!(browser.evaluate(CLIPPED), json!([]), "{size:?}");
+    }
 }
