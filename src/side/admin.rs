@@ -21,6 +21,7 @@ mod overview;
 mod own_journal;
 mod peer;
 mod providers;
+mod query;
 mod reply;
 mod served;
 mod sign_ins;

@@ -2,10 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::civil::Date;
 use serde::Deserialize;
@@ -13,6 +10,7 @@ use serde_json::json;
 
 use super::{
     accounts,
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
 };

@@ -385,6 +385,25 @@ fn all_of_the_use_by_tag_counts_each_request_once() {
 }
 
 #[test]
+fn nobody_reads_how_a_query_was_parsed() {
+    let weir = with_console();
+    let tab = signed_in(&weir, "viewer");
+    for (path, said) in [
+        ("/audit?before=soon", "before: `soon` is no whole number"),
+        ("/log?hours=soon", "hours: `soon` is no whole number"),
+        ("/log?hours=-1", "hours: `-1` is no whole number"),
+        ("/log/export/csv?hours=soon", "hours: `soon` is no whole number"),
+    ] {
+        let answer = tab.get(path);
+        let page = answer.text();
+        assert!(page.contains(said), "{path}: {page}");
+        for word in ["deserialize", "invalid digit", "expected one of"] {
+            assert!(!page.contains(word), "{path}: {page}");
+        }
+    }
+}
+
+#[test]
 fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
     let provider = RecordingProvider::answering(
         r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":1234,"output_tokens":56}}"#,

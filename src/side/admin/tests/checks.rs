@@ -92,3 +92,31 @@ async fn a_name_that_nobody_could_see_is_refused() {
         assert!(message.contains(wanted), "{message}");
     }
 }
+
+#[tokio::test]
+async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
+    let admin = Fixture::new().await;
+    for (path, said) in [
+        ("/v1/audit?before=soon", "before: `soon` is no whole number"),
+        ("/v1/audit?before=-1", "before: `-1` is no whole number"),
+        ("/v1/keys?limit=", "limit: `` is no whole number"),
+        ("/v1/log?hours=5000000000", "hours: `5000000000` is no whole number"),
+        ("/v1/log?lines=yes", "lines: `yes` is neither true nor false"),
+        ("/v1/keys?limit=1&limit=2", "limit: it is there twice"),
+        (
+            "/v1/keys?serach=x",
+            "`serach` cannot be asked for here: did you mean `search`?",
+        ),
+        (
+            "/v1/accounts?x=1",
+            "`x` cannot be asked for here: there are after, limit",
+        ),
+        ("/v1/log/verify?account=a", "day is missing"),
+        ("/v1/log/export/jsonl?hours=x", "hours: `x` is no whole number"),
+    ] {
+        let message = admin.refused(Method::GET, path, None).await;
+        assert!(message.contains(said), "{path}: {message}");
+    }
+    let path = "/v1/keys?limit=5&search=%C3%A9+x";
+    assert_eq!(admin.get(path).await["keys"], json!([]), "{path}");
+}
