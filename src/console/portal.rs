@@ -94,9 +94,9 @@ pub(crate) struct Portal {
 /// Who is signed in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Owner {
-    key: KeyId,
+    pub(super) key: KeyId,
     /// What the key's text was when its owner showed it, or what they have rotated it to.
-    digest: KeyDigest,
+    pub(super) digest: KeyDigest,
 }
 
 impl std::fmt::Debug for Portal {
