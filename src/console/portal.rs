@@ -162,6 +162,10 @@ impl Portal {
     async fn page(&self, ask: &Ask) -> Answer {
         let segments = ask.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        // No page: it reads nothing, and a page that is refused has it, too.
+        if let (&Method::GET, ["style.css"]) = (&ask.method, &*segments) {
+            return Answer::style(STYLE);
+        }
         if let Err(wait) = self.visits.try_acquire(self.client(ask), ask.now) {
             let why = format!(
                 "Too many requests from this address: try again in {} seconds.",
@@ -181,7 +185,6 @@ impl Portal {
             }
         }
         match (&ask.method, &*segments) {
-            (&Method::GET, ["style.css"]) => Answer::style(STYLE),
             (&Method::POST, ["sign-in"]) => self.sign_in(ask).await,
             (&Method::GET, []) => match self.signed_in(ask).await {
                 Ok((_, session)) => self.show(&session, ask, None).await,
