@@ -27,6 +27,7 @@ mod rotation;
 mod rows;
 mod sent;
 mod session;
+mod site;
 mod snippet;
 mod usage_table;
 mod view;
@@ -34,8 +35,9 @@ mod view;
 pub(crate) use self::{
     desk::Source,
     example::Examples,
-    exchange::{base, read},
+    exchange::read,
     link::{LinkAddress, Links},
     operator::{Console, Doors},
+    site::Site,
     snippet::of_key as snippets_of_key,
 };

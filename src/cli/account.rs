@@ -41,7 +41,7 @@ pub enum AccountCommand {
 /// `weir account create`
 #[derive(Args, Clone, Debug)]
 pub struct CreateArgs {
-    /// The account's name: letters, digits, `.`, `_` or `-`
+    /// The account's name: letters, digits, `_`, and behind the first character `.` or `-`
     #[arg(long)]
     pub id: String,
     /// What it begins with

@@ -105,8 +105,8 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
     for (name, sums) in &lines {
         writeln!(out, "{}", shown(name, sums))?;
     }
-    // A request with two tags counts for both of them.
-    if lines.len() > 1 && args.by != By::Tag {
+    // A request counts with each of its tags, and once in the total; those without a tag are in the total only.
+    if lines.len() > 1 || args.by == By::Tag {
         writeln!(out, "{}", shown("total", &total))?;
     }
     Ok(())

@@ -87,7 +87,8 @@ fn url(values: &mut Values<'_>, key: &str, given: Option<&str>) -> Option<String
     let text = given?.trim_end_matches('/');
     let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
         let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-        is_web && uri.authority().is_some() && uri.path() == "/" && uri.query().is_none()
+        let is_host = uri.authority().is_some_and(|host| !host.as_str().contains('@'));
+        is_web && is_host && uri.path() == "/" && uri.query().is_none()
     });
     if !is_origin {
         values.wrong(

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use maud::Markup;
 use serde_json::Value;
 
+use super::cookie::Way;
 use crate::stability::public::PublicResponse;
 
 /// What a page may do: have the door's style sheet and the icon within it, and send its forms to where it came from.
@@ -85,6 +86,16 @@ impl Answer {
         self
     }
 
+    /// The same as it goes to a client that is connected this way: one that came by TLS is to come by TLS only, for a year
+    /// (RFC 6797). Over plain HTTP browsers do not heed that.
+    pub(super) fn over(mut self, way: Way) -> Self {
+        if way == Way::Encrypted {
+            let a_year = HeaderValue::from_static("max-age=31536000");
+            self.headers.insert(header::STRICT_TRANSPORT_SECURITY, a_year);
+        }
+        self
+    }
+
     /// As the listeners for clients write it.
     pub(crate) fn into_response(self) -> PublicResponse {
         PublicResponse {
@@ -104,7 +115,7 @@ impl Answer {
             // With `no-referrer` browsers would say `Origin: null` of the door's own forms (Fetch standard, section 3.2).
             (header::REFERRER_POLICY, "same-origin"),
         ];
-        let mut headers = HeaderMap::with_capacity(10);
+        let mut headers = HeaderMap::with_capacity(11);
         for (name, value) in fixed {
             headers.insert(name, HeaderValue::from_static(value));
         }

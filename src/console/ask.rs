@@ -17,7 +17,7 @@ pub(crate) struct Ask {
     pub(crate) path: String,
     /// The query, without `?`.
     pub(crate) query: Option<String>,
-    /// The host that was asked, with its port.
+    /// The host that browsers have asked, with its port.
     pub(crate) host: String,
     /// The request's headers.
     pub(crate) headers: HeaderMap,
@@ -25,7 +25,7 @@ pub(crate) struct Ask {
     pub(crate) body: Bytes,
     /// The other end of the connection.
     pub(crate) peer: IpAddr,
-    /// Whether the listener speaks TLS, or a trusted proxy in front of it does.
+    /// Whether the client's connection is encrypted, to the listener or to a proxy in front of it.
     pub(crate) encrypted: bool,
     /// The time by the monotonic clock.
     pub(crate) now: Instant,

@@ -7,13 +7,13 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::view;
-use crate::domain::money::NanoUsd;
+use crate::{domain::money::NanoUsd, stability::public::look};
 
 /// The drawing, in its own units: about as many pixels on a phone, so that its text can be read there.
-const WIDTH: f64 = 480.0;
+const WIDTH: u32 = 480;
 const HEIGHT: u32 = 150;
 /// Where the axes are.
-const LEFT: f64 = 66.0;
+const LEFT: u32 = 66;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 122.0;
 /// The most days: as long as sums are kept.
@@ -36,7 +36,7 @@ pub(super) fn chart(usage: &Value) -> Markup {
         return html! { p class="card none" { "Nothing was spent in this time." } };
     };
     let top = round_up(most.cost);
-    let width = (WIDTH - LEFT) / days.iter().fold(0.0, |count, _| count + 1.0);
+    let width = f64::from(WIDTH - LEFT) / days.iter().fold(0.0, |count, _| count + 1.0);
     let total = usage.get("total").unwrap_or(&Value::Null);
     let told = format!(
         "Spent from {} to {}: ${} in all, most on {}, ${}",
@@ -48,7 +48,7 @@ pub(super) fn chart(usage: &Value) -> Markup {
     );
     html! {
         figure class="card chart" {
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(told) {
+            svg viewBox=(look::view_box(levels(top).map(|(_, label)| label), LEFT - 8, (WIDTH, HEIGHT))) role="img" aria-label=(told) {
                 (axes(first, last, top))
                 @for (place, day) in days.iter().enumerate().filter(|(_, day)| day.cost > 0) {
                     (bar(place, day, width, top))
@@ -84,7 +84,10 @@ fn bar(place: usize, day: &Day, width: f64, top: i64) -> Markup {
     let place = f64::from(u16::try_from(place).unwrap_or(u16::MAX));
     // What can be seen at all is.
     let height = (part(day.cost, top) * (BOTTOM - TOP)).max(1.0);
-    let (x, wide) = (LEFT + place * width + width * (1.0 - FILLED) / 2.0, width * FILLED);
+    let (x, wide) = (
+        f64::from(LEFT) + place * width + width * (1.0 - FILLED) / 2.0,
+        width * FILLED,
+    );
     html! {
         rect class="day" x=(format!("{x:.1}")) y=(format!("{:.1}", BOTTOM - height)) width=(format!("{wide:.1}")) height=(format!("{height:.1}")) {
             title { (day.date) ": $" (NanoUsd::from_nanos(day.cost)) ", " (view::thousands(day.requests)) " requests" }
@@ -92,14 +95,19 @@ fn bar(place: usize, day: &Day, width: f64, top: i64) -> Markup {
     }
 }
 
-/// Lines at nothing, half and all of the scale, with their values, and the first and the last day.
-fn axes(first: &Day, last: &Day, top: i64) -> Markup {
+/// The lines at nothing, half and all of the scale: where they are, and their values.
+fn levels(top: i64) -> [(f64, String); 3] {
     let levels = [(BOTTOM, 0), ((BOTTOM + TOP) / 2.0, top / 2), (TOP, top)];
+    levels.map(|(y, value)| (y, format!("${}", NanoUsd::from_nanos(value))))
+}
+
+/// The lines with their values, and the first and the last day.
+fn axes(first: &Day, last: &Day, top: i64) -> Markup {
     html! {
         g class="axes" aria-hidden="true" {
-            @for (y, value) in levels {
+            @for (y, value) in levels(top) {
                 path d={ "M" (LEFT) " " (y) "H" (WIDTH) } {}
-                text x=(LEFT - 8.0) y=(y + 4.0) text-anchor="end" { "$" (NanoUsd::from_nanos(value)) }
+                text x=(LEFT - 8) y=(y + 4.0) text-anchor="end" { (value) }
             }
             text x=(LEFT) y=(BOTTOM + 20.0) { (first.date) }
             text x=(WIDTH) y=(BOTTOM + 20.0) text-anchor="end" { (last.date) }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ipnet::IpNet;
 use pingora::{
     apps::{HttpServerApp, ReusedHttpStream},
     protocols::http::ServerSession,
@@ -13,6 +12,7 @@ use pingora::{
 use super::{
     exchange::{self, Entrance},
     operator::Console,
+    site::Site,
 };
 use crate::{front::handler::Handler, side::public};
 
@@ -25,11 +25,10 @@ pub(crate) struct ConsoleHandler {
 }
 
 impl ConsoleHandler {
-    /// For a console whose listener speaks TLS or does not; `trusted` are proxies in front of it.
-    pub(crate) fn new(console: Console, tls: bool, trusted: Vec<IpNet>) -> Self {
+    /// For a console that browsers reach there.
+    pub(crate) fn new(console: Console, site: Site) -> Self {
         let entrance = Entrance {
-            tls,
-            trusted,
+            site,
             form_bytes_max: FORM_BYTES_MAX,
         };
         Self {

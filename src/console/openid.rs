@@ -212,7 +212,7 @@ impl OpenId {
         }
         let code = returned.given("code").ok_or(Failure::NotUnderWay)?;
         let tokens = self.exchange(&metadata, code, (&words, back)).await?;
-        let claims = self.claims(&metadata, &tokens, &words).await?;
+        let claims = self.claims(&metadata, &tokens, &words, now).await?;
         Ok(Person::of(&claims, &self.settings.groups_claim))
     }
 
@@ -281,7 +281,13 @@ impl OpenId {
     }
 
     /// What the provider says of the person.
-    async fn claims(&self, metadata: &Metadata, tokens: &Value, words: &Words<'_>) -> Result<Value, Failure> {
+    async fn claims(
+        &self,
+        metadata: &Metadata,
+        tokens: &Value,
+        words: &Words<'_>,
+        now: Instant,
+    ) -> Result<Value, Failure> {
         let text = |name: &str| tokens.get(name).and_then(Value::as_str);
         let token = text("id_token").ok_or_else(|| Failure::Provider("its answer has no ID token".to_owned()))?;
         let nonce = words.nonce();
@@ -291,7 +297,7 @@ impl OpenId {
             nonce: &nonce,
             now: clock::unix_seconds(),
         };
-        let claims = self.provider.verified(metadata, token, &expected).await?;
+        let claims = self.provider.verified(metadata, token, &expected, now).await?;
         let (Some(endpoint), Some(access_token)) = (&metadata.userinfo_endpoint, text("access_token")) else {
             return Ok(claims);
         };

@@ -77,6 +77,10 @@ impl Console {
 
     /// The answer to a request.
     pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
+        self.page(ask).await.over(ask.way())
+    }
+
+    async fn page(&self, ask: &Ask) -> Answer {
         let segments = ask.segments("").unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let at = &*segments;

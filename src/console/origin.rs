@@ -12,7 +12,7 @@ pub(super) struct Origin<'a> {
     pub(super) headers: &'a HeaderMap,
     /// The host that was asked, with its port.
     pub(super) host: &'a str,
-    /// Whether it came over an encrypted connection, as far as is known: a proxy need not say so.
+    /// Whether it came over an encrypted connection, as far as is known: where no address is configured, a proxy need not say so.
     pub(super) encrypted: bool,
 }
 

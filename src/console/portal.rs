@@ -12,7 +12,6 @@ mod vouched;
 use std::{sync::Arc, time::Instant};
 
 use http::{Method, StatusCode};
-use ipnet::IpNet;
 use maud::html;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +28,7 @@ use super::{
     oauth::{OAuth, VERIFICATION},
     sent::NotAgain,
     session::{Session, Sessions},
+    site::Site,
     view,
 };
 
@@ -94,9 +94,9 @@ pub(crate) struct Portal {
 /// Who is signed in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Owner {
-    key: KeyId,
+    pub(super) key: KeyId,
     /// What the key's text was when its owner showed it, or what they have rotated it to.
-    digest: KeyDigest,
+    pub(super) digest: KeyDigest,
 }
 
 impl std::fmt::Debug for Portal {
@@ -106,19 +106,18 @@ impl std::fmt::Debug for Portal {
 }
 
 impl Portal {
-    /// The portal to the keys of this prefix, with its sessions. `(tls, trusted)` says how requests come in, and `start` is a time before the
-    /// first one.
+    /// The portal to the keys of this prefix, with its sessions, that browsers reach at `site`. `start` is a time before the first
+    /// request.
     pub(crate) fn new(
         (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
         api: LocalApi,
         prefix: KeyPrefix,
-        (tls, trusted): (bool, Vec<IpNet>),
+        site: Site,
         start: Instant,
     ) -> Self {
         Self {
             entrance: Entrance {
-                tls,
-                trusted,
+                site,
                 form_bytes_max: FORM_BYTES_MAX,
             },
             keys,
@@ -155,10 +154,18 @@ impl Portal {
     /// The answer to a request whose path is the portal's.
     pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
         if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::has(&ask.path)) {
-            return oauth.answer(ask, &self.entrance.trusted).await;
+            return oauth.answer(ask, &self.entrance.site.trusted).await;
         }
+        self.page(ask).await.over(ask.way())
+    }
+
+    async fn page(&self, ask: &Ask) -> Answer {
         let segments = ask.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        // No page: it reads nothing, and a page that is refused has it, too.
+        if let (&Method::GET, ["style.css"]) = (&ask.method, &*segments) {
+            return Answer::style(STYLE);
+        }
         if let Err(wait) = self.visits.try_acquire(self.client(ask), ask.now) {
             let why = format!(
                 "Too many requests from this address: try again in {} seconds.",
@@ -178,7 +185,6 @@ impl Portal {
             }
         }
         match (&ask.method, &*segments) {
-            (&Method::GET, ["style.css"]) => Answer::style(STYLE),
             (&Method::POST, ["sign-in"]) => self.sign_in(ask).await,
             (&Method::GET, []) => match self.signed_in(ask).await {
                 Ok((_, session)) => self.show(&session, ask, None).await,
@@ -260,7 +266,7 @@ impl Portal {
     }
 
     fn client(&self, ask: &Ask) -> Client {
-        Client::of(ask.peer, &ask.headers, &self.entrance.trusted)
+        Client::of(ask.peer, &ask.headers, &self.entrance.site.trusted)
     }
 
     /// The session of a request, with its cookie's text, as long as its key is what it was.

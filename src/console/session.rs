@@ -11,7 +11,7 @@ use std::{
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -42,6 +42,13 @@ pub(super) struct Sessions {
     store: Arc<dyn WebSessionStore>,
     kept: Mutex<LruCache<SessionDigest, Kept>>,
     most: usize,
+}
+
+/// Whose a session is, as the store has it. The admin API reads it, too ([`Holder`](crate::side::admin::sessions::Holder)).
+#[derive(Serialize, Deserialize)]
+struct Stored<W> {
+    door: Box<str>,
+    who: W,
 }
 
 /// What this node remembers of a session.
@@ -82,7 +89,7 @@ impl Sessions {
     pub(super) async fn open<W: Serialize>(&self, who: &W, now: Instant) -> String {
         let text = random_base62(ID_CHARS, &mut rand::rng());
         let id = SessionDigest::of(self.door, &text);
-        let who = to_text(who);
+        let who = self.to_text(who);
         if let Err(error) = self.store.begin(&id, &who, LASTS).await {
             tracing::warn!(door = self.door, %error, "a session is not in the store: it is good at this node until the store is back");
         }
@@ -112,8 +119,8 @@ impl Sessions {
             Err(error) => self.remembered(&id, now).ok_or(error)?,
         };
         // One that another version has written and this one cannot read is none.
-        Ok(serde_json::from_str(&who).ok().map(|who| Session {
-            who,
+        Ok(serde_json::from_str(&who).ok().map(|stored: Stored<W>| Session {
+            who: stored.who,
             sent,
             id,
             form_secret: form_secret(text),
@@ -135,7 +142,13 @@ impl Sessions {
     /// # Errors
     /// The store is away.
     pub(super) async fn becomes<W: Serialize>(&self, session: &Session<W>, who: &W) -> Result<(), StoreError> {
-        self.store.begin(&session.id, &to_text(who), LASTS).await
+        self.store.begin(&session.id, &self.to_text(who), LASTS).await
+    }
+
+    fn to_text<W: Serialize>(&self, who: &W) -> String {
+        let door = self.door.into();
+        // Nothing that is somebody has a form that JSON lacks.
+        serde_json::to_string(&Stored { door, who }).unwrap_or_default()
     }
 
     /// Does the work of a form unless that has been done, at whichever node. One that is sent again to this one meanwhile
@@ -224,11 +237,6 @@ impl<W> Session<W> {
     pub(super) fn is_token(&self, token: &str, operation: &str, action: &str) -> bool {
         Sha256::digest(token) == Sha256::digest(self.token(operation, action))
     }
-}
-
-fn to_text<W: Serialize>(who: &W) -> String {
-    // Nothing that is somebody has a form that JSON lacks.
-    serde_json::to_string(who).unwrap_or_default()
 }
 
 fn form_secret(text: &str) -> [u8; 32] {

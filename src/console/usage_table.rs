@@ -37,6 +37,7 @@ pub(super) fn table(usage: &Value, name: impl Fn(&str) -> Markup) -> Markup {
                 }
             }
         }
+        @if by == "tag" { p class="none" { "A request counts with each of its tags, and once in All. Those without a tag are in All only." } }
         @if left_out > 0 { p class="none" { "And " (left_out) " more, which All has, too." } }
     }
 }

@@ -24,6 +24,11 @@ pub(super) fn count(of: &Value, field: &str) -> u64 {
     of.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
+/// Whether a number is above zero (1), zero, or below it (-1); zero if it is none.
+pub(super) fn signum(of: &Value, field: &str) -> i64 {
+    of.get(field).and_then(Value::as_i64).map_or(0, i64::signum)
+}
+
 /// Whether it is so.
 pub(super) fn is(of: &Value, field: &str) -> bool {
     of.get(field).and_then(Value::as_bool).unwrap_or(false)
@@ -123,6 +128,8 @@ mod tests {
             "<span class=\"none\">Unlimited</span>"
         );
         assert_eq!(number(&of, "n", "?").into_string(), "1,234,567");
+        let owed = json!({ "usd": -1, "none": 0 });
+        assert_eq!(["usd", "none", "other"].map(|field| signum(&owed, field)), [-1, 0, 0]);
         assert_eq!(
             [0, 12, 999, 1000, 100_000].map(thousands),
             ["0", "12", "999", "1,000", "100,000"]

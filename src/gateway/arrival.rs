@@ -6,7 +6,6 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
 use crate::{
-    console,
     domain::{
         faults::{
             end::End,
@@ -166,8 +165,7 @@ async fn own_usage(
     let now_ms = gateway.billing.time().now_ms(clock::instant());
     let is_off = |provider: &str| gateway.switches.is_off(provider);
     let (head, usage) = (session.req_header(), &gateway.pages.own_usage);
-    let entrance = (usage.tls, &*gateway.limits.trusted_proxies);
-    let base = console::base(head, peer::address(session), entrance);
+    let base = usage.site.base(head, peer::address(session));
     let asked = (head.uri.query(), base.as_deref());
     let catalogue = &exchange.live.catalogue;
     usage.reply(&caller.key, catalogue, is_off, asked, now_ms).await

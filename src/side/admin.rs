@@ -21,8 +21,10 @@ mod overview;
 mod own_journal;
 mod peer;
 mod providers;
+mod query;
 mod reply;
 mod served;
+pub(crate) mod sessions;
 mod sign_ins;
 mod state;
 pub(crate) mod tcp;
@@ -37,7 +39,7 @@ use axum::{
     Extension, Json, Router,
     extract::{DefaultBodyLimit, State},
     middleware,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use serde_json::json;
 use tokio::{
@@ -84,6 +86,8 @@ fn router(state: AdminState) -> Router {
         .route("/v1/accounts/{id}/resume", post(accounts::resume))
         .route("/v1/audit", get(audited::page))
         .route("/v1/console/links", post(console::issue))
+        .route("/v1/console/sessions", get(sessions::list).delete(sessions::end_all))
+        .route("/v1/console/sessions/{id}", delete(sessions::end))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
         .route("/v1/log/newest", get(log::newest::query))

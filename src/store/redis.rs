@@ -11,7 +11,7 @@
 //!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
 //! - `:sign-in:<digest>` a document of sign-ins, kept for a while; that of an access token is under the digest of its text,
 //! - `:session:<digest>` who serves state at a provider that an account has made, kept for a while,
-//! - `:web:<digest>` a person's session in a browser (see `web_sessions/head.lua`),
+//! - `:web:<digest>` a person's session in a browser, `:web` all of them (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` what was counted in an hour (see `stability.rs`).
 //!
 //! Only SHA-256 digests are stored, never a key.

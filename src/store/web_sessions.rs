@@ -40,6 +40,23 @@ impl SessionDigest {
     pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
+
+    /// A digest that was written by [`Self::to_hex`].
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() || !text.is_ascii() {
+            return None;
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// One that an engine has stored as bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
 }
 
 /// How long a session lasts.
@@ -64,6 +81,19 @@ pub(crate) enum Claim {
     Ended,
 }
 
+/// A session that goes on, as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedWebSession {
+    /// By what it is found.
+    pub(crate) id: SessionDigest,
+    /// Whose it is.
+    pub(crate) who: String,
+    /// When it ends without a further visit, in milliseconds since the Unix epoch.
+    pub(crate) idle_ends_ms: i64,
+    /// When it ends in any case.
+    pub(crate) ends_ms: i64,
+}
+
 /// The sessions of all nodes. Every method is atomic.
 #[async_trait]
 pub(crate) trait WebSessionStore: Send + Sync {
@@ -81,6 +111,9 @@ pub(crate) trait WebSessionStore: Send + Sync {
 
     /// Gives a form back whose change was not made.
     async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError>;
+
+    /// The sessions that go on, at most so many: those that end last without a further visit, the last one first.
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 
 /// What every engine has to do.
@@ -144,7 +177,50 @@ pub(crate) mod contract {
         assert_eq!(store.visit(&mine).await.unwrap(), None, "nothing comes back");
         assert_eq!(store.visit(&other).await.unwrap().as_deref(), Some("you"));
 
+        they_are_listed(store).await;
         ends_of_time(store).await;
+    }
+
+    async fn they_are_listed(store: &dyn WebSessionStore) {
+        let (long, short) = (id("lasts long"), id("lasts short"));
+        let half = Lifetime {
+            whole: LONG.idle / 2,
+            ..LONG
+        };
+        store.begin(&short, "{\"you\": \"a b\"}", half).await.unwrap();
+        store.begin(&long, "me", LONG).await.unwrap();
+        let listed = async |most| store.list_web_sessions(most).await.unwrap();
+        let found = |all: &[ListedWebSession], id: &SessionDigest| all.iter().position(|one| one.id == *id);
+        let all = listed(100).await;
+        let (first, second) = (found(&all, &long).unwrap(), found(&all, &short).unwrap());
+        assert!(first < second, "those that end last come first");
+        assert_eq!((&*all[first].who, &*all[second].who), ("me", "{\"you\": \"a b\"}"));
+        assert_eq!(
+            all[second].idle_ends_ms, all[second].ends_ms,
+            "it is over before it is idle for long"
+        );
+        let rest = all[first].ends_ms - all[first].idle_ends_ms;
+        let expected = i64::try_from((LONG.whole - LONG.idle).as_millis()).unwrap();
+        assert!((rest - expected).abs() <= 5000, "{rest} of {expected}");
+        assert_eq!(listed(first + 1).await.len(), first + 1);
+        store.visit(&long).await.unwrap();
+        store.begin(&long, "me, rotated", LONG).await.unwrap();
+        let all = listed(100).await;
+        let of_long: Vec<&str> = all.iter().filter(|one| one.id == long).map(|one| &*one.who).collect();
+        assert_eq!(of_long, ["me, rotated"], "once, as whose it is now");
+        for id in [long, short] {
+            store.end(&id).await.unwrap();
+            assert_eq!(found(&listed(100).await, &id), None);
+        }
+        let soon = Lifetime { idle: SHORT, ..LONG };
+        store.begin(&short, "me", soon).await.unwrap();
+        until("a session that has ended is listed no more", async || {
+            found(&listed(100).await, &short).is_none()
+        })
+        .await;
+        assert_eq!(SessionDigest::from_hex(&long.to_hex()), Some(long));
+        assert_eq!(SessionDigest::from_hex(&"g".repeat(64)), None);
+        assert_eq!(SessionDigest::from_hex("ab"), None);
     }
 
     /// A session takes so many forms and no more. Apart, because an engine with a disk of its own is slow at so many.

@@ -99,6 +99,7 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
                 warnings: others
                     .map(ToString::to_string)
                     .chain(log_sinks::warning(config).map(str::to_owned))
+                    .chain(sign_in::warning(config))
                     .chain(expiring)
                     .collect(),
                 certificates,

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::{
     config::Config,
     console::{
-        Console, Doors, LinkAddress, Links, Source,
+        Console, Doors, LinkAddress, Links, Site, Source,
         listener::ConsoleHandler,
         oauth::OAuth,
         openid::{OpenId, OpenIdSettings},
@@ -62,8 +62,7 @@ pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc
 pub(super) fn portal(parts: &Parts, state: &AdminState, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
     let people = config.sign_in.template.clone().zip(openid);
-    let url = &config.console.gateway_url;
-    let people = people.map(|(template, openid)| People::new(openid, template, url.clone()));
+    let people = people.map(|(template, openid)| People::new(openid, template));
     let oauth = parts.sign_ins.as_ref().map(|sign_ins| {
         let prefix = config.gateway.key_prefix.clone();
         OAuth::new(Arc::clone(sign_ins), prefix, clock::instant())
@@ -73,7 +72,11 @@ pub(super) fn portal(parts: &Parts, state: &AdminState, openid: Option<OpenId>) 
             (Arc::clone(&parts.store), Arc::clone(&parts.web_sessions)),
             LocalApi::new(state.clone()),
             config.gateway.key_prefix.clone(),
-            (parts.tls.gateway.is_some(), config.stability.trusted_proxies.clone()),
+            site(
+                config,
+                parts.tls.gateway.is_some(),
+                config.console.gateway_url.as_deref(),
+            ),
             clock::instant(),
         )
         .with_agents(oauth)
@@ -139,8 +142,8 @@ pub(super) fn service(
     let sessions = Arc::clone(&parts.web_sessions);
     let console = Console::new(LocalApi::new(state), Box::new(reads), doors, sessions);
     let tls = parts.tls.console.clone();
-    let handler = ConsoleHandler::new(console, tls.is_some(), trusted.clone());
     let speaks_tls = tls.is_some();
+    let handler = ConsoleHandler::new(console, site(config, speaks_tls, config.console.url.as_deref()));
     let layers = Layers {
         announced_by: Vec::new(),
         tls,
@@ -148,6 +151,11 @@ pub(super) fn service(
     let (service, bound) = front_service::console(parts, listen, handler, layers, closing);
     links.lead_to(address(config.console.url.as_ref(), speaks_tls, &bound));
     Some((service, bound))
+}
+
+/// Where browsers reach a listener that speaks TLS or not.
+fn site(config: &Config, tls: bool, url: Option<&str>) -> Site {
+    Site::new(tls, config.stability.trusted_proxies.clone(), url)
 }
 
 fn address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<Bound>) -> LinkAddress {

@@ -6,7 +6,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     config::Config,
-    console::portal::Portal,
+    console::{Site, portal::Portal},
     edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
     front::head_budget::HeadBudget,
     gateway::{
@@ -201,8 +201,11 @@ impl Parts {
             burst: config.burst,
             clients_max: config.addresses_max,
         };
-        let (ledger, tls) = (Arc::clone(&self.money.ledger), self.tls.gateway.is_some());
-        OwnUsage::new(ledger, last_rows, tls, allowance, clock::instant())
+        let trusted = self.config.stability.trusted_proxies.clone();
+        let url = self.config.console.gateway_url.as_deref();
+        let site = Site::new(self.tls.gateway.is_some(), trusted, url);
+        let ledger = Arc::clone(&self.money.ledger);
+        OwnUsage::new(ledger, last_rows, site, allowance, clock::instant())
     }
 
     /// Figures that are read when somebody scrapes.

@@ -348,6 +348,7 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
             )),
             archive: parts.archive.clone(),
             homes: parts.log_homes.clone(),
+            web_sessions: Arc::clone(&parts.web_sessions),
         },
         Arc::new(Served::new(&parts.live, &parts.switches)),
         prefix,

@@ -53,6 +53,44 @@ pub(super) fn agents(config: &Config) -> Result<Option<Agents>, StartError> {
     Ok(Some(Agents { settings }))
 }
 
+/// Providers where everybody has an account, or can make one.
+const OPEN_TO_EVERYBODY: [&str; 14] = [
+    "accounts.google.com",
+    "login.microsoftonline.com/common/v2.0",
+    "login.microsoftonline.com/consumers/v2.0",
+    "login.microsoftonline.com/organizations/v2.0",
+    // The tenant of all private accounts.
+    "login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
+    "appleid.apple.com",
+    "www.facebook.com",
+    "www.linkedin.com/oauth",
+    "gitlab.com",
+    "id.twitch.tv/oauth2",
+    "api.login.yahoo.com",
+    "access.line.me",
+    "kauth.kakao.com",
+    "www.paypal.com",
+];
+
+/// Why a template may give keys to people whom nobody meant.
+pub(super) fn warning(config: &Config) -> Option<String> {
+    let template = config
+        .sign_in
+        .template
+        .as_ref()
+        .filter(|template| template.groups.is_none())?;
+    let issuer = &config.console.openid.as_ref()?.issuer;
+    let place = issuer.strip_prefix("https://")?.trim_end_matches('/');
+    let is_open = OPEN_TO_EVERYBODY.iter().any(|open| open.eq_ignore_ascii_case(place));
+    is_open.then(|| {
+        format!(
+            "[sign_in.template] gives a key that account `{}` pays for to everybody with an account at {issuer}, where everybody can \
+             have one: name `groups` whose members get one",
+            template.account
+        )
+    })
+}
+
 /// Reads a file of settings. `Err` says which one and what is wrong with it.
 pub(super) fn settings(path: &Path) -> Result<ManagedSettings, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());

@@ -315,6 +315,52 @@ fn a_redis_that_is_to_keep_the_whole_log_is_warned_of_unless_the_file_says_so() 
 }
 
 #[test]
+fn keys_for_everybody_whom_a_public_provider_knows_are_warned_of() {
+    let warned = |issuer: &str, groups: &str| {
+        let conf = format!(
+            "[console]\nlisten = \"127.0.0.1:0\"\n[console.openid]\nissuer = \"{issuer}\"\nclient_id = \"weir\"\n\
+             [console.openid.roles]\nowners = \"owner\"\n[sign_in.template]\naccount = \"people\"\n{groups}"
+        );
+        let folder = folder(&conf);
+        let output = check(folder.path(), &["--json"]);
+        let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["ok"], true, "{told}");
+        let warnings = told["warnings"].as_array().unwrap().iter().filter_map(Json::as_str);
+        let found: Vec<String> = warnings
+            .filter(|text| text.contains("[sign_in.template]"))
+            .map(str::to_owned)
+            .collect();
+        found
+    };
+    for public in [
+        "https://accounts.google.com",
+        "https://login.microsoftonline.com/common/v2.0",
+        "https://login.microsoftonline.com/consumers/v2.0",
+        "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
+        "https://appleid.apple.com",
+        "https://gitlab.com",
+    ] {
+        let [warning] = warned(public, "").try_into().unwrap();
+        for part in [public, "everybody", "`groups`", "`people`"] {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        assert_eq!(
+            warned(public, "groups = [\"staff\"]\n"),
+            Vec::<String>::new(),
+            "{public}"
+        );
+    }
+    for own in [
+        "https://login.example.com",
+        "https://login.microsoftonline.com/7c9e6679-7425-40de-944b-e07fc1f90ae7/v2.0",
+        "https://gitlab.example.com",
+        "https://accounts.google.com.example",
+    ] {
+        assert_eq!(warned(own, ""), Vec::<String>::new(), "{own}");
+    }
+}
+
+#[test]
 fn certificates_are_told_with_their_names_and_ends() {
     let authority = Authority::new();
     let good = authority.files("good", &["api.test", "*.b.test"], Kind::Rsa);

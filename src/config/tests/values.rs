@@ -88,6 +88,7 @@ fn values_of_what_is_beside_are_checked_key_by_key() {
         ("[console]\nlisten = \"0.0.0.0:8082\"", "console.listen"),
         ("[console]\nurl = \"https://console.example/x\"", "console.url"),
         ("[console]\ngateway_url = \"api.example\"", "console.gateway_url"),
+        ("[console]\nurl = \"https://me@console.example\"", "console.url"),
         ("[stability]\nrefresh_seconds = 0", "stability.refresh_seconds"),
         ("[stability]\nrequests_per_minute = 0", "stability.requests_per_minute"),
         ("[stability]\nburst = 1000001", "stability.burst"),

@@ -71,12 +71,14 @@ fn table(accounts: &[Value]) -> Markup {
 }
 
 fn state(account: &Value) -> Markup {
-    let is_suspended = view::text(account, "state") == "suspended";
-    html! {
-        @if is_suspended { span class="pill u" { "Suspended" } }
-        @else if view::is(account, "balance_is_low") { span class="pill d" { "Low" } }
-        @else { span class="pill o" { "Active" } }
-    }
+    let (colour, word) = match view::signum(account, "balance_nano_usd") {
+        _ if view::text(account, "state") == "suspended" => ("u", "Suspended"),
+        -1 => ("u", "Overdrawn"),
+        0 => ("u", "No balance"),
+        _ if view::is(account, "balance_is_low") => ("d", "Low"),
+        _ => ("o", "Active"),
+    };
+    html! { span class={ "pill " (colour) } { (word) } }
 }
 
 fn create_form(desk: &Desk<'_>) -> Markup {

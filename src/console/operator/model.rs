@@ -35,7 +35,7 @@ pub(super) async fn page(desk: &Desk<'_>, name: &str) -> Result<Page, Refused> {
                 h2 { (view::name(provider)) }
                 @match model.get("prices").and_then(|prices| prices.get(provider)) {
                     None => p class="none" { "Off" },
-                    Some(price) => { (all_prices(price)) },
+                    Some(price) => { (all_prices(provider, price)) },
                 }
             }
         }
@@ -54,7 +54,7 @@ fn names(list: &[Value]) -> Markup {
 }
 
 /// Everything that the price list says of a model, what costs nothing left out. In USD, per million tokens and per call.
-fn all_prices(price: &Value) -> Markup {
+fn all_prices(provider: &str, price: &Value) -> Markup {
     if view::list(price, "tiers").is_empty() {
         return html! { p { "Free" } };
     }
@@ -67,7 +67,7 @@ fn all_prices(price: &Value) -> Markup {
     let special = [("reasoning", "Reasoning"), ("tool_input", "Input by tools")];
     html! {
         p class="none" { "USD per million tokens" }
-        (tiers(view::list(price, "tiers")))
+        (tiers(&format!("Prices of {provider}"), view::list(price, "tiers")))
         ul class="plain" {
             @for (field, name) in special {
                 @if !view::plain(price, field).is_empty() { li { (name) ": $" (view::plain(price, field)) } }
@@ -77,14 +77,15 @@ fn all_prices(price: &Value) -> Markup {
         }
         @for (tier, prices) in named("service_tier_prices") {
             p { "Service tier " (tier) }
-            (tiers(prices.as_array().map(Vec::as_slice).unwrap_or_default()))
+            (tiers(&format!("Prices of {provider}, service tier {tier}"), prices.as_array().map(Vec::as_slice).unwrap_or_default()))
         }
         p class="none" { "From " (view::name(view::text(price, "source"))) ", version " (view::text(price, "version")) }
     }
 }
 
-/// Prices by the size of the prompt. Those of sound and images where they are not those of what they are a part of.
-fn tiers(tiers: &[Value]) -> Markup {
+/// Prices by the size of the prompt, as they are called to who cannot see them. Those of sound and images where they are not
+/// those of what they are a part of.
+fn tiers(called: &str, tiers: &[Value]) -> Markup {
     const KINDS: [(&str, &str, &str); 11] = [
         ("input", "Input", ""),
         ("output", "Output", ""),
@@ -107,17 +108,19 @@ fn tiers(tiers: &[Value]) -> Markup {
         .iter()
         .filter(|(field, _, usual)| usual.is_empty() || is_own(field, usual));
     html! {
-        table class="list" {
-            thead { tr { th scope="col" { "Prompt" } @for (_, name, _) in shown.clone() { th scope="col" class="figure" { (name) } } } }
-            tbody { @for tier in tiers { tr {
-                th scope="row" {
-                    @match view::count(tier, "above_input_tokens") {
-                        0 => "Any",
-                        above => { "Above " (view::thousands(above)) },
+        div class="scroll" tabindex="0" role="region" aria-label=(called) {
+            table class="list" {
+                thead { tr { th scope="col" { "Prompt" } @for (_, name, _) in shown.clone() { th scope="col" class="figure" { (name) } } } }
+                tbody { @for tier in tiers { tr {
+                    th scope="row" {
+                        @match view::count(tier, "above_input_tokens") {
+                            0 => "Any",
+                            above => { "Above " (view::thousands(above)) },
+                        }
                     }
-                }
-                @for (field, ..) in shown.clone() { td class="figure" { "$" (view::plain(tier, field)) } }
-            } } }
+                    @for (field, ..) in shown.clone() { td class="figure" { "$" (view::plain(tier, field)) } }
+                } } }
+            }
         }
     }
 }
@@ -134,7 +137,7 @@ mod tests {
             reasoning = \"16\"\nper_call = { web_search = \"0.01\" }\nmultipliers = { speed = { fast = \"2.5\" } }";
         let list = PriceList::read("p.toml", list).unwrap();
         let price = serde_json::to_value(&**list.find("m", "p").unwrap()).unwrap();
-        let shown = all_prices(&price).into_string();
+        let shown = all_prices("p", &price).into_string();
         assert!(
             !shown.contains("sound") && shown.contains(">Output, images<") && shown.contains(">$120<"),
             "{shown}"
@@ -152,6 +155,6 @@ mod tests {
             assert!(shown.contains(part), "{part} in {shown}");
         }
         assert_eq!(shown.matches("Each ").count(), 1, "what costs nothing is left out");
-        assert_eq!(all_prices(&Value::Null).into_string(), "<p>Free</p>");
+        assert_eq!(all_prices("p", &Value::Null).into_string(), "<p>Free</p>");
     }
 }

@@ -51,7 +51,11 @@ fn attention(desk: &Desk<'_>, all: &Value, providers: &[Value]) -> Markup {
                         @let id = view::text(account, "id");
                         li {
                             span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (view::name(id)) }
-                            ": the balance is low, " (view::usd(account, "balance_usd", ""))
+                            ": " (match view::signum(account, "balance_nano_usd") {
+                                1 => "the balance is low",
+                                0 => "nothing is left of the balance",
+                                _ => "the balance is overdrawn",
+                            }) ", " (view::usd(account, "balance_usd", ""))
                         }
                     }
                     @if unnamed > 0 { li { span class="pill d" { "Account" } " " (view::thousands(unnamed)) " others, too" } }

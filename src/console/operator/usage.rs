@@ -49,7 +49,7 @@ fn shown(usage: &Value, filter: &[(&str, &str)]) -> Markup {
             p class="lead" { "Of some of the accounts only: there are too many for one page." }
         }
         @if view::text(usage, "by") == "day" { (day_chart::chart(usage)) }
-        @if view::list(usage, "usage").is_empty() {
+        @if view::count(usage.get("total").unwrap_or(&Value::Null), "requests") == 0 {
             p class="card" { "Nothing was used from " (view::text(usage, "from")) " to " (view::text(usage, "until")) "." }
         } @else { (usage_table::table(usage, name)) }
         @if !next.is_empty() {

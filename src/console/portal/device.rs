@@ -152,7 +152,7 @@ impl Asked<'_> {
             section class="card" {
                 p { "An agent asks to use your key " strong { (view::name(self.name)) } ", which ends in " code { (self.hint) }
                     ". It began " (self.seconds) " seconds ago and shows this code:" }
-                pre { code class="key" { (code) } }
+                p class="compare" { (code) }
                 p { strong { "Approve only if you have started this yourself, just now, and your agent shows the very same code." }
                     " Whoever has sent you a link or a code would use your key." }
                 (forms.form(VERIFICATION, "fields", &fields))

@@ -12,19 +12,16 @@ pub(super) const RETURN: &str = "/portal/openid/return";
 pub(crate) struct People {
     pub(super) openid: OpenId,
     pub(super) template: KeyTemplate,
-    /// Where browsers reach the gateway; `None`: where each request says.
-    url: Option<String>,
 }
 
 impl People {
     /// Those of a provider, with keys of this template.
-    pub(crate) fn new(openid: OpenId, template: KeyTemplate, url: Option<String>) -> Self {
-        Self { openid, template, url }
+    pub(crate) fn new(openid: OpenId, template: KeyTemplate) -> Self {
+        Self { openid, template }
     }
 
     /// Where the provider sends the browser of this request back to.
-    pub(super) fn back(&self, ask: &Ask) -> String {
-        let base = self.url.clone().unwrap_or_else(|| ask.base());
-        format!("{base}{RETURN}")
+    pub(super) fn back(ask: &Ask) -> String {
+        format!("{}{RETURN}", ask.base())
     }
 }

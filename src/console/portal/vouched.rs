@@ -31,7 +31,7 @@ impl Portal {
         if let Err(refused) = self.admit(ask, None) {
             return *refused;
         }
-        let begun = match people.openid.begin(&people.back(ask), ask.now).await {
+        let begun = match people.openid.begin(&People::back(ask), ask.now).await {
             Ok(begun) => begun,
             Err(failure) => return self.failed(&failure),
         };
@@ -65,7 +65,7 @@ impl Portal {
         let kept = cookie::PORTAL_OPENID.read(&ask.headers, ask.way());
         let code = kept.and_then(|kept| UserCode::parse(kept.split_once(BEHIND)?.1));
         let text = kept.map(|kept| kept.split_once(BEHIND).map_or(kept, |(text, _)| text));
-        let (back, form) = (people.back(ask), ask.form());
+        let (back, form) = (People::back(ask), ask.form());
         let person = match people.openid.finish(&back, (&form, text), ask.now).await {
             Ok(person) => person,
             Err(failure) => return self.failed(&failure).with_cookie(over),

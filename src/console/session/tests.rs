@@ -9,7 +9,13 @@ use async_trait::async_trait;
 use http::StatusCode;
 
 use super::*;
-use crate::edges::clock;
+use crate::{
+    console::link::Operator,
+    domain::{keys::key::KeyId, role::Role},
+    edges::clock,
+    side::admin::{Peer, sessions::Holder},
+    store::web_sessions::ListedWebSession,
+};
 
 /// What docs/console.md promises.
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
@@ -67,6 +73,17 @@ impl WebSessionStore for Shelf {
             forms.retain(|known| known != form);
         }
         Ok(())
+    }
+
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
+        let sessions = self.open()?;
+        let listed = sessions.iter().map(|(id, (who, _))| ListedWebSession {
+            id: *id,
+            who: who.clone(),
+            idle_ends_ms: 0,
+            ends_ms: 0,
+        });
+        Ok(listed.take(most).collect())
     }
 }
 
@@ -167,6 +184,36 @@ async fn whose_a_session_is_may_change_at_any_node() {
     let session = found(&other, &text, now).await.unwrap();
     other.becomes(&session, &"me, rotated".to_owned()).await.unwrap();
     assert_eq!(found(&one, &text, now).await.unwrap().who, "me, rotated");
+}
+
+#[tokio::test]
+async fn the_admin_api_reads_whose_the_sessions_of_both_doors_are() {
+    let (shelf, ..) = nodes();
+    let now = clock::instant();
+    let opened_by = Peer::Process {
+        uid: Some(7),
+        pid: None,
+    };
+    let role = Role::Viewer;
+    let operator = Operator { opened_by, role };
+    let key = KeyId::parse("key_0123456789abcdef").unwrap();
+    let digest = crate::store::contract::digest(1);
+    let owner = crate::console::portal::Owner {
+        key: key.clone(),
+        digest,
+    };
+    let at = |door| Sessions::new(door, Arc::clone(&shelf) as Arc<dyn WebSessionStore>);
+    at("console").open(&operator, now).await;
+    at("portal").open(&owner, now).await;
+    shelf
+        .begin(&SessionDigest::of("openid", "x"), "openid", LASTS)
+        .await
+        .unwrap();
+    let listed = shelf.list_web_sessions(9).await.unwrap();
+    let mut holders: Vec<Holder> = listed.iter().filter_map(|one| Holder::read(&one.who)).collect();
+    holders.sort_by_key(|holder| matches!(holder, Holder::Portal { .. }));
+    let opened_by = operator.opened_by;
+    assert_eq!(holders, [Holder::Console { opened_by, role }, Holder::Portal { key }]);
 }
 
 #[tokio::test]

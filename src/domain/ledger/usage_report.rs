@@ -63,8 +63,8 @@ pub(crate) struct UsageReport {
 }
 
 impl UsageReport {
-    /// Adds sums, each once.
-    pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
+    /// Adds sums to their lines.
+    pub(crate) fn add_lines<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
             let name = by.name(sum);
             match self.lines.get_mut(name.as_ref()) {
@@ -73,8 +73,12 @@ impl UsageReport {
                     self.lines.insert(name.into_owned(), sum.sums);
                 }
             }
-            self.total = self.total.plus(&sum.sums);
         }
+    }
+
+    /// Adds sums to the total. They are those of the lines where each request is in one line only.
+    pub(crate) fn add_total<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>) {
+        self.total = sums.into_iter().fold(self.total, |total, sum| total.plus(&sum.sums));
     }
 
     /// Its lines as JSON objects in the order of their names, `most` at most: of days the latest, else what cost most, the
@@ -161,7 +165,8 @@ mod tests {
         ];
         let told = |by| {
             let mut report = UsageReport::default();
-            report.add(&sums, by);
+            report.add_lines(&sums, by);
+            report.add_total(&sums);
             assert_eq!(report.total()["cost_nano_usd"], 321);
             let lines = report.lines(by, usize::MAX).into_iter();
             lines

@@ -38,6 +38,13 @@ pub struct AccountView {
     pub created_at: i64,
 }
 
+impl AccountView {
+    /// Whether somebody should pay in: the balance is at what counts as low, or at zero, where nothing is admitted.
+    pub(crate) fn is_low(&self) -> bool {
+        self.balance <= self.terms.low_balance.unwrap_or_default().max(NanoUsd::ZERO)
+    }
+}
+
 /// What a key has spent and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeySpend {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
-    console::{Examples, snippets_of_key},
+    console::{Examples, Site, snippets_of_key},
     domain::{
         catalogue::{Catalogue, Model},
         faults::refusal::{Refusal, Reply},
@@ -51,8 +51,8 @@ pub(crate) struct OwnUsage {
     ledger: Arc<dyn LedgerStore>,
     rows: Arc<dyn LastRows>,
     limiter: Limiter<Client>,
-    /// Whether the gateway speaks TLS.
-    pub(crate) tls: bool,
+    /// Where clients reach the gateway.
+    pub(crate) site: Site,
 }
 
 impl fmt::Debug for OwnUsage {
@@ -64,11 +64,11 @@ impl fmt::Debug for OwnUsage {
 }
 
 impl OwnUsage {
-    /// Reads a ledger. `tls` says whether the gateway speaks it, `start` is a time before the first question.
+    /// Reads a ledger. Clients reach the gateway at `site`; `start` is a time before the first question.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         rows: Arc<dyn LastRows>,
-        tls: bool,
+        site: Site,
         allowance: Allowance,
         start: Instant,
     ) -> Self {
@@ -76,7 +76,7 @@ impl OwnUsage {
             ledger,
             rows,
             limiter: Limiter::new(allowance, start),
-            tls,
+            site,
         }
     }
 
@@ -245,8 +245,9 @@ fn models(key: &KeyRecord, catalogue: &Catalogue, is_off: impl Fn(&str) -> bool)
 
 fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
     let (mut by_day, mut by_model) = (UsageReport::default(), UsageReport::default());
-    by_day.add(sums, SplitBy::Day);
-    by_model.add(sums, SplitBy::Model);
+    by_day.add_lines(sums, SplitBy::Day);
+    by_model.add_lines(sums, SplitBy::Model);
+    by_day.add_total(sums);
     json!({
         "from": usage_report::date(first).to_string(),
         "until": usage_report::date(last + 1).to_string(),

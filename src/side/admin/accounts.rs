@@ -3,7 +3,7 @@
 
 use axum::{
     Extension, Json,
-    extract::{Path, Query, State},
+    extract::{Path, State},
     http::StatusCode,
 };
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{
     fields::{self, Body},
     peer::Peer,
+    query::Query,
     reply::{ApiError, JsonResult, account_body},
     state::AdminState,
 };

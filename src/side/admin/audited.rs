@@ -1,13 +1,11 @@
 //! The audit record in the admin API, a page of it at a time, the newest line first.
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
 };

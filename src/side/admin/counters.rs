@@ -1,15 +1,13 @@
 //! The counters that quotas are checked by, beside the daily sums.
 
-use axum::{
-    Extension, Json,
-    extract::{Query, State},
-};
+use axum::{Extension, Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     accounts,
     connection_extension::ConnectionExtension,
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
     verify,

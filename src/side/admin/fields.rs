@@ -34,26 +34,42 @@ pub(super) fn unknown(field: &str, known: &[&str]) -> ApiError {
     ApiError::invalid(format!("field `{field}` cannot be set: {hint}"))
 }
 
+/// The name of an account. It is a segment of a path and the value of an option: `.` and `..` name no segment, and what begins
+/// with `-` is an option itself.
 pub(super) fn account(field: &str, text: &str) -> Result<String, ApiError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    if text.is_empty() || text.len() > ACCOUNT_CHARS_MAX || !text.bytes().all(plain) {
+    let is_long = text.is_empty() || text.len() > ACCOUNT_CHARS_MAX;
+    if is_long || !text.bytes().all(plain) || text.starts_with(['.', '-']) {
         return Err(ApiError::invalid(format!(
-            "{field}: 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`"
+            "{field}: 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
         )));
     }
     Ok(text.to_owned())
 }
 
-/// 1 to `most` characters, none of them a control character.
+/// 1 to `most` characters, one of them visible and none of them a control character.
 pub(super) fn line(field: &str, value: &Value, most: usize) -> Result<String, ApiError> {
     let text = value.as_str().unwrap_or_default();
     let length = text.chars().count();
-    if length == 0 || length > most || text.chars().any(char::is_control) {
+    if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
         return Err(ApiError::invalid(format!(
-            "{field}: 1 to {most} characters, none of them a control character"
+            "{field}: 1 to {most} characters, one of them visible and none of them a control character"
         )));
     }
     Ok(text.to_owned())
+}
+
+/// Whether a character shows by itself: it is no space, and none of those that a font leaves out (Unicode's
+/// Default_Ignorable_Code_Point) or draws as nothing.
+fn is_visible(character: char) -> bool {
+    let is_left_out = matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    !(is_left_out || character.is_whitespace() || character.is_control())
 }
 
 /// An amount in USD. A text, because a JSON number may have been through a float.

@@ -4,15 +4,15 @@ mod recent;
 
 use std::sync::Arc;
 
-use axum::{Extension, Router, body::Body, extract::Query};
-use http::{Method, Request, StatusCode, Uri, header};
+use axum::{Extension, Router, body::Body};
+use http::{Method, Request, StatusCode, Uri, header, uri::InvalidUri};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use self::recent::Recent;
 pub(crate) use super::log::export::LogFile;
-use super::{AdminState, Peer, keys::of_person::of_person, log::export, reply::ApiError, router};
+use super::{AdminState, Peer, keys::of_person::of_person, log::export, query::Query, reply::ApiError, router};
 use crate::{
     domain::keys::template::{KeyTemplate, PersonOf},
     store::KeyView,
@@ -106,12 +106,11 @@ impl LocalApi {
     ) -> Result<LogFile, Refused> {
         let path = format!("/v1/log/export/{form}{query}");
         allowed(&peer, &Method::GET, &path)?;
-        let invalid = |why: &dyn ToString| Refused {
+        let path: Uri = path.parse().map_err(|error: InvalidUri| Refused {
             status: StatusCode::BAD_REQUEST,
-            message: why.to_string(),
-        };
-        let path: Uri = path.parse().map_err(|error| invalid(&error))?;
-        let Query(question) = Query::try_from_uri(&path).map_err(|error| invalid(&error))?;
+            message: error.to_string(),
+        })?;
+        let Query(question) = Query::of(&path).map_err(|error| Refused::from(&error))?;
         let file = export::file(&self.state, form, &question, rows_max).await;
         file.map_err(|error| Refused::from(&error))
     }

@@ -9,14 +9,12 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
+    query::Query,
     reply::{ApiError, JsonResult, time_ms},
     served::Providers,
     state::AdminState,

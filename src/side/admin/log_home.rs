@@ -1,9 +1,6 @@
 //! The log's home beside the store: compares it with the daily sums, and brings to it what it lacks.
 
-use axum::{
-    Extension, Json,
-    extract::{Query, State},
-};
+use axum::{Extension, Json, extract::State};
 use serde_json::{Value, json};
 
 use super::{
@@ -12,6 +9,7 @@ use super::{
     fields::{self, Body},
     home::LogHome,
     peer::Peer,
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
     verify::{self, DAY_MS, VerifyQuery},

@@ -76,8 +76,8 @@ struct Overview {
     paid_today: NanoUsd,
     paid_month: NanoUsd,
     low_count: usize,
-    /// The first of those whose balance is low.
-    low: Vec<Map<String, Value>>,
+    /// Those with the lowest balances, the lowest first, of those whose balance is low.
+    low: Vec<(NanoUsd, Map<String, Value>)>,
     today: Sums,
     month: Sums,
 }
@@ -91,10 +91,12 @@ impl Overview {
         self.spent = self.spent.saturating_add(account.spent);
         self.paid_today = self.paid_today.saturating_add(account.paid_today);
         self.paid_month = self.paid_month.saturating_add(account.paid_this_month);
-        if is_low(account) {
+        if account.is_low() {
             self.low_count += 1;
-            if self.low.len() < LOW_MAX {
-                self.low.push(account_body(account));
+            let place = self.low.partition_point(|(balance, _)| *balance <= account.balance);
+            if place < LOW_MAX {
+                self.low.truncate(LOW_MAX - 1);
+                self.low.insert(place, (account.balance, account_body(account)));
             }
         }
     }
@@ -114,13 +116,9 @@ impl Overview {
             "today": fields_of(&self.today),
             "month": fields_of(&self.month),
             "low_count": self.low_count,
-            "low": self.low,
+            "low": self.low.iter().map(|(_, account)| account).collect::<Vec<_>>(),
         })
     }
-}
-
-fn is_low(account: &AccountView) -> bool {
-    account.terms.low_balance.is_some_and(|low| account.balance <= low)
 }
 
 /// What the accounts have used on the last of these days, and on all of them.
@@ -209,6 +207,54 @@ mod tests {
         );
         let low = all["low"].as_array().unwrap();
         assert_eq!((low.len(), &low[0]["id"]), (LOW_MAX, &json!(name(0))));
+    }
+
+    #[test]
+    fn of_those_that_are_low_the_lowest_are_named_first() {
+        let account = |number: i64, low_balance| AccountView {
+            id: format!("a{number}"),
+            balance: NanoUsd::from_nanos(number),
+            terms: AccountTerms {
+                low_balance,
+                ..AccountTerms::default()
+            },
+            spent: NanoUsd::ZERO,
+            held: NanoUsd::ZERO,
+            running: 0,
+            suspended: false,
+            paid_today: NanoUsd::ZERO,
+            paid_this_month: NanoUsd::ZERO,
+            created_at: 0,
+        };
+        let mut all = Overview::default();
+        let most = i64::try_from(LOW_MAX).unwrap();
+        // Upwards and downwards in turn: what comes late is named, too.
+        for step in 0..2 * most {
+            let number = if step % 2 == 0 { step } else { -step };
+            all.add(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
+        }
+        let body = all.body();
+        let named: Vec<&str> = body["low"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|one| one["id"].as_str())
+            .collect();
+        let mut lowest: Vec<i64> = (0..2 * most)
+            .map(|step| if step % 2 == 0 { step } else { -step })
+            .collect();
+        lowest.sort_unstable();
+        let lowest: Vec<String> = lowest.iter().take(LOW_MAX).map(|number| format!("a{number}")).collect();
+        assert_eq!(
+            (named, &body["low_count"]),
+            (lowest.iter().map(String::as_str).collect(), &json!(2 * most))
+        );
+        // Where nothing is said of it, nothing left is low.
+        let mut all = Overview::default();
+        for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
+            all.add(&account(number, low_balance));
+        }
+        assert_eq!(all.low_count, 3);
     }
 
     #[tokio::test]

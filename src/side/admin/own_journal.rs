@@ -1,9 +1,6 @@
 //! The rows that this process's journals still have, beside those of the log.
 
-use axum::{
-    Extension, Json,
-    extract::{Query, State},
-};
+use axum::{Extension, Json, extract::State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -11,6 +8,7 @@ use super::{
     connection_extension::ConnectionExtension,
     fields::{self, Body},
     peer::Peer,
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
     verify,

@@ -56,6 +56,17 @@ impl Peer {
         })
     }
 
+    /// What people call it.
+    pub(super) fn called(&self) -> String {
+        match self {
+            Self::Process { uid, .. } => uid.map_or_else(|| "a process".to_owned(), |uid| format!("uid {uid}")),
+            Self::Certified(holder) => holder.to_string(),
+            Self::Person { name, .. } => name.to_string(),
+            Self::Console { opened_by, .. } => opened_by.called(),
+            Self::Owner(key) => key.as_str().to_owned(),
+        }
+    }
+
     /// Who it is, for the audit record.
     pub(super) fn told(self) -> AuditPeer {
         match self {

@@ -201,7 +201,6 @@ fn periods(spend: &KeySpend) -> Value {
 /// An account as it is shown.
 pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
     let terms = &view.terms;
-    let low = terms.low_balance.is_some_and(|low| view.balance <= low);
     let fields = [
         ("id", json!(view.id)),
         ("state", json!(if view.suspended { "suspended" } else { "active" })),
@@ -214,7 +213,7 @@ pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
         ("running", json!(view.running)),
         ("low_balance_usd", usd(terms.low_balance)),
         ("low_balance_nano_usd", json!(terms.low_balance)),
-        ("balance_is_low", json!(low)),
+        ("balance_is_low", json!(view.is_low())),
         ("notify_percent", json!(terms.notify)),
         ("rpm", json!(terms.rates.rpm)),
         ("tpm", json!(terms.rates.tpm)),

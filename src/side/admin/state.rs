@@ -15,7 +15,7 @@ use crate::{
     side::audit::{Audit, AuditError, AuditRecord},
     sign_in::AgentSignIns,
     sinks::reading::LogReading,
-    store::{KeyStore, archive::Archive, ledger::LedgerStore},
+    store::{KeyStore, archive::Archive, ledger::LedgerStore, web_sessions::WebSessionStore},
 };
 
 /// How many pieces of exports are written at a time; further ones wait for their turn.
@@ -39,6 +39,8 @@ pub(crate) struct AdminState {
     pub(super) audit: Audit,
     /// Makes links into the console; `None`: it is off.
     pub(super) console: Option<Arc<dyn ConsoleLinks>>,
+    /// The sessions of people in browsers.
+    pub(super) web_sessions: Arc<dyn WebSessionStore>,
     /// Signs agents in; `None`: it is off.
     pub(super) sign_ins: Option<Arc<AgentSignIns>>,
     /// `None`: it cannot be upgraded.
@@ -61,6 +63,8 @@ pub(crate) struct Stores {
     pub archive: Option<Arc<dyn Archive>>,
     /// Where the log is besides the store.
     pub homes: LogHomes,
+    /// The sessions of people in browsers.
+    pub web_sessions: Arc<dyn WebSessionStore>,
 }
 
 impl AdminState {
@@ -85,6 +89,7 @@ impl AdminState {
             prefix,
             audit,
             console: None,
+            web_sessions: stores.web_sessions,
             sign_ins: None,
             upgrades,
             changing: Arc::default(),

@@ -22,6 +22,7 @@ use crate::{
         archive::{Archive, file},
         embedded::EmbeddedStore,
         ledger::{LedgerStore, contract::memory},
+        web_sessions::WebSessionStore,
     },
 };
 
@@ -105,6 +106,7 @@ impl Fixture {
     async fn with_audit(folder: TempDir, audit: &Path) -> Self {
         let store = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
         let archive: Arc<dyn Archive> = Arc::clone(&store) as Arc<dyn Archive>;
+        let web_sessions: Arc<dyn WebSessionStore> = Arc::clone(&store) as _;
         let store: Arc<dyn KeyStore> = store;
         let ledger = memory::ledger();
         let changes = Arc::new(DirectChanges::new(Arc::clone(&ledger)));
@@ -126,6 +128,7 @@ impl Fixture {
             changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
             archive: Some(archive),
             homes: LogHomes::default(),
+            web_sessions,
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();

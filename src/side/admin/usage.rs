@@ -2,10 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::civil::Date;
 use serde::Deserialize;
@@ -13,6 +10,7 @@ use serde_json::json;
 
 use super::{
     accounts,
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
 };
@@ -25,6 +23,7 @@ use crate::domain::{
         usage_report::{self, SplitBy, UsageReport},
     },
 };
+use crate::store::StoreError;
 
 /// How many days a report has, unless asked otherwise.
 const DAYS_DEFAULT: i64 = 30;
@@ -65,13 +64,22 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     let (accounts, next) = accounts_asked(&state, &query, key.as_ref()).await?;
     let most = query.most.unwrap_or(usize::MAX);
     let mut report = UsageReport::default();
-    let reads = accounts
-        .iter()
-        .map(|account| state.ledger.sums(account, days.clone(), &of));
+    // A request with two tags is in the sums of both, one without any in none: what all of them come to, the account knows.
+    let whole = (of == SumsOf::Tags).then_some(SumsOf::One(Subject::Account));
+    let (ledger, asked, of, whole) = (&*state.ledger, &days, &of, &whole);
+    let reads = accounts.iter().map(|account| async move {
+        let sums = ledger.sums(account, asked.clone(), of).await?;
+        let all = match whole {
+            Some(whole) => Some(ledger.sums(account, asked.clone(), whole).await?),
+            None => None,
+        };
+        Ok::<_, StoreError>((sums, all))
+    });
     let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffered(ACCOUNTS_AT_ONCE);
-    while let Some(sums) = reads.try_next().await? {
-        let takes = |sum: &&DailySum| query.model.as_ref().is_none_or(|model| *model == sum.model);
-        report.add(sums.iter().filter(takes), by);
+    let takes = |sum: &&DailySum| query.model.as_ref().is_none_or(|model| *model == sum.model);
+    while let Some((sums, all)) = reads.try_next().await? {
+        report.add_lines(sums.iter().filter(takes), by);
+        report.add_total(all.as_ref().unwrap_or(&sums).iter().filter(takes));
     }
     Ok(Json(json!({
         "from": usage_report::date(*days.start()).to_string(),

@@ -1,10 +1,7 @@
 //! Compares the daily sums with the rows that they are the sums of, and makes them anew. Of days whose rows have left for the
 //! log's home, the store's part of that is how many there were (`log_home.rs` has the other).
 
-use axum::{
-    Extension, Json,
-    extract::{Query, State},
-};
+use axum::{Extension, Json, extract::State};
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -14,6 +11,7 @@ use super::{
     connection_extension::ConnectionExtension,
     fields::{self, Body},
     peer::Peer,
+    query::Query,
     reply::{ApiError, JsonResult},
     state::AdminState,
 };

@@ -10,6 +10,17 @@ use maud::{DOCTYPE, Markup, html};
 pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
      d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
 
+/// The room that a character of a chart's axis takes, in the chart's own units, in the widest of the usual fonts.
+const AXIS_CHARACTER: usize = 7;
+
+/// The `viewBox` of a chart of this size, whose labels end `room` from its edge: wider by what the longest of them lacks.
+pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (width, height): (u32, u32)) -> String {
+    let widths = labels.into_iter().map(|label| label.chars().count() * AXIS_CHARACTER);
+    let widest = widths.max().and_then(|width| u32::try_from(width).ok()).unwrap_or(0);
+    let more = widest.saturating_sub(room);
+    format!("{} 0 {} {height}", -i64::from(more), width.saturating_add(more))
+}
+
 /// A whole document. `head` has the page's style.
 pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
@@ -25,5 +36,18 @@ pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
             }
             body { (body) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_is_as_wide_as_its_labels_need() {
+        let wide = |labels: &[&str]| view_box(labels.iter().map(ToString::to_string), 52, (332, 150));
+        assert_eq!(wide(&[]), "0 0 332 150");
+        assert_eq!(wide(&["50.00 %", "100 %"]), "0 0 332 150");
+        assert_eq!(wide(&["6000 tok/s", "3000 tok/s"]), "-18 0 350 150");
     }
 }

@@ -16,8 +16,8 @@ use crate::{
     store::{
         StoreError,
         web_sessions::{
-            Claim, EMBEDDED_WEB_SESSIONS_MAX, Lifetime, SESSION_FORMS_MAX, SessionDigest, VISIT_NOTED_EVERY,
-            WebSessionStore,
+            Claim, EMBEDDED_WEB_SESSIONS_MAX, Lifetime, ListedWebSession, SESSION_FORMS_MAX, SessionDigest,
+            VISIT_NOTED_EVERY, WebSessionStore,
         },
     },
 };
@@ -143,6 +143,33 @@ impl StoreFile {
         Ok(Some(session.who))
     }
 
+    fn living_web_sessions(&self, most: usize, now: i64) -> Result<Vec<ListedWebSession>, StoreError> {
+        let read = || -> Result<Vec<ListedWebSession>, redb::Error> {
+            let transaction = self.snapshot()?;
+            let mut living = Vec::new();
+            for entry in transaction.open_table(WEB_SESSIONS)?.iter()? {
+                let (id, session) = entry?;
+                let (until, text) = session.value();
+                let Some(id) = SessionDigest::from_bytes(id.value()).filter(|_| until > now) else {
+                    continue;
+                };
+                let session: StoredSession =
+                    serde_json::from_slice(text).map_err(|error| redb::Error::Io(error.into()))?;
+                living.push(ListedWebSession {
+                    id,
+                    who: session.who,
+                    idle_ends_ms: until,
+                    ends_ms: session.ends_ms,
+                });
+            }
+            Ok(living)
+        };
+        let mut living = read().map_err(unavailable)?;
+        living.sort_by_key(|session| std::cmp::Reverse(session.idle_ends_ms));
+        living.truncate(most);
+        Ok(living)
+    }
+
     fn end_web_session(&self, id: &SessionDigest, now: i64) -> Result<Option<String>, StoreError> {
         self.change_web_sessions(|sessions| {
             let found = stored(sessions, id, now)?;
@@ -219,6 +246,11 @@ impl WebSessionStore for EmbeddedStore {
     async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
         let (id, form) = (*id, form.to_owned());
         self.of_web_sessions(move |file, now| file.release_form(&id, &form, now))
+            .await
+    }
+
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
+        self.of_web_sessions(move |file, now| file.living_web_sessions(most, now))
             .await
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct WebSessionScripts {
     pub(super) end: Loaded,
     pub(super) claim: Loaded,
     pub(super) release: Loaded,
+    pub(super) list: Loaded,
 }
 
 impl WebSessionScripts {
@@ -28,17 +29,19 @@ impl WebSessionScripts {
             end: script!("web_sessions/end.lua"),
             claim: script!("web_sessions/claim.lua"),
             release: script!("web_sessions/release.lua"),
+            list: script!("web_sessions/list.lua"),
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 5] {
+    pub(super) fn all(&self) -> [&Loaded; 6] {
         let Self {
             begin,
             visit,
             end,
             claim,
             release,
+            list,
         } = self;
-        [begin, visit, end, claim, release]
+        [begin, visit, end, claim, release, list]
     }
 }

@@ -6,15 +6,31 @@ use async_trait::async_trait;
 use super::{ADMIN_BUDGET, RedisStore, link::Effort, loaded::Loaded, reply::ScriptReply};
 use crate::store::{
     StoreError,
-    web_sessions::{Claim, Lifetime, SESSION_FORMS_MAX, SessionDigest, WebSessionStore},
+    web_sessions::{Claim, Lifetime, ListedWebSession, SESSION_FORMS_MAX, SessionDigest, WebSessionStore},
 };
 
 impl RedisStore {
     fn of_session<'a>(&self, script: &'a Loaded, id: &SessionDigest) -> ScriptInvocation<'a> {
+        let session = format!("{}:{}", self.web_session_key, id.to_hex());
+        self.of_web_sessions(script, &session)
+    }
+
+    fn of_web_sessions<'a>(&self, script: &'a Loaded, session: &str) -> ScriptInvocation<'a> {
         let mut call = self.prepare(script);
-        call.key(format!("{}:{}", self.web_session_key, id.to_hex()));
+        call.key(session).key(&self.web_session_key);
         call
     }
+}
+
+/// A session as the script about all of them tells it: `<digest> <end> <whose it is>`, and when it ends without a visit.
+fn listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
+    let mut parts = entry.splitn(3, ' ');
+    Some(ListedWebSession {
+        id: SessionDigest::from_hex(parts.next()?)?,
+        ends_ms: parts.next()?.parse().ok()?,
+        who: parts.next()?.to_owned(),
+        idle_ends_ms: idle_ends.parse().ok()?,
+    })
 }
 
 fn who(mut reply: ScriptReply) -> Result<Option<String>, StoreError> {
@@ -60,5 +76,17 @@ impl WebSessionStore for RedisStore {
         let mut call = self.of_session(&self.scripts.web_sessions.release, id);
         call.arg(form);
         self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
+        let mut call = self.of_web_sessions(&self.scripts.web_sessions.list, &self.web_session_key);
+        call.arg(most.max(1));
+        let mut texts = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.texts();
+        let mut sessions = Vec::new();
+        while let (Some(entry), Some(idle_ends)) = (texts.next(), texts.next()) {
+            let session = listed(&entry, &idle_ends);
+            sessions.push(session.ok_or_else(|| StoreError::Corrupt("redis lists what is no session".to_owned()))?);
+        }
+        Ok(sessions)
     }
 }

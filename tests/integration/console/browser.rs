@@ -2,6 +2,7 @@
 
 mod forms;
 mod keyboard;
+mod legible;
 mod names;
 
 use std::path::Path;

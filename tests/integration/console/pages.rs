@@ -3,7 +3,7 @@
 use super::{audited, builder, shown_key, signed_in, with_console};
 use crate::harness::request::Wire;
 use crate::harness::tab::Tab;
-use crate::harness::{RecordingProvider, Weir, wait_until};
+use crate::harness::{RecordingProvider, Weir, wait_for, wait_until};
 
 const PAGES: [&str; 10] = [
     "/",
@@ -271,6 +271,136 @@ fn accounts_are_made_limited_and_suspended() {
         "account.resume",
     ];
     assert_eq!(operations[1..], wanted);
+}
+
+#[test]
+fn an_account_that_owes_money_is_not_shown_as_well() {
+    let weir = with_console();
+    for (id, balance) in [("well", "5"), ("empty", "0"), ("debtor", "1")] {
+        weir.cli_json(&["account", "create", "--id", id, "--balance-usd", balance]);
+    }
+    weir.cli_json(&["account", "adjust", "--id", "debtor", "--usd=-900", "--reason", "fraud"]);
+    let tab = signed_in(&weir, "viewer");
+    let accounts = tab.page("/accounts");
+    for (id, state) in [
+        ("well", "<span class=\"pill o\">Active</span>"),
+        ("empty", "<span class=\"pill u\">No balance</span>"),
+        ("debtor", "<span class=\"pill u\">Overdrawn</span>"),
+    ] {
+        let (_, row) = accounts.split_once(&format!("href=\"/accounts/{id}\"")).unwrap();
+        let row = row.split("</tr>").next().unwrap();
+        assert!(row.contains(state), "{id}: {row}");
+        assert!(tab.page(&format!("/accounts/{id}")).contains(state), "{id}");
+    }
+    let overview = tab.page("/");
+    let (_, attention) = overview.split_once("Needs attention").unwrap();
+    let attention = attention.split("</section>").next().unwrap();
+    assert!(!attention.contains("Nothing now"), "{attention}");
+    let told: Vec<&str> = attention
+        .split("<li>")
+        .filter(|line| line.contains("/accounts/"))
+        .collect();
+    assert_eq!(told.len(), 2, "{attention}");
+    assert!(
+        told[0].contains("debtor") && told[0].contains("overdrawn") && told[0].contains("\u{2212}$899.00"),
+        "the worst comes first: {told:?}"
+    );
+    assert!(
+        told[1].contains("empty") && told[1].contains("nothing is left of the balance"),
+        "{told:?}"
+    );
+    // The credit that makes it good again is seen at once.
+    for (id, usd) in [("debtor", "900"), ("empty", "1")] {
+        weir.cli_json(&["account", "credit", "--id", id, "--usd", usd]);
+    }
+    let overview = tab.page("/");
+    assert!(!overview.contains("/accounts/"), "{overview}");
+}
+
+#[test]
+fn names_of_accounts_and_keys_can_be_seen_and_addressed() {
+    let weir = with_console();
+    weir.fund();
+    let mut tab = signed_in(&weir, "owner");
+    for id in [".", "..", "-x"] {
+        let page = tab.page("/accounts");
+        let refused = tab.fill(&page, "/accounts", &[("id", id), ("balance_usd", "1")]);
+        assert!(
+            refused.status == 400 && refused.text().contains("neither `.` nor `-`"),
+            "{id}: {}",
+            refused.text()
+        );
+        let said = weir.cli(&["account", "create", &format!("--id={id}")], &[]);
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(
+            !said.status.success() && error.contains("neither `.` nor `-`"),
+            "{id}: {error}"
+        );
+    }
+    for name in [" ", "\u{3000}", "\u{200b}\u{feff}"] {
+        let page = tab.page("/keys/new");
+        let refused = tab.fill(&page, "/keys", &[("name", name), ("account", "tests")]);
+        assert_eq!(refused.status, 400, "{name:?}: {}", refused.text());
+        let said = weir.cli(&["key", "create", "--account", "tests", "--name", name], &[]);
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(
+            !said.status.success() && error.contains("--name: 1 to 128 characters, one of them visible"),
+            "{name:?}: {error}"
+        );
+    }
+    let made = audited(&weir);
+    let made: Vec<&str> = made.iter().map(|line| line["operation"].as_str().unwrap()).collect();
+    assert_eq!(made, ["account.create", "console.open"], "nothing else was made");
+}
+
+#[test]
+fn all_of_the_use_by_tag_counts_each_request_once() {
+    let provider = RecordingProvider::least();
+    let weir = builder(&provider.base_url()).start();
+    let key = weir.key();
+    let tab = signed_in(&weir, "viewer");
+    let request = Wire::Messages.request(&key.text, "hi");
+    assert_eq!(
+        weir.exchange(&request.header("x-weir-tag", "team=a, project=b")).status,
+        200
+    );
+    let cost_of = |by: &str| {
+        let page = tab.page(&format!("/usage?account=tests&by={by}"));
+        let (_, row) = page.split_once("<th scope=\"row\">All</th>")?;
+        Some(row.split("</tr>").next().unwrap().to_owned())
+    };
+    let by_day = wait_for("the sums", || cost_of("day"));
+    assert_eq!(cost_of("tag").unwrap(), by_day, "both tags have the one request");
+    let page = tab.page("/usage?account=tests&by=tag");
+    assert!(page.contains("team=a") && page.contains("project=b"), "{page}");
+    assert!(
+        page.contains("A request counts with each of its tags, and once in All."),
+        "{page}"
+    );
+    let told = weir.cli(&["usage", "--account", "tests", "--by", "tag"], &[]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    let total = told.lines().last().unwrap();
+    let requests: Vec<&str> = total.split_whitespace().take(2).collect();
+    assert_eq!(requests, ["total", "1"], "{told}");
+}
+
+#[test]
+fn nobody_reads_how_a_query_was_parsed() {
+    let weir = with_console();
+    let tab = signed_in(&weir, "viewer");
+    for (path, said) in [
+        ("/audit?before=soon", "before: `soon` is no whole number"),
+        ("/log?hours=soon", "hours: `soon` is no whole number"),
+        ("/log?hours=-1", "hours: `-1` is no whole number"),
+        ("/log/export/csv?hours=soon", "hours: `soon` is no whole number"),
+    ] {
+        let answer = tab.get(path);
+        let page = answer.text();
+        assert!(page.contains(said), "{path}: {page}");
+        for word in ["deserialize", "invalid digit", "expected one of"] {
+            assert!(!page.contains(word), "{path}: {page}");
+        }
+    }
 }
 
 #[test]

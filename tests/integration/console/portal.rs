@@ -278,6 +278,28 @@ fn attempts_to_sign_in_are_limited_by_address() {
 }
 
 #[test]
+fn style_sheets_are_no_pages_that_an_address_may_ask_for() {
+    /// What docs/console.md says.
+    const PAGES_A_MINUTE: usize = 60;
+    let weir = Weir::start("http://127.0.0.1:9");
+    let tab = Tab::new(weir.gateway);
+    for _ in 0..2 * PAGES_A_MINUTE {
+        assert_eq!(tab.get("/portal/style.css").status, 200);
+    }
+    assert_eq!(tab.get("/portal").status, 401, "no page was asked for before");
+    let limited = wait_for("the limit of pages", || {
+        let answer = tab.get("/portal");
+        (answer.status == 429).then_some(answer)
+    });
+    assert!(limited.text().contains("try again in"), "{}", limited.text());
+    assert_eq!(
+        tab.get("/portal/style.css").status,
+        200,
+        "the page that says so has its style"
+    );
+}
+
+#[test]
 fn the_portal_can_be_switched_off() {
     let weir = WeirBuilder::new().set("console.portal", false).start();
     let key = weir.key();

@@ -1,5 +1,7 @@
 //! Sessions outlive a process and are shared by nodes; and what holds while the store is away.
 
+use serde_json::Value as Json;
+
 use super::{address, builder, signed_in, with_console};
 use crate::harness::redis::RedisServer;
 use crate::harness::tab::{Tab, form};
@@ -86,6 +88,84 @@ fn nodes_share_sessions_their_end_and_the_forms_that_were_sent() {
     let page = there.page("/");
     assert_eq!(there.fill(&page, "/sign-out", &[]).status, 303);
     assert_eq!(here.get("/").status, 401, "signed out everywhere");
+}
+
+/// The sessions that a node lists.
+fn listed(weir: &Weir) -> Vec<Json> {
+    let told = weir.cli(&["console", "sessions"], &["--json"]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let text = String::from_utf8(told.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Lists the sessions of both doors at `other`, and ends them there one after the other.
+#[track_caller]
+fn are_listed_and_ended(one: &Weir, other: &Weir) {
+    let owner = signed_in(one, "owner");
+    let viewer = signed_in(one, "viewer");
+    let key = one.key();
+    let mut holder = Tab::new(one.gateway);
+    assert_eq!(holder.post("/portal/sign-in", &[("key", &key.text)]).status, 303);
+    let sessions = listed(other);
+    assert_eq!(sessions.len(), 3, "{sessions:?}");
+    let of = |wanted: &dyn Fn(&Json) -> bool| {
+        let found: Vec<&Json> = sessions.iter().filter(|one| wanted(one)).collect();
+        assert_eq!(found.len(), 1, "{sessions:?}");
+        found[0].clone()
+    };
+    let of_viewer = of(&|one| one["door"] == "console" && one["role"] == "viewer");
+    let of_owner = of(&|one| one["door"] == "console" && one["role"] == "owner");
+    let of_key = of(&|one| one["door"] == "portal" && one["key"] == key.id.as_str());
+    assert!(
+        of_viewer["opened_by"].as_str().unwrap().starts_with("uid "),
+        "{of_viewer}"
+    );
+    let time = |one: &Json, field: &str| one[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    for one in &sessions {
+        let lasts = time(one, "ends_at").duration_since(time(one, "idle_ends_at"));
+        assert!(
+            (11 * 60..12 * 60).contains(&lasts.as_mins()),
+            "12 hours, less 30 minutes: {one}"
+        );
+    }
+    let text = sessions.iter().map(Json::to_string).collect::<String>();
+    for tab in [&owner, &viewer, &holder] {
+        let (_, cookie) = tab.cookie.as_ref().unwrap().split_once('=').unwrap();
+        assert!(!text.contains(cookie), "a list opens nothing");
+    }
+    let end = |one: &Json| other.cli(&["console", "sessions", "--end", one["id"].as_str().unwrap()], &[]);
+    assert!(end(&of_viewer).status.success());
+    assert_eq!((viewer.get("/").status, owner.get("/").status), (401, 200));
+    let again = end(&of_viewer);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(
+        !again.status.success() && said.contains("no session has this id"),
+        "{said}"
+    );
+    assert!(end(&of_key).status.success());
+    assert_eq!(holder.get("/portal").status, 401);
+    assert_eq!(listed(one).len(), 1);
+    let all = other.cli(&["console", "sessions", "--end-all"], &[]);
+    let said = String::from_utf8_lossy(&all.stdout).into_owned();
+    assert!(all.status.success() && said.contains("1 session has ended"), "{said}");
+    assert_eq!(owner.get("/").status, 401);
+    assert_eq!((of_owner["id"].as_str().unwrap().len(), listed(one).len()), (16, 0));
+    let record = std::fs::read_to_string(other.folder().join("audit.jsonl")).unwrap();
+    assert_eq!(record.matches("\"console.end_session\"").count(), 3, "{record}");
+}
+
+#[test]
+fn sessions_are_listed_and_ended_by_the_command_line() {
+    let weir = with_console();
+    are_listed_and_ended(&weir, &weir);
+}
+
+#[test]
+fn sessions_of_all_nodes_are_listed_and_ended_at_each_of_them() {
+    let Some((_redis, one, other)) = nodes() else {
+        skip!("redis-server is not there");
+    };
+    are_listed_and_ended(&one, &other);
 }
 
 #[test]

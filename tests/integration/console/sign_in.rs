@@ -73,19 +73,13 @@ fn a_stolen_cookie_is_good_for_nothing_after_the_sign_out() {
 fn the_cookie_is_the_hosts_own_behind_a_proxy_with_tls() {
     let weir = super::builder("http://127.0.0.1:9")
         .set("stability.trusted_proxies", vec!["127.0.0.1".to_owned()])
-        .set("console.url", "https://console.example")
         .start();
-    let link = weir.cli_json(&["console", "open"]);
-    let code = link["url"]
-        .as_str()
-        .unwrap()
-        .strip_prefix("https://console.example/open?code=");
     let tab = Tab::new(address(&weir));
     let request = tab
         .request("POST", "/open")
         .header("origin", "https://weir.test")
         .header("x-forwarded-proto", "https")
-        .body(encoded(&[("code", code.unwrap())]).as_bytes());
+        .body(encoded(&[("code", &code(&weir, "owner"))]).as_bytes());
     let opened = tab.send(&request);
     let cookie = opened.header("set-cookie").unwrap();
     assert!(cookie.starts_with("__Host-weir-console="), "{cookie}");

@@ -7,6 +7,10 @@ use crate::harness::client::Response;
 use crate::harness::tab::{HOST, Tab, encoded, form};
 use crate::harness::{Request, h2c};
 
+const HSTS: &str = "strict-transport-security";
+/// What docs/console.md says.
+const A_YEAR: &str = "max-age=31536000";
+
 /// Holds that an answer sets this cookie with the prefix that binds it to its host, and nothing less. Returns its text.
 #[track_caller]
 fn set(answer: &Response, name: &str) -> String {
@@ -57,7 +61,17 @@ fn the_portals_cookie_is_bound_to_the_host_over_the_gateways_own_tls() {
     let key = weir.key();
     let mut tab = Tab::with_tls(weir.gateway, authority.client(Offer::default()));
     let opened = tab.post("/portal/sign-in", &[("key", &key.text)]);
+    assert_eq!(opened.header(HSTS), Some(A_YEAR));
     let value = set(&opened, "weir-portal");
+    for target in ["/portal", "/portal/style.css", "/portal/nothing"] {
+        assert_eq!(tab.get(target).header(HSTS), Some(A_YEAR), "{target}");
+    }
+    let unasked = tab.send(&Request::get("/v1/models"));
+    assert_eq!(
+        (unasked.status, unasked.header(HSTS)),
+        (401, None),
+        "programs get what they got"
+    );
     let page = tab.page("/portal");
     assert!(
         page.contains(&format!("https://{HOST}/v1")),
@@ -92,7 +106,18 @@ fn the_consoles_cookie_is_bound_to_the_host_over_its_own_tls() {
     assert_eq!(base, format!("https://{}", super::address(&weir)));
     let mut tab = Tab::with_tls(super::address(&weir), authority.client(Offer::default()));
     let opened = tab.post("/open", &[("code", code)]);
+    assert_eq!(opened.header(HSTS), Some(A_YEAR));
     let value = set(&opened, "weir-console");
+    for target in ["/", "/style.css", "/nothing", "/log/export/csv"] {
+        assert_eq!(tab.get(target).header(HSTS), Some(A_YEAR), "{target}");
+    }
     assert!(tab.page("/keys/new").contains("Create the key"));
     is_bound_to_tls(&mut tab, "weir-console", &value, "/", "/sign-out");
+}
+
+#[test]
+fn without_tls_browsers_are_not_told_to_come_with_it() {
+    let weir = super::with_console();
+    assert_eq!(super::signed_in(&weir, "viewer").get("/").header(HSTS), None);
+    assert_eq!(Tab::new(weir.gateway).get("/portal").header(HSTS), None);
 }

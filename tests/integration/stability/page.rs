@@ -257,6 +257,37 @@ fn a_models_page_draws_its_hours() {
 }
 
 #[test]
+fn the_labels_of_the_axes_are_whole() {
+    /// Those that reach beyond their drawing.
+    const CLIPPED: &str = "[...document.querySelectorAll('svg .axes text')].filter(text => {\
+         const [drawing, box] = [text.ownerSVGElement.getBoundingClientRect(), text.getBoundingClientRect()];\
+         return box.left < drawing.left - 0.5 || box.right > drawing.right + 0.5 || box.top < drawing.top - 0.5 \
+         || box.bottom > drawing.bottom + 0.5 }).map(text => text.textContent)";
+    let Some(mut browser) = Browser::start() else {
+        skip!("Chromium is not there: tests/run installs it");
+    };
+    let pace = |latency_ms: u64, ttft_ms: u64, tokens_a_second: u64| Counters {
+        latency_ms: 1000 * latency_ms,
+        ttft_ms: 1000 * ttft_ms,
+        output_tokens: 1000 * tokens_a_second,
+        ..counted(1000, 1000)
+    };
+    let site = site(vec![
+        model("swift", move |_| pace(7, 3, 5_500)),
+        model("steady", move |_| pace(850, 85, 850)),
+        model("slow", move |_| pace(5_400_000, 540_000, 2)),
+    ]);
+    for name in ["swift", "steady", "slow"] {
+        for size in [DESK, PHONE, (360, 780)] {
+            browser.look(size.0, size.1, "light");
+            browser.open(&format!("{}/status/{name}", site.base_url()));
+            assert_eq!(browser.evaluate("document.querySelectorAll('.chart svg').length"), 3);
+            assert_eq!(browser.evaluate(CLIPPED), json!([]), "{name} {size:?}");
+        }
+    }
+}
+
+#[test]
 fn both_themes_and_a_phone_show_all_of_it() {
     let Some(mut browser) = Browser::start() else {
         skip!("Chromium is not there: tests/run installs it");

@@ -1,9 +1,6 @@
 //! Keys in the admin API: found by what people know of them, page by page.
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,6 +10,7 @@ use crate::{
     domain::{keys::key::KeyId, money::NanoUsd},
     side::admin::{
         accounts, fields,
+        query::Query,
         reply::{ApiError, JsonResult},
         state::AdminState,
     },

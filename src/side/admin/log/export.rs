@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use axum::{
     Extension,
     body::{Body, Bytes},
-    extract::{Path, Query, State},
+    extract::{Path, State},
     http::header,
     response::{IntoResponse, Response},
 };
@@ -19,7 +19,7 @@ use crate::{
         clock,
         low_priority::{LowPriority, NotDone},
     },
-    side::admin::{connection_extension::ConnectionExtension, reply::ApiError, state::AdminState},
+    side::admin::{connection_extension::ConnectionExtension, query::Query, reply::ApiError, state::AdminState},
     sinks::{
         files::Export,
         home::PAGE_ROWS_MAX,

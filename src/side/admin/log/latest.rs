@@ -1,10 +1,7 @@
 //! The latest rows of a key, the newest first, without reading all that came before them: those of the store, and where these are
 //! too few, those of the log's home.
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,6 +13,7 @@ use crate::{
     },
     side::admin::{
         accounts,
+        query::Query,
         reply::{ApiError, JsonResult},
         state::AdminState,
     },

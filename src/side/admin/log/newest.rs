@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use serde_json::{Value, json};
 
 use super::{LOOK_MAX, ROWS_DEFAULT, question::LogQuestion, row_body, unknown_model};
@@ -13,6 +10,7 @@ use crate::{
     edges::clock,
     side::admin::{
         fields,
+        query::Query,
         reply::{ApiError, JsonResult},
         state::AdminState,
     },

@@ -78,6 +78,9 @@ async fn what_an_account_cannot_be_is_said() {
         ("/v1/accounts", json!({ "id": "a" }), "weir account credit --id a"),
         ("/v1/accounts", json!({}), "id is needed"),
         ("/v1/accounts", json!({ "id": "x y" }), "id: 1 to 64"),
+        ("/v1/accounts", json!({ "id": "." }), "neither `.` nor `-`"),
+        ("/v1/accounts", json!({ "id": ".." }), "neither `.` nor `-`"),
+        ("/v1/accounts", json!({ "id": "-x" }), "neither `.` nor `-`"),
         (
             "/v1/accounts",
             json!({ "id": "b", "balance_usd": "-1" }),
@@ -105,6 +108,11 @@ async fn what_an_account_cannot_be_is_said() {
             "`reason` cannot be set",
         ),
         ("/v1/accounts/a/adjust", json!({ "usd": "1" }), "reason:"),
+        (
+            "/v1/accounts/a/adjust",
+            json!({ "usd": "1", "reason": "\u{200b} " }),
+            "reason: 1 to 256 characters, one of them visible",
+        ),
         (
             "/v1/accounts/a/adjust",
             json!({ "usd": "0", "reason": "x" }),

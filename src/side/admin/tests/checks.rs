@@ -65,3 +65,58 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
     let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
     assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));
 }
+
+#[tokio::test]
+async fn a_name_that_nobody_could_see_is_refused() {
+    let admin = Fixture::new().await;
+    let wanted = "name: 1 to 128 characters, one of them visible";
+    for name in [
+        " ",
+        "\u{a0}\u{3000}",
+        "\u{200b}",
+        "\u{feff}\u{2060}",
+        "\u{202e} \u{202c}",
+        "\u{3164}",
+        "\u{e0020}",
+    ] {
+        let body = json!({ "name": name, "account": "a" });
+        let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+        assert!(message.contains(wanted), "{name:?}: {message}");
+    }
+    for name in ["-", "\u{202e}\u{5e9}\u{5dc} x", "\u{2764}\u{fe0f}", "a\u{200d}b"] {
+        let made = admin.create(json!({ "name": name, "account": "a" })).await;
+        assert_eq!(made["name"], name, "{name:?} is seen");
+        let path = format!("/v1/keys/{}", made["id"].as_str().unwrap());
+        let body = json!({ "name": "\u{200b}" });
+        let message = admin.refused(Method::PATCH, &path, Some(body)).await;
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
+    let admin = Fixture::new().await;
+    for (path, said) in [
+        ("/v1/audit?before=soon", "before: `soon` is no whole number"),
+        ("/v1/audit?before=-1", "before: `-1` is no whole number"),
+        ("/v1/keys?limit=", "limit: `` is no whole number"),
+        ("/v1/log?hours=5000000000", "hours: `5000000000` is no whole number"),
+        ("/v1/log?lines=yes", "lines: `yes` is neither true nor false"),
+        ("/v1/keys?limit=1&limit=2", "limit: it is there twice"),
+        (
+            "/v1/keys?serach=x",
+            "`serach` cannot be asked for here: did you mean `search`?",
+        ),
+        (
+            "/v1/accounts?x=1",
+            "`x` cannot be asked for here: there are after, limit",
+        ),
+        ("/v1/log/verify?account=a", "day is missing"),
+        ("/v1/log/export/jsonl?hours=x", "hours: `x` is no whole number"),
+    ] {
+        let message = admin.refused(Method::GET, path, None).await;
+        assert!(message.contains(said), "{path}: {message}");
+    }
+    let path = "/v1/keys?limit=5&search=%C3%A9+x";
+    assert_eq!(admin.get(path).await["keys"], json!([]), "{path}");
+}

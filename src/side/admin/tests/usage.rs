@@ -91,6 +91,45 @@ async fn a_report_has_the_days_that_are_asked_for() {
 }
 
 #[tokio::test]
+async fn all_of_a_report_by_tag_counts_each_request_once() {
+    let admin = Fixture::new().await;
+    let now = admin.ledger.now_ms().await.unwrap();
+    let node = NodeId::generate(&mut rand::rng());
+    // One request with two tags, one with one of them, one without any; the last by another model.
+    let tagged: [&[&str]; 3] = [&["team=a", "project=b"], &["team=a"], &[]];
+    for (seq, (tags, cost)) in (1..).zip(tagged.into_iter().zip([100, 10, 1])) {
+        let mut row = row("acme", 1, &format!("r{seq}"), now, NanoUsd::from_nanos(cost));
+        row.tags = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();
+        row.model = if tags.is_empty() { "m-2" } else { "m-1" }.into();
+        let change = Change::Settle(Box::new(Settlement::of(row, 0)));
+        admin
+            .ledger
+            .apply(&node, "acme", &[Step { seq, change }])
+            .await
+            .unwrap();
+    }
+    for (query, lines, total) in [
+        ("", vec![named("project=b", 100), named("team=a", 110)], (3, 111)),
+        (
+            "&model=m-1",
+            vec![named("project=b", 100), named("team=a", 110)],
+            (2, 110),
+        ),
+        ("&model=m-2", vec![], (1, 1)),
+        ("&tag=team%3Da", vec![named("team=a", 110)], (2, 110)),
+        ("&most=1", vec![named("team=a", 110)], (3, 111)),
+    ] {
+        let told = admin.get(&format!("/v1/usage?account=acme&by=tag{query}")).await;
+        assert_eq!(costs(&told, "tag"), lines, "{query}");
+        assert_eq!(
+            (&told["total"]["requests"], &told["total"]["cost_nano_usd"]),
+            (&json!(total.0), &json!(total.1)),
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn without_an_account_all_are_told_some_at_a_time() {
     let admin = filled(70).await;
     let (mut total, mut pages, mut after) = (0, 0, String::new());

@@ -6,7 +6,10 @@ use maud::{Markup, html};
 
 use super::measure::Measure;
 use super::strip::clock;
-use crate::domain::faults::stability::{Confidence, Hour, ModelWindow};
+use crate::{
+    domain::faults::stability::{Confidence, Hour, ModelWindow},
+    stability::public::look,
+};
 
 /// The drawing, in its own units: about as many pixels, so that its text is as large as the page's.
 const WIDTH: u32 = 332;
@@ -34,14 +37,16 @@ pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
     let most = model.hours.iter().filter_map(|(_, counters)| measure.of(counters));
     let top = round_up(most.fold(0.0, f64::max));
     let runs = runs(measure, model, top);
+    let scale = levels((!runs.is_empty()).then_some(top));
+    let labels = scale.iter().map(|(_, value)| measure.words(*value));
     html! {
         figure class="card chart" {
             figcaption {
                 h3 { (measure.name) " " b { (measure.shown(&model.total)) } }
                 p { (measure.meaning) }
             }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label={ (measure.name) ": " (range(measure, &runs)) } {
-                (axes(measure, model, (!runs.is_empty()).then_some(top)))
+            svg viewBox=(look::view_box(labels, LEFT - 8, (WIDTH, HEIGHT))) role="img" aria-label={ (measure.name) ": " (range(measure, &runs)) } {
+                (axes(measure, model, &scale))
                 @for run in &runs {
                     path class="area" d=(area(run)) {}
                     path class="line" d=(line(run)) {}
@@ -95,18 +100,22 @@ fn area(run: &[Point]) -> String {
     format!("{}V{BOTTOM}H{start:.1}Z", line(run))
 }
 
-/// Lines at nothing, half and all of the scale, with their values, and the hours. Without a scale, nothing was measured.
-fn axes(measure: &Measure, model: &ModelWindow, top: Option<f64>) -> Markup {
-    let height = BOTTOM - TOP;
+/// The lines at half and all of the scale: where they are, and their values. Without a scale, nothing was measured.
+fn levels(top: Option<f64>) -> Vec<(u32, f64)> {
+    let levels = |top: f64| vec![(BOTTOM - (BOTTOM - TOP) / 2, top / 2.0), (TOP, top)];
+    top.map(levels).unwrap_or_default()
+}
+
+/// The lines with their values, that at nothing, and the hours.
+fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup {
     let right = model.hours.iter().fold(LEFT, |right, _| right + SLOT);
-    let levels = top.map(|top| [(BOTTOM - height / 2, top / 2.0), (TOP, top)]);
     html! {
         g class="axes" aria-hidden="true" {
             path d={ "M" (LEFT) " " (BOTTOM) "H" (right) } {}
             text x=(LEFT - 8) y=(BOTTOM + 4) text-anchor="end" { "0" }
-            @for (y, value) in levels.into_iter().flatten() {
+            @for (y, value) in scale {
                 path d={ "M" (LEFT) " " (y) "H" (right) } {}
-                text x=(LEFT - 8) y=(y + 4) text-anchor="end" { (measure.words(value)) }
+                text x=(LEFT - 8) y=(y + 4) text-anchor="end" { (measure.words(*value)) }
             }
             @for ((hour, _), slot) in model.hours.iter().zip(0_u32..).step_by(TICK_HOURS) {
                 text x=(LEFT + slot * SLOT) y=(BOTTOM + 20) { (clock(*hour)) }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::HandoverStore;
 use crate::store::{
     StoreError,
-    web_sessions::{Claim, Lifetime, SessionDigest, WebSessionStore},
+    web_sessions::{Claim, Lifetime, ListedWebSession, SessionDigest, WebSessionStore},
 };
 
 #[async_trait]
@@ -29,5 +29,9 @@ impl WebSessionStore for HandoverStore {
 
     async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
         self.files().await?.keys.release(id, form).await
+    }
+
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
+        self.files().await?.keys.list_web_sessions(most).await
     }
 }

@@ -1,8 +1,19 @@
 -- ARGV: generation, whose it is, its time without a visit and in all, in milliseconds.
-if redis.call('EXISTS', SESSION) == 1 then
+local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends')
+if found[1] then
   redis.call('HSET', SESSION, 'who', ARGV[2])
+  redis.call('ZREM', ALL, entry(found[3], found[1]))
+  lasts(math.min(tonumber(found[2]), tonumber(found[3]) - now()), found[3], ARGV[2])
   return {'ok', generation}
 end
-redis.call('HSET', SESSION, 'who', ARGV[2], 'idle', ARGV[3], 'ends', string.format('%.0f', now() + tonumber(ARGV[4])))
-lasts(math.min(tonumber(ARGV[3]), tonumber(ARGV[4])))
+local ends = string.format('%.0f', now() + tonumber(ARGV[4]))
+redis.call('HSET', SESSION, 'who', ARGV[2], 'idle', ARGV[3], 'ends', ends)
+lasts(math.min(tonumber(ARGV[3]), tonumber(ARGV[4])), ends, ARGV[2])
+-- Those that have ended by themselves: more than begin, so they do not gather.
+local oldest = redis.call('ZRANGE', ALL, 0, 9, 'WITHSCORES')
+for place = 1, #oldest, 2 do
+  if tonumber(oldest[place + 1]) <= now() then
+    redis.call('ZREM', ALL, oldest[place])
+  end
+end
 return {'ok', generation}

@@ -1,4 +1,8 @@
 -- -> whose it was, or ''
-local who = redis.call('HGET', SESSION, 'who') or ''
+local found = redis.call('HMGET', SESSION, 'who', 'ends')
+if not found[1] then
+  return {'ok', generation, ''}
+end
 redis.call('DEL', SESSION)
-return {'ok', generation, who}
+redis.call('ZREM', ALL, entry(found[2], found[1]))
+return {'ok', generation, found[1]}

@@ -1,11 +1,16 @@
 -- What the scripts about sessions in browsers begin with, behind the prelude. KEYS[9]: the session, a hash of whose it is
 -- ('who'), its time without a visit ('idle') and its end ('ends'), in milliseconds, and of the forms sent in it ('form:...').
--- It expires when it ends.
-local SESSION = KEYS[9]
+-- It expires when it ends. KEYS[10]: all sessions, by when each ends unless it is visited: '<digest> <end> <whose it is>'.
+local SESSION, ALL = KEYS[9], KEYS[10]
 local function now()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
-local function lasts(milliseconds)
+local function entry(ends, who)
+  return string.match(SESSION, '[^:]*$') .. ' ' .. ends .. ' ' .. who
+end
+-- The session ends in so many milliseconds, unless it is visited.
+local function lasts(milliseconds, ends, who)
   redis.call('PEXPIRE', SESSION, string.format('%.0f', milliseconds))
+  redis.call('ZADD', ALL, string.format('%.0f', now() + milliseconds), entry(ends, who))
 end
