@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::domain::{
-    keys::{
-        key::KeyId,
-        terms::{AccountTerms, Reset},
-    },
+    keys::{key::KeyId, terms::Reset},
+    ledger::account_record::AccountRecord,
     money::NanoUsd,
 };
 
@@ -26,10 +24,8 @@ pub struct AccountView {
     pub held: NanoUsd,
     /// How many requests are running.
     pub running: u64,
-    /// No request is admitted.
-    pub suspended: bool,
-    /// The account's limits.
-    pub terms: AccountTerms,
+    /// What operators have set.
+    pub record: AccountRecord,
     /// What was paid in today by the store's clock (UTC): credits and adjustments.
     pub paid_today: NanoUsd,
     /// What was paid in this month.

@@ -1,5 +1,5 @@
-//! Accounts in the admin API: create, credit, adjust, limit, suspend. Balance, state and limits have separate
-//! operations, and each change is a step in the journal.
+//! Accounts in the admin API: create, credit, adjust, limit, suspend. What is added to a balance is a step in the journal. State
+//! and limits are the account's record, which is replaced only by one that was made from it.
 
 use axum::{
     Extension, Json,
@@ -17,11 +17,14 @@ use super::{
 };
 use crate::{
     domain::{
-        ledger::{AccountTerms, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
+        ledger::{AccountRecord, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
         money::NanoUsd,
     },
-    money::account_changes::Submitted,
-    store::ledger::LIST_ACCOUNTS_MAX,
+    money::account_changes::{AccountChangeError, Submitted},
+    store::{
+        StoreError,
+        ledger::{LIST_ACCOUNTS_MAX, RECORD_CONFLICTS_MAX},
+    },
 };
 
 /// Accounts in one answer, unless asked otherwise.
@@ -78,10 +81,10 @@ pub(super) async fn create(
     if balance < NanoUsd::ZERO {
         return Err(ApiError::invalid("balance_usd: an account begins with zero or more"));
     }
-    let terms = limits.apply(AccountTerms::default());
+    let with_limits = |record: &AccountRecord| record.with(limits.apply(record.terms), record.suspended);
     let _turn = state.changing.lock().await;
     let mut submitted = Submitted::Applied;
-    let mut left = terms;
+    let mut from = AccountRecord::default();
     if let Some(account) = state.ledger.account(&id).await? {
         // The same call again: its answer was lost, and maybe what came behind the account.
         let is_same = match &operation {
@@ -93,17 +96,16 @@ pub(super) async fn create(
                 "there is an account `{id}` already; `weir account credit --id {id}` adds to its balance"
             )));
         }
-        if account.terms != AccountTerms::default() {
-            left = AccountTerms::default();
-        }
+        from = account.record;
     } else {
         state.audit(peer, "account.create", "", Value::Object(body)).await?;
         let at = state.ledger.now_ms().await?.div_euclid(1000);
         let open = Change::Open { balance, at, operation };
         submitted = state.changes.submit(&id, open).await?;
     }
-    if left != AccountTerms::default() {
-        submitted = state.changes.submit(&id, Change::SetTerms { terms: left }).await?;
+    if from.revision == 0 && with_limits(&from) != from {
+        let set = put_record(&state, &id, from, with_limits).await;
+        set.map_err(|error| error.behind("the account is made, and its limits are not set"))?;
     }
     Ok((StatusCode::CREATED, Json(changed(&state, &id, submitted).await)))
 }
@@ -139,10 +141,8 @@ pub(super) async fn update(
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
     }
-    change(&state, peer, &id, "account.update", body, |account| {
-        Ok(Change::SetTerms {
-            terms: limits.apply(account.terms),
-        })
+    change_record(&state, peer, &id, "account.update", body, |record| {
+        record.with(limits.apply(record.terms), record.suspended)
     })
     .await
 }
@@ -185,8 +185,8 @@ pub(super) async fn suspend(
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
 ) -> JsonResult {
-    change(&state, peer, &id, "account.suspend", Map::new(), |_| {
-        Ok(Change::Suspend)
+    change_record(&state, peer, &id, "account.suspend", Map::new(), |record| {
+        record.with(record.terms, true)
     })
     .await
 }
@@ -196,7 +196,10 @@ pub(super) async fn resume(
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
 ) -> JsonResult {
-    change(&state, peer, &id, "account.resume", Map::new(), |_| Ok(Change::Resume)).await
+    change_record(&state, peer, &id, "account.resume", Map::new(), |record| {
+        record.with(record.terms, false)
+    })
+    .await
 }
 
 /// An account that is there: a mistyped name must not make one.
@@ -210,34 +213,59 @@ pub(super) async fn existing(state: &AdminState, id: &str) -> Result<AccountView
     state.ledger.account(&id).await?.ok_or_else(missing)
 }
 
-/// Records and submits one change of an account, decided on the account as it is. One at a time, so that of two operators who
-/// change different limits neither undoes the other's.
-async fn change(
+/// Has an account's record become what `decide` makes of it.
+async fn change_record(
     state: &AdminState,
     peer: Peer,
     id: &str,
     operation: &'static str,
     values: Map<String, Value>,
-    decide: impl FnOnce(&AccountView) -> Result<Change, ApiError> + Send,
+    decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
 ) -> JsonResult {
     let _turn = state.changing.lock().await;
-    let change = decide(&existing(state, id).await?)?;
-    let submitted = submit(state, peer, id, operation, values, change).await?;
-    Ok(Json(changed(state, id, submitted).await))
+    let from = existing(state, id).await?.record;
+    audit(state, peer, id, operation, values).await?;
+    put_record(state, id, from, decide).await?;
+    Ok(Json(changed(state, id, Submitted::Applied).await))
 }
 
-/// Records a change in the audit record, then makes it. The caller has the turn.
-async fn submit(
+/// Puts what `decide` makes of an account's record in its place, and decides again where another node has changed it meanwhile:
+/// so only what a change names is changed. Then writes it into the journal, also where it stood so already: whoever does that
+/// again may be unsure of the journal.
+async fn put_record(
+    state: &AdminState,
+    id: &str,
+    mut from: AccountRecord,
+    decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
+) -> Result<(), ApiError> {
+    for _ in 0..RECORD_CONFLICTS_MAX {
+        let to = decide(&from);
+        if state.ledger.set_terms(id, &from, &to).await? {
+            let noted = state.changes.account_changed(id, &to).await;
+            return noted.map_err(|error| unsure(&error));
+        }
+        from = existing(state, id).await?.record;
+    }
+    Err(StoreError::Busy(format!("account `{id}` is changed again and again")).into())
+}
+
+/// The store has made the change, and might yet lose it.
+fn unsure(error: &AccountChangeError) -> ApiError {
+    ApiError::failed(format!(
+        "the account was changed, but a failover of the store could undo it: {error}; then do it again"
+    ))
+}
+
+/// Records a change in the audit record, before it is made.
+async fn audit(
     state: &AdminState,
     peer: Peer,
     id: &str,
     operation: &'static str,
     mut values: Map<String, Value>,
-    change: Change,
-) -> Result<Submitted, ApiError> {
+) -> Result<(), ApiError> {
     values.insert("account".to_owned(), json!(id));
-    state.audit(peer, operation, "", Value::Object(values)).await?;
-    Ok(state.changes.submit(id, change).await?)
+    Ok(state.audit(peer, operation, "", Value::Object(values)).await?)
 }
 
 /// The account after a change. Without an answer of the store only that the change is recorded.
@@ -313,7 +341,8 @@ async fn add(
     } else {
         stays_countable(&account, amount)?;
         let at = state.ledger.now_ms().await?.div_euclid(1000);
-        submit(state, peer, id, name, values, make(amount, at, operation.clone())).await?
+        audit(state, peer, id, name, values).await?;
+        state.changes.submit(id, make(amount, at, operation.clone())).await?
     };
     // Another node may have been asked for the same with another amount, at this very moment.
     if submitted == Submitted::Applied && !is_repeated {

@@ -76,6 +76,12 @@ impl ApiError {
         }
     }
 
+    /// The same behind what was done already.
+    pub(super) fn behind(self, done: &str) -> Self {
+        let message = format!("{done}: {}", self.message);
+        Self { message, ..self }
+    }
+
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::NOT_FOUND,
@@ -200,11 +206,14 @@ fn periods(spend: &KeySpend) -> Value {
 
 /// An account as it is shown.
 pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
-    let terms = &view.terms;
+    let terms = &view.record.terms;
     let low = terms.low_balance.is_some_and(|low| view.balance <= low);
     let fields = [
         ("id", json!(view.id)),
-        ("state", json!(if view.suspended { "suspended" } else { "active" })),
+        (
+            "state",
+            json!(if view.record.suspended { "suspended" } else { "active" }),
+        ),
         ("balance_usd", usd(Some(view.balance))),
         ("balance_nano_usd", json!(view.balance)),
         ("held_usd", usd(Some(view.held))),
