@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::keys::terms::AccountTerms;
+use crate::domain::{keys::terms::AccountTerms, version::Version};
 
 /// What operators set of an account. A store replaces it as a whole, and only the one that the new one was made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,12 @@ impl AccountRecord {
         // Neither side has had this combination, so it gets a revision that neither has.
         let is_suspended = told.revision == self.revision && told.suspended && !self.suspended;
         is_suspended.then(|| self.with(self.terms, true))
+    }
+
+    /// The version that operators name to change this record and no other.
+    pub(crate) fn version(&self) -> Version {
+        let content = serde_json::to_vec(&(self.suspended, &self.terms)).unwrap_or_default();
+        Version::new(self.revision, crc32fast::hash(&content))
     }
 }
 
@@ -108,6 +114,11 @@ pub(crate) mod tests {
             }
             prop_assert_eq!(after.healed(&told), None, "told again it is no news");
             prop_assert_eq!(after.healed(&held), None);
+        }
+
+        #[test]
+        fn a_version_is_of_one_record(one in record(), other in record()) {
+            prop_assert_eq!(one.version() == other.version(), one == other);
         }
     }
 }

@@ -1,14 +1,19 @@
-//! Accounts in the admin API: create, credit, adjust, limit, suspend. What is added to a balance is a step in the journal. State
-//! and limits are the account's record, which is replaced only by one that was made from it.
+//! Accounts in the admin API: create, list, show, credit, adjust. What is added to a balance is a step in the journal; limits and
+//! state are the account's record.
+
+mod record;
 
 use axum::{
     Extension, Json,
     extract::{Path, Query, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
+    response::IntoResponse,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+pub(super) use self::record::existing;
+use self::record::{audit, change_record, changed, put_record};
 use super::{
     fields::{self, Body},
     peer::Peer,
@@ -20,11 +25,8 @@ use crate::{
         ledger::{AccountRecord, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
         money::NanoUsd,
     },
-    money::account_changes::{AccountChangeError, Submitted},
-    store::{
-        StoreError,
-        ledger::{LIST_ACCOUNTS_MAX, RECORD_CONFLICTS_MAX},
-    },
+    money::account_changes::Submitted,
+    store::ledger::LIST_ACCOUNTS_MAX,
 };
 
 /// Accounts in one answer, unless asked otherwise.
@@ -103,9 +105,12 @@ pub(super) async fn create(
         let open = Change::Open { balance, at, operation };
         submitted = state.changes.submit(&id, open).await?;
     }
-    if from.revision == 0 && with_limits(&from) != from {
-        let set = put_record(&state, &id, from, with_limits).await;
-        set.map_err(|error| error.behind("the account is made, and its limits are not set"))?;
+    // Also where they are set already: they may not be in the journal yet.
+    let is_unset = from.revision == 0 || with_limits(&from) == from;
+    let none = AccountRecord::default();
+    if is_unset && with_limits(&none) != none {
+        let set = put_record(&state, (&id, None), from, with_limits).await;
+        set.map_err(|error| error.behind("the account is made, its limits may not be set"))?;
     }
     Ok((StatusCode::CREATED, Json(changed(&state, &id, submitted).await)))
 }
@@ -121,14 +126,20 @@ pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<Li
     Ok(Json(json!({ "accounts": accounts, "next": next })))
 }
 
-pub(super) async fn show(State(state): State<AdminState>, Path(id): Path<String>) -> JsonResult {
-    Ok(Json(Value::Object(account_body(&existing(&state, &id).await?))))
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, ApiError> {
+    let account = existing(&state, &id).await?;
+    let tag = format!("\"{}\"", account.record.version());
+    Ok(([(header::ETAG, tag)], Json(Value::Object(account_body(&account)))))
 }
 
 pub(super) async fn update(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> JsonResult {
     let body = fields::object(body)?;
@@ -141,7 +152,8 @@ pub(super) async fn update(
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
     }
-    change_record(&state, peer, &id, "account.update", body, |record| {
+    let condition = fields::condition(&headers)?;
+    change_record(&state, peer, (&id, condition), "account.update", body, |record| {
         record.with(limits.apply(record.terms), record.suspended)
     })
     .await
@@ -184,10 +196,17 @@ pub(super) async fn suspend(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> JsonResult {
-    change_record(&state, peer, &id, "account.suspend", Map::new(), |record| {
-        record.with(record.terms, true)
-    })
+    let condition = fields::condition(&headers)?;
+    change_record(
+        &state,
+        peer,
+        (&id, condition),
+        "account.suspend",
+        Map::new(),
+        |record| record.with(record.terms, true),
+    )
     .await
 }
 
@@ -195,87 +214,13 @@ pub(super) async fn resume(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> JsonResult {
-    change_record(&state, peer, &id, "account.resume", Map::new(), |record| {
+    let condition = fields::condition(&headers)?;
+    change_record(&state, peer, (&id, condition), "account.resume", Map::new(), |record| {
         record.with(record.terms, false)
     })
     .await
-}
-
-/// An account that is there: a mistyped name must not make one.
-pub(super) async fn existing(state: &AdminState, id: &str) -> Result<AccountView, ApiError> {
-    let id = fields::account("account", id)?;
-    let missing = || {
-        ApiError::not_found(format!(
-            "there is no account `{id}`: `weir account list` shows those there are, `weir account create --id {id}` makes it"
-        ))
-    };
-    state.ledger.account(&id).await?.ok_or_else(missing)
-}
-
-/// Has an account's record become what `decide` makes of it.
-async fn change_record(
-    state: &AdminState,
-    peer: Peer,
-    id: &str,
-    operation: &'static str,
-    values: Map<String, Value>,
-    decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
-) -> JsonResult {
-    let _turn = state.changing.lock().await;
-    let from = existing(state, id).await?.record;
-    audit(state, peer, id, operation, values).await?;
-    put_record(state, id, from, decide).await?;
-    Ok(Json(changed(state, id, Submitted::Applied).await))
-}
-
-/// Puts what `decide` makes of an account's record in its place, and decides again where another node has changed it meanwhile:
-/// so only what a change names is changed. Then writes it into the journal, also where it stood so already: whoever does that
-/// again may be unsure of the journal.
-async fn put_record(
-    state: &AdminState,
-    id: &str,
-    mut from: AccountRecord,
-    decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
-) -> Result<(), ApiError> {
-    for _ in 0..RECORD_CONFLICTS_MAX {
-        let to = decide(&from);
-        if state.ledger.set_terms(id, &from, &to).await? {
-            let noted = state.changes.account_changed(id, &to).await;
-            return noted.map_err(|error| unsure(&error));
-        }
-        from = existing(state, id).await?.record;
-    }
-    Err(StoreError::Busy(format!("account `{id}` is changed again and again")).into())
-}
-
-/// The store has made the change, and might yet lose it.
-fn unsure(error: &AccountChangeError) -> ApiError {
-    ApiError::failed(format!(
-        "the account was changed, but a failover of the store could undo it: {error}; then do it again"
-    ))
-}
-
-/// Records a change in the audit record, before it is made.
-async fn audit(
-    state: &AdminState,
-    peer: Peer,
-    id: &str,
-    operation: &'static str,
-    mut values: Map<String, Value>,
-) -> Result<(), ApiError> {
-    values.insert("account".to_owned(), json!(id));
-    Ok(state.audit(peer, operation, "", Value::Object(values)).await?)
-}
-
-/// The account after a change. Without an answer of the store only that the change is recorded.
-async fn changed(state: &AdminState, id: &str, submitted: Submitted) -> Value {
-    let mut body = match (submitted, state.ledger.account(id).await) {
-        (Submitted::Applied, Ok(Some(account))) => account_body(&account),
-        _ => [("id".to_owned(), json!(id))].into_iter().collect(),
-    };
-    body.insert("applied".to_owned(), json!(submitted == Submitted::Applied));
-    Value::Object(body)
 }
 
 /// Sets one limit; false if the field is none.
