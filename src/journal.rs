@@ -55,4 +55,4 @@ pub(crate) use rows::Rows;
 #[cfg(test)]
 pub(crate) use sizes::{ADMIT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub(crate) use sizes::{REQUEST_BYTES, STEP_BYTES_MAX};
-pub(crate) use steps::{KeyKept, Unsent};
+pub(crate) use steps::Unsent;

@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
+    admin_client::{AdminClient, AdminClientError, ClientArgs, ConditionArgs},
     limits::{DEFAULT, NOTIFY, NotifyArgs, RateArgs, listed, put_or_null, something_to_change},
     named::Named,
 };
@@ -29,9 +29,9 @@ pub enum AccountCommand {
     /// Change an account's limits
     Update(UpdateArgs),
     /// Serve nothing more to an account's keys; what runs goes on
-    Suspend(OneArgs),
+    Suspend(StateArgs),
     /// Serve an account's keys again
-    Resume(OneArgs),
+    Resume(StateArgs),
     /// List the accounts
     List(ClientArgs),
     /// Show one account
@@ -141,6 +141,23 @@ pub struct UpdateArgs {
     pub limits: LimitArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub condition: ConditionArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// `weir account suspend` and `weir account resume`
+#[derive(Args, Clone, Debug)]
+pub struct StateArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub condition: ConditionArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
@@ -163,7 +180,8 @@ impl AccountCommand {
             Self::Credit(args) => &args.client,
             Self::Adjust(args) => &args.client,
             Self::Update(args) => &args.client,
-            Self::Suspend(args) | Self::Resume(args) | Self::Show(args) => &args.client,
+            Self::Suspend(args) | Self::Resume(args) => &args.client,
+            Self::Show(args) => &args.client,
             Self::List(client) => client,
         }
     }
@@ -187,7 +205,7 @@ pub(crate) async fn run(
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let mut fields = Map::new();
-    let mut once = None;
+    let (mut once, mut condition) = (None, None);
     let (method, path) = match command {
         AccountCommand::List(args) => return list(args.json, client, out).await,
         AccountCommand::Create(args) => {
@@ -213,17 +231,24 @@ pub(crate) async fn run(
         AccountCommand::Update(args) => {
             args.limits.put(&mut fields);
             something_to_change(&fields)?;
+            condition = args.condition.if_version;
             (Method::PATCH, path(args.named.id(), ""))
         }
-        AccountCommand::Suspend(args) => (Method::POST, path(args.named.id(), "/suspend")),
-        AccountCommand::Resume(args) => (Method::POST, path(args.named.id(), "/resume")),
+        AccountCommand::Suspend(args) => {
+            condition = args.condition.if_version;
+            (Method::POST, path(args.named.id(), "/suspend"))
+        }
+        AccountCommand::Resume(args) => {
+            condition = args.condition.if_version;
+            (Method::POST, path(args.named.id(), "/resume"))
+        }
         AccountCommand::Show(args) => (Method::GET, path(args.named.id(), "")),
     };
     let body = Value::Object(fields);
     let body = (method != Method::GET).then_some(&body);
     let answer = match once {
         Some(id) => client.call_twice(method, &path, body, id.as_str()).await?,
-        None => client.call(method, &path, body).await?,
+        None => client.call_if(condition, method, &path, body).await?,
     };
     if command.client().json {
         writeln!(out, "{answer}")?;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 
 use super::socket_owner;
+use crate::domain::version::Version;
 
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -34,6 +35,14 @@ pub struct ClientArgs {
     /// Print JSON, for scripts
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which state a change is made from.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ConditionArgs {
+    /// Change nothing unless this is still the version that `show` tells
+    #[arg(long, value_name = "VERSION")]
+    pub if_version: Option<Version>,
 }
 
 /// Why a client command did not do as asked.
@@ -141,6 +150,19 @@ impl AdminClient {
         self.call_within(CALL_WAIT, method, path, body).await
     }
 
+    /// The same for a change that is made only if this is the present version, if one is given.
+    pub(crate) async fn call_if(
+        &self,
+        condition: Option<Version>,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AdminClientError> {
+        let exchange = self.exchange(condition, method, path, body);
+        let answer = tokio::time::timeout(CALL_WAIT, exchange).await;
+        answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))
+    }
+
     /// The same for a call that may take longer.
     pub(crate) async fn call_within(
         &self,
@@ -149,7 +171,7 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
-        match tokio::time::timeout(wait, self.exchange(method, path, body)).await {
+        match tokio::time::timeout(wait, self.exchange(None, method, path, body)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.lost("no answer in time")),
         }
@@ -192,7 +214,7 @@ impl AdminClient {
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
-        let sending = self.send(Method::GET, path, None);
+        let sending = self.send(None, Method::GET, path, None);
         let answer = tokio::time::timeout(wait, sending).await.map_err(late)??;
         if !answer.status().is_success() {
             return self.read(answer).await.map(drop);
@@ -207,13 +229,20 @@ impl AdminClient {
         Ok(())
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
-        let answer = self.send(method, path, body).await?;
+    async fn exchange(
+        &self,
+        condition: Option<Version>,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AdminClientError> {
+        let answer = self.send(condition, method, path, body).await?;
         self.read(answer).await
     }
 
     async fn send(
         &self,
+        condition: Option<Version>,
         method: Method,
         path: &str,
         body: Option<&Value>,
@@ -233,7 +262,11 @@ impl AdminClient {
         // Ends with the one call that is made on it: nobody has the sender any more.
         tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(version) = condition {
+            request = request.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        let request = request
             .method(method)
             .uri(path)
             .header(header::HOST, "weir")

@@ -2,10 +2,11 @@
 //!
 //! A request's money goes through three steps: [`Admit`] checks everything and puts a hold,
 //! [`TopUp`] enlarges the hold while the answer runs, and a [`Step`] with a [`Settlement`] charges what was used and ends
-//! the hold. Steps are numbered per account and node; a store applies each exactly once, in order. [`account`] is the
-//! reference model that every store obeys.
+//! the hold. Steps are numbered per account and node; a store applies each exactly once, in order. Terms and state of an account
+//! are its [`AccountRecord`], which is replaced as a whole. [`account`] is the reference model that every store obeys.
 
 pub(crate) mod account;
+pub(crate) mod account_record;
 mod admission;
 pub(crate) mod calibration;
 pub(crate) mod consumption;
@@ -38,6 +39,7 @@ pub(crate) use crate::domain::keys::terms::{
     AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
 };
 pub(crate) use account::{Account, transient::Transient};
+pub(crate) use account_record::AccountRecord;
 pub use admission::{Admit, AdmitReply};
 pub(crate) use admission::{Counted, Denial, Grant, QuotaUse, Scope};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};

@@ -61,6 +61,8 @@ pub(super) struct Contents {
     pub(super) running: QuickMap<SmolStr, Request>,
     /// The last record of each key.
     pub(super) keys: HashMap<KeyId, Position>,
+    /// The last record of each account.
+    pub(super) records: HashMap<SmolStr, Position>,
     /// What the rows count.
     pub(super) tallies: Tallies,
     /// The rows up to here are told to the stability record.
@@ -144,6 +146,8 @@ impl Contents {
         }
         let keys = rest.keys.into_iter().map(|(key, offset)| (key, at(offset)));
         self.keys.extend(keys);
+        let records = rest.records.into_iter().map(|(account, offset)| (account, at(offset)));
+        self.records.extend(records);
         self.tallies.segment(&rest.tallies, index.last_row.map(at));
         let mut running = 0;
         for (request, left) in rest.left.into_iter().flatten() {
@@ -193,6 +197,7 @@ impl Contents {
             Record::Step { account, step } => self.step(account, step, position, at_ms, live),
             Record::Key { record, .. } => self.key(&record.id, position),
             Record::KeyGone { id, .. } => self.key(id, position),
+            Record::Account { account, .. } => self.record(account, position),
         }
     }
 
@@ -223,6 +228,13 @@ impl Contents {
         }
     }
 
+    fn record(&mut self, account: &SmolStr, position: Position) {
+        self.records.insert(account.clone(), position);
+        if let Some(rest) = self.rest(position.segment) {
+            rest.records.insert(account.clone(), position.offset);
+        }
+    }
+
     fn step(&mut self, account: &str, step: &Step, position: Position, at_ms: i64, live: bool) {
         if let Some(segment) = self.segments.get_mut(&position.segment) {
             match segment.steps.get_mut(account) {
@@ -243,12 +255,7 @@ impl Contents {
                 // Of a lease the store knows how many run in it, whatever is settled.
                 (live && !is_patient).then(|| Arc::new(settlement.key.clone()))
             }
-            Change::Open { .. }
-            | Change::Credit { .. }
-            | Change::Adjust { .. }
-            | Change::Suspend
-            | Change::Resume
-            | Change::SetTerms { .. } => None,
+            Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
         };
         let place = RecordedStep {
             seq: step.seq,
@@ -322,6 +329,7 @@ impl Contents {
     pub(super) fn remove(&mut self, number: u64, now_ms: i64) {
         self.segments.remove(&number);
         self.keys.retain(|_, position| position.segment != number);
+        self.records.retain(|_, position| position.segment != number);
         self.tallies.removed(number, Hour::of_ms(now_ms));
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Left {
 pub(super) struct Rest {
     /// Where the last record of each key begins.
     pub(super) keys: HashMap<KeyId, u64>,
+    /// Where the last record of each account begins.
+    pub(super) records: HashMap<SmolStr, u64>,
     /// Requests of earlier segments that ended in this one.
     pub(super) ended: Vec<SmolStr>,
     /// What the segment's settled rows count, by hour and model.

@@ -54,12 +54,7 @@ pub(super) fn row_of(record: Record) -> Option<Row> {
     let Record::Step { step, .. } = record else { return None };
     match step.change {
         Change::Settle(settlement) => settlement.row,
-        Change::Open { .. }
-        | Change::Credit { .. }
-        | Change::Adjust { .. }
-        | Change::Suspend
-        | Change::Resume
-        | Change::SetTerms { .. } => None,
+        Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
     }
 }
 

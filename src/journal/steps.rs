@@ -9,12 +9,7 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
         ledger::{Change, Record, Step},
-        money::NanoUsd,
         quick_map::QuickMap,
     },
     journal::{accounts::RecordedStep, error::JournalError, files::Files, frame, handle::Journal, position::Position},
@@ -27,15 +22,6 @@ pub(crate) struct Unsent {
     pub steps: Vec<Step>,
     /// How many of them stand for steps that the journal has lost: they change nothing, and let the later ones pass.
     pub lost: u64,
-}
-
-/// The last record of a key in the journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeyKept {
-    /// The key exists in this form.
-    Is(KeyDigest, Box<KeyRecord>),
-    /// The key was deleted, with its last revision.
-    Gone(KeyId, u64),
 }
 
 impl Journal {
@@ -219,23 +205,24 @@ impl Journal {
         self.engine.lock().contents.account_names()
     }
 
-    /// The last record of each key that the journal has. Blocks on the disk.
+    /// The last record of each key and of each account that the journal has: what a store may have to be told again. Blocks on
+    /// the disk.
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub(crate) fn keys(&self) -> Result<Vec<KeyKept>, JournalError> {
-        let mut positions: Vec<Position> = self.engine.lock().contents.keys.values().copied().collect();
+    pub(crate) fn last_records(&self) -> Result<Vec<Record>, JournalError> {
+        let mut positions: Vec<Position> = {
+            let state = self.engine.lock();
+            let (keys, records) = (&state.contents.keys, &state.contents.records);
+            keys.values().chain(records.values()).copied().collect()
+        };
         positions.sort_unstable();
         let mut files = Files::default();
-        let mut keys = Vec::new();
+        let mut last = Vec::new();
         for position in positions {
-            match files.record(&self.engine.folder, position)? {
-                Some(Record::Key { digest, record }) => keys.push(KeyKept::Is(digest, record)),
-                Some(Record::KeyGone { id, revision }) => keys.push(KeyKept::Gone(id, revision)),
-                Some(Record::Admit(_) | Record::Checkpoints(_) | Record::Step { .. }) | None => {}
-            }
+            last.extend(files.record(&self.engine.folder, position)?);
         }
-        Ok(keys)
+        Ok(last)
     }
 
     /// Waits until all steps that are recorded now are acknowledged.
@@ -260,11 +247,7 @@ impl Journal {
 
 impl Unsent {
     fn fill(&mut self, seq: u64) {
-        let change = Change::Adjust {
-            amount: NanoUsd::ZERO,
-            at: 0,
-            operation: None,
-        };
+        let change = Change::nothing();
         self.steps.push(Step { seq, change });
         self.lost += 1;
     }

@@ -192,8 +192,8 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
         .collect();
     assert_eq!(left, [("two", None), ("three", Some(200))]);
     assert_eq!(records(&second.journal), before);
-    assert_eq!(step(&second.journal, "acme", Change::Suspend), 42);
-    assert_eq!(step(&second.journal, "other", Change::Suspend), 1);
+    assert_eq!(step(&second.journal, "acme", Change::nothing()), 42);
+    assert_eq!(step(&second.journal, "other", Change::nothing()), 1);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_folder_has_one_owner_and_a_copy_has_none() {
         matches!(&again, JournalError::InUse(which) if *which == path),
         "{again}"
     );
-    step(&opened.journal, "acme", Change::Suspend);
+    step(&opened.journal, "acme", Change::nothing());
     drop(opened);
     drop(open(&path));
 
@@ -248,7 +248,7 @@ async fn settlements_are_counted_until_they_are_acknowledged() {
     for request in ["a", "b", "c"] {
         step(&journal, "acme", settle(request));
     }
-    step(&journal, "acme", Change::Suspend);
+    step(&journal, "acme", Change::nothing());
     assert_eq!(
         (journal.pending("acme", &key()), journal.unacknowledged_steps()),
         ((3, 3), 4)
@@ -265,7 +265,7 @@ async fn settlements_are_counted_until_they_are_acknowledged() {
         ((0, 0), 0)
     );
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-    let (_, position) = journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
+    let (_, position) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     journal.synced(position).await.unwrap();
 }
 
@@ -277,7 +277,7 @@ async fn so_many_steps_are_at_hand_once_and_all_can_be_read() {
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
     let mut last = journal.end();
     for _ in 0..most + 2 {
-        (_, last) = journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+        (_, last) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     }
     journal.synced(last).await.unwrap();
     let first = journal.unsent_at_hand("acme", 2).unwrap();
@@ -294,7 +294,7 @@ async fn so_many_steps_are_at_hand_once_and_all_can_be_read() {
     journal.acknowledged("acme", most as u64 + 2);
     assert_eq!(journal.unsent_at_hand("acme", 2), Some(Unsent::default()));
     for _ in 0..most {
-        (_, last) = journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
+        (_, last) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     }
     journal.synced(last).await.unwrap();
     assert_eq!(journal.unsent_at_hand("acme", most).unwrap().steps.len(), most);

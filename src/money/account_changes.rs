@@ -11,7 +11,7 @@ use crate::domain::{
         key::{KeyId, KeyRecord},
         secret::KeyDigest,
     },
-    ledger::Change,
+    ledger::{AccountRecord, Change},
 };
 
 #[cfg(test)]
@@ -27,6 +27,10 @@ pub(crate) trait AccountChanges: Send + Sync {
     /// Makes the change the next step of this node on the account: in the journal, synced to disk, then applied by the store.
     /// Waits at most [`APPLIED_WAIT`] for the latter. Dropping the future after the step is in the journal does not undo it.
     async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError>;
+
+    /// An account's record stands so in the store: writes that into the journal, synced to disk. What this node admits by what it
+    /// knew of the account ends at once.
+    async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError>;
 
     /// A key stands in the store in this form: writes that into the journal, synced to disk.
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError>;

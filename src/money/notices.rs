@@ -210,7 +210,7 @@ impl Teller {
         };
         let chosen = match (of_key, self.ledger.account(account).await) {
             (Some(chosen), _) => Some(chosen),
-            (None, Ok(view)) => view.and_then(|view| view.terms.notify),
+            (None, Ok(view)) => view.and_then(|view| view.record.terms.notify),
             (None, Err(_)) => return true,
         };
         chosen.unwrap_or(self.settings.quota_percent).has(percent)

@@ -2,7 +2,7 @@
 //!
 //! Each account with unacknowledged steps has one task that sends them, which keeps their order. An unreachable store
 //! delays only the steps. If the store may have forgotten something ([`LedgerStore::epochs`]), it is asked for the
-//! watermark of every account in the journal, and what it lacks is sent again; so are the keys.
+//! watermark of every account in the journal, and what it lacks is sent again; so are the last records of keys and accounts.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,7 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    journal::{Journal, JournalError, KeyKept},
+    domain::ledger::Record,
+    journal::{Journal, JournalError},
     money::notices::Charged,
     store::{
         KeyHealer, StoreError,
@@ -60,8 +61,8 @@ enum Done {
     Account(SmolStr),
     /// The store was asked for all watermarks; these accounts have steps to send.
     Checked(Vec<(SmolStr, Recheck)>),
-    /// The keys were sent again.
-    Keys,
+    /// The last records of keys and accounts were sent again.
+    Healed,
 }
 
 /// Why an account must be looked at again.
@@ -149,7 +150,7 @@ impl Settler {
                     self.check(tasks);
                 }
             }
-            Ok(Done::Keys) => {
+            Ok(Done::Healed) => {
                 tasks.healing = false;
                 if std::mem::take(&mut tasks.heal_again) {
                     self.heal(tasks);
@@ -199,7 +200,7 @@ impl Settler {
         let settler = self.clone();
         tasks.set.spawn(async move {
             settler.heal_all().await;
-            Done::Keys
+            Done::Healed
         });
     }
 
@@ -218,37 +219,39 @@ impl Settler {
         asked.buffer_unordered(CALLS_MAX).collect().await
     }
 
-    /// Sends all keys of the journal to the store again.
+    /// Sends the last records of all keys and accounts of the journal to the store again.
     async fn heal_all(&self) {
         let mut pause = self.pause;
-        let mut left: VecDeque<KeyKept> = VecDeque::new();
+        let mut left: VecDeque<Record> = VecDeque::new();
         let mut read = false;
         while !read || !left.is_empty() {
             if !read {
-                match self.blocking(Journal::keys).await {
-                    Ok(keys) => {
-                        left.extend(keys);
+                match self.blocking(Journal::last_records).await {
+                    Ok(records) => {
+                        left.extend(records);
                         read = true;
                     }
                     Err(error) => {
-                        tracing::error!(%error, "the journal's keys cannot be read");
+                        tracing::error!(%error, "what the journal knows of keys and accounts cannot be read");
                         rest(&mut pause).await;
                     }
                 }
                 continue;
             }
-            let Some(key) = left.pop_front() else { break };
-            let healed = match &key {
-                KeyKept::Is(digest, record) => self.keys.heal(digest, record).await,
-                KeyKept::Gone(id, revision) => self.keys.heal_gone(id, *revision).await,
+            let Some(record) = left.pop_front() else { break };
+            let healed = match &record {
+                Record::Key { digest, record } => self.keys.heal(digest, record).await,
+                Record::KeyGone { id, revision } => self.keys.heal_gone(id, *revision).await,
+                Record::Account { account, record } => self.store.heal_terms(account, record).await,
+                Record::Admit(_) | Record::Checkpoints(_) | Record::Step { .. } => Ok(()),
             };
             match healed {
                 Ok(()) => pause = self.pause,
                 Err(StoreError::Unavailable(_) | StoreError::Busy(_)) => {
-                    left.push_front(key);
+                    left.push_front(record);
                     rest(&mut pause).await;
                 }
-                Err(error) => tracing::error!(%error, "a key of the journal cannot be told to the store"),
+                Err(error) => tracing::error!(%error, "a key or an account of the journal cannot be told to the store"),
             }
         }
     }

@@ -9,7 +9,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -32,6 +33,8 @@ pub(crate) const LOG_ROWS_MAX: usize = 1000;
 pub(crate) const PUT_ROWS_MAX: usize = 200;
 /// The most steps that one call applies.
 pub(crate) const APPLY_STEPS_MAX: usize = 256;
+/// How often a change of an account's record is decided again because another one came before it.
+pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
 /// The money of one installation.
 ///
@@ -66,6 +69,28 @@ pub trait LedgerStore: Send + Sync {
     /// settlements enter the log in the same atomic change, and are counted in the daily sums there. An account that is not there comes into being without a balance.
     /// At most [`APPLY_STEPS_MAX`] steps.
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError>;
+
+    /// Puts a record of an account in the place of the one that it was made from, and has its leases come back. `false`: the
+    /// account stands otherwise, and nothing has changed. What stands already is `true` and no change, so a call that is made
+    /// twice has one effect. Of an account that is not there the record is the default one; the first other one makes it.
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError>;
+
+    /// Tells the store again that this was an account's record, in case it has forgotten it: a failover loses what was
+    /// acknowledged. [`AccountRecord::healed`] decides what holds. [`StoreError::Busy`]: others changed it all the time.
+    async fn heal_terms(&self, account: &str, told: &AccountRecord) -> Result<(), StoreError> {
+        for _ in 0..RECORD_CONFLICTS_MAX {
+            let present = self.account(account).await?.map(|view| view.record).unwrap_or_default();
+            let Some(healed) = present.healed(told) else {
+                return Ok(());
+            };
+            if self.set_terms(account, &present, &healed).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Busy(format!(
+            "account `{account}` is changed again and again"
+        )))
+    }
 
     /// The last step of a node that is applied to an account; 0 if none is. Lower than before after a failover that lost
     /// something.

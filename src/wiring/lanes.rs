@@ -215,7 +215,7 @@ mod tests {
         let journal = Journal::open(&settings).unwrap().journal;
         let ledger = EmbeddedLedger::open(&folder.path().join("store"), clock).unwrap();
         let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-        journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+        journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
         let tell = || applied(vec![Arc::clone(&journal)], &ledger);
 
         // Its process before had an answer of which the file has nothing.
@@ -225,14 +225,19 @@ mod tests {
 
         let step = Step {
             seq: 1,
-            change: Change::Suspend,
+            change: Change::nothing(),
         };
         assert_eq!(ledger.apply(journal.node(), "acme", &[step]).await, Ok(1));
         let written = tell();
         let last = journal.end();
         // What comes behind it is not in the file with it.
         journal
-            .append_step("acme", Change::Resume, 0, &mut journal.reserve(STEP_BYTES_MAX).unwrap())
+            .append_step(
+                "acme",
+                Change::nothing(),
+                0,
+                &mut journal.reserve(STEP_BYTES_MAX).unwrap(),
+            )
             .unwrap();
         ledger.flush().await.unwrap();
         written();

@@ -1,5 +1,6 @@
 //! Money that adds up: what is charged, who is refused, and what faults do to neither.
 
+mod account_races;
 mod bounds;
 mod clocks;
 mod crash;

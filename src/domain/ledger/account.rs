@@ -4,8 +4,8 @@
 //! **Amounts** that come in are first held within ±[`NanoUsd::MAX`], and so is every sum. Estimates and charges below zero
 //! count as zero.
 //!
-//! **Being there.** An account comes into being with the first step applied to it. One that is not there keeps nothing:
-//! neither keys nor holds. `created_at` is the time of the first [`Change::Open`] that comes, 0 before.
+//! **Being there.** An account comes into being with the first step applied to it, or the first [`AccountRecord`]. One that is
+//! not there keeps nothing: neither keys nor holds. `created_at` is the time of the first [`Change::Open`] that comes, 0 before.
 //!
 //! **Keys** are mirrored: revision, whether revoked, end, terms. [`Account::admit`] goes: (1) drop the nodes whose lease has
 //! passed; (2) a hold that is there answers, and nothing else is looked at or changed; (3) a revision lower than the
@@ -57,6 +57,7 @@ use self::{
     recall::Recall,
 };
 use super::{
+    account_record::AccountRecord,
     admission::{Admit, AdmitReply, Denial, Grant, QuotaUse},
     node::NodeId,
     period::{self, Period},
@@ -64,10 +65,7 @@ use super::{
     top_up::{TopUp, ToppedUp},
 };
 use crate::domain::{
-    keys::{
-        key::KeyId,
-        terms::{AccountTerms, KeyTerms},
-    },
+    keys::{key::KeyId, terms::KeyTerms},
     ledger::consumption::Row,
     money::NanoUsd,
     quick_map::QuickMap,
@@ -108,10 +106,8 @@ pub(crate) struct AccountSummary {
     pub balance: NanoUsd,
     /// The sum of all charges.
     pub spent: NanoUsd,
-    /// No request is admitted.
-    pub suspended: bool,
-    /// The account's limits.
-    pub terms: AccountTerms,
+    /// What operators have set.
+    pub record: AccountRecord,
     /// When it was created, in seconds since the Unix epoch; 0 if it was charged before its creation.
     pub created_at: i64,
     /// What was paid in lately.
@@ -207,7 +203,7 @@ impl Account {
     fn check(&self, ask: &Admit, mirror: &Mirror, now_ms: i64) -> Result<Checked, Denial> {
         mirror.check(now_ms.div_euclid(1000))?;
         let account = self.summary.as_ref().ok_or(Denial::AccountUnknown)?;
-        if account.suspended {
+        if account.record.suspended {
             return Err(Denial::AccountSuspended);
         }
         if account.balance <= NanoUsd::ZERO {
@@ -244,10 +240,10 @@ impl Account {
             hold,
             at_ms,
             balance: account.map_or(NanoUsd::ZERO, |it| it.balance),
-            low_balance: account.and_then(|it| it.terms.low_balance),
+            low_balance: account.and_then(|it| it.record.terms.low_balance),
             quota,
-            provider_state: account.map(|it| it.terms.provider_state).unwrap_or_default(),
-            account_rates: account.map(|it| it.terms.rates).unwrap_or_default(),
+            provider_state: account.map(|it| it.record.terms.provider_state).unwrap_or_default(),
+            account_rates: account.map(|it| it.record.terms.rates).unwrap_or_default(),
             watermark: self.watermark(node),
         }
     }
@@ -336,7 +332,7 @@ impl Account {
                     None => self.holds.end(node, &settlement.request),
                 }
                 let (estimated, used) = (settlement.tokens_estimated, settlement.tokens_used);
-                self.buckets.correct(&summary.terms.rates, estimated, used);
+                self.buckets.correct(&summary.record.terms.rates, estimated, used);
                 self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
                 self.note_reached((node, step.seq), settlement, before);
                 return settlement.row.clone();
@@ -354,11 +350,19 @@ impl Account {
                     summary.pay(*amount, *at);
                 }
             }
-            Change::Suspend => summary.suspended = true,
-            Change::Resume => summary.suspended = false,
-            Change::SetTerms { terms } => summary.terms = *terms,
         }
         None
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::set_terms`].
+    pub(crate) fn set_terms(&mut self, from: &AccountRecord, to: &AccountRecord) -> bool {
+        let present = self.record();
+        if present == *from && from != to {
+            self.recall.mark += 1;
+            self.summary.get_or_insert_default().record = *to;
+            return true;
+        }
+        present == *to
     }
 
     /// The last step of a node that was applied; 0 if none was.

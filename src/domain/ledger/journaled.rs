@@ -18,6 +18,7 @@ use crate::domain::{
         secret::KeyDigest,
     },
     ledger::{
+        account_record::AccountRecord,
         consumption::{Modifiers, Part, Row, UsageSource},
         lease::LeaseId,
         step::{Settlement, Step},
@@ -72,7 +73,7 @@ pub(crate) enum Record {
     /// What running requests have consumed so far.
     #[serde(skip)]
     Checkpoints(Vec<Checkpoint>),
-    /// A numbered change of an account: a settlement, or an operator's.
+    /// A numbered change of an account: a settlement, or what an operator adds to its balance.
     Step {
         /// The account that changes.
         account: SmolStr,
@@ -85,6 +86,13 @@ pub(crate) enum Record {
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
+    },
+    /// An account's record stands so in the store, from its revision on.
+    Account {
+        /// The account's name.
+        account: SmolStr,
+        /// What operators have set.
+        record: AccountRecord,
     },
     /// A key was deleted.
     KeyGone {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::domain::{
-    keys::{key::KeyId, terms::AccountTerms},
+    keys::key::KeyId,
     ledger::{consumption::Row, lease::LeaseId, operation_id::OperationId},
     money::NanoUsd,
 };
@@ -56,15 +56,6 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
-    /// Admits no further requests.
-    Suspend,
-    /// Admits requests again.
-    Resume,
-    /// Replaces the account's limits.
-    SetTerms {
-        /// The new limits.
-        terms: AccountTerms,
-    },
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -73,13 +64,22 @@ fn is_unknown(at: &i64) -> bool {
 }
 
 impl Change {
+    /// A change that changes nothing: it stands for one that is lost, so that later ones pass.
+    pub(crate) const fn nothing() -> Self {
+        Self::Adjust {
+            amount: NanoUsd::ZERO,
+            at: 0,
+            operation: None,
+        }
+    }
+
     /// The id under which the change counts once, if it has one.
     pub fn operation(&self) -> Option<&OperationId> {
         match self {
             Self::Open { operation, .. } | Self::Credit { operation, .. } | Self::Adjust { operation, .. } => {
                 operation.as_ref()
             }
-            Self::Settle(_) | Self::Suspend | Self::Resume | Self::SetTerms { .. } => None,
+            Self::Settle(_) => None,
         }
     }
 }

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::domain::{
-    keys::{
-        key::KeyId,
-        terms::{AccountTerms, Reset},
-    },
+    keys::{key::KeyId, terms::Reset},
+    ledger::account_record::AccountRecord,
     money::NanoUsd,
 };
 
@@ -26,10 +24,8 @@ pub struct AccountView {
     pub held: NanoUsd,
     /// How many requests are running.
     pub running: u64,
-    /// No request is admitted.
-    pub suspended: bool,
-    /// The account's limits.
-    pub terms: AccountTerms,
+    /// What operators have set.
+    pub record: AccountRecord,
     /// What was paid in today by the store's clock (UTC): credits and adjustments.
     pub paid_today: NanoUsd,
     /// What was paid in this month.
@@ -41,7 +37,7 @@ pub struct AccountView {
 impl AccountView {
     /// Whether somebody should pay in: the balance is at what counts as low, or at zero, where nothing is admitted.
     pub(crate) fn is_low(&self) -> bool {
-        self.balance <= self.terms.low_balance.unwrap_or_default().max(NanoUsd::ZERO)
+        self.balance <= self.record.terms.low_balance.unwrap_or_default().max(NanoUsd::ZERO)
     }
 }
 

@@ -57,7 +57,7 @@ impl Template {
                 });
                 write(&mut || Some(step(&journal, ACCOUNT, settle(&request))));
             }
-            write(&mut || Some(step(&journal, ACCOUNT, Change::Suspend)));
+            write(&mut || Some(step(&journal, ACCOUNT, Change::nothing())));
             let end = at();
             drop((room, journal));
             let name = root.path().join(format!("{:012}.wal", segment + 1));
@@ -294,7 +294,7 @@ fn damage_that_comes_while_weir_runs_hides_nothing_either() {
     let journal = open(folder.path()).journal;
     let mut ends = Vec::new();
     while journal.end().segment < 2 {
-        step(&journal, ACCOUNT, Change::Suspend);
+        step(&journal, ACCOUNT, Change::nothing());
         ends.push(journal.end());
     }
     let damage = |segment: u64, at: u64| {
@@ -304,8 +304,8 @@ fn damage_that_comes_while_weir_runs_hides_nothing_either() {
     };
     // One in a complete segment, and one in the segment that is written.
     damage(1, ends[2].offset + 3);
-    step(&journal, ACCOUNT, Change::Suspend);
-    step(&journal, ACCOUNT, Change::Suspend);
+    step(&journal, ACCOUNT, Change::nothing());
+    step(&journal, ACCOUNT, Change::nothing());
     let all = ends.len() as u64 + 2;
     damage(2, ends.last().unwrap().offset + 9);
     let expected: Vec<u64> = (1..=all).filter(|seq| *seq != 4 && *seq != all - 1).collect();
@@ -319,10 +319,15 @@ fn damage_that_comes_while_weir_runs_hides_nothing_either() {
 fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
-    step(&journal, ACCOUNT, Change::Suspend);
+    let credit = |amount| Change::Credit {
+        amount: NanoUsd::from_nanos(amount),
+        at: 0,
+        operation: None,
+    };
+    step(&journal, ACCOUNT, credit(1));
     let second = usize::try_from(journal.end().offset).unwrap();
-    step(&journal, ACCOUNT, Change::Resume);
-    step(&journal, ACCOUNT, Change::Resume);
+    step(&journal, ACCOUNT, credit(2));
+    step(&journal, ACCOUNT, credit(3));
     drop(journal);
     drop(open(folder.path()));
     let first = folder.path().join("000000000001.wal");
@@ -333,7 +338,7 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
     let journal = open(folder.path()).journal;
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
     assert_eq!(
-        journal.append_step(ACCOUNT, Change::Resume, 3, &mut room).unwrap().0,
+        journal.append_step(ACCOUNT, credit(4), 3, &mut room).unwrap().0,
         4,
         "as the store knows"
     );
@@ -348,20 +353,10 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
         std::thread::yield_now();
     }
     let unsent = journal.unsent(ACCOUNT, 10).unwrap();
-    let nothing = Change::Adjust {
-        amount: NanoUsd::ZERO,
-        at: 0,
-        operation: None,
-    };
     let changes: Vec<_> = unsent.steps.into_iter().map(|step| (step.seq, step.change)).collect();
     assert_eq!(
         changes,
-        [
-            (1, Change::Suspend),
-            (2, nothing),
-            (3, Change::Resume),
-            (4, Change::Resume)
-        ]
+        [(1, credit(1)), (2, Change::nothing()), (3, credit(3)), (4, credit(4))]
     );
     assert_eq!(unsent.lost, 1);
 }

@@ -167,7 +167,7 @@ async fn a_sync_that_fails_is_not_durable_and_what_follows_is_in_another_segment
     let (opened, disk) = on_a_failing_disk(folder.path());
     let journal = opened.journal;
     let mut room = journal.reserve(2 * REQUEST_BYTES).unwrap();
-    let (_, good) = journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+    let (_, good) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     journal.synced(good).await.unwrap();
     disk.syncs.store(FOR_GOOD, Ordering::Relaxed);
     let (_, lost) = journal.append_step("acme", settle("r"), 0, &mut room).unwrap();
@@ -186,7 +186,7 @@ async fn a_sync_that_fails_is_not_durable_and_what_follows_is_in_another_segment
 
     disk.syncs.store(0, Ordering::Relaxed);
     drop(room_again(&journal));
-    let (_, after) = journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
+    let (_, after) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     assert!(after.segment > lost.segment);
     journal.synced(after).await.unwrap();
     assert!(matches!(journal.synced(lost).await, Err(JournalError::NotDurable)));

@@ -6,12 +6,15 @@ use proptest::prelude::*;
 use smol_str::SmolStr;
 
 use super::*;
-use crate::journal::{
-    contents::{Contents, Request, Summary},
-    folder::Folder,
-    frame::HEADER,
-    index,
-    replay::{self, Replayed},
+use crate::{
+    domain::ledger::AccountRecord,
+    journal::{
+        contents::{Contents, Request, Summary},
+        folder::Folder,
+        frame::HEADER,
+        index,
+        replay::{self, Replayed},
+    },
 };
 
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
@@ -25,6 +28,7 @@ struct Known {
     segments: BTreeMap<u64, Segment>,
     running: BTreeMap<SmolStr, Request>,
     keys: BTreeMap<KeyId, Position>,
+    records: BTreeMap<SmolStr, Position>,
     shares: Vec<Share>,
     last_row: Option<Position>,
     accounts: BTreeMap<SmolStr, (u64, u64)>,
@@ -40,6 +44,7 @@ fn known(replayed: Replayed) -> Known {
         accounts,
         running,
         keys,
+        records,
         tallies,
         ..
     } = replayed.contents;
@@ -55,6 +60,7 @@ fn known(replayed: Replayed) -> Known {
         segments: segments.into_iter().map(segment).collect(),
         running: running.into_iter().collect(),
         keys: keys.into_iter().collect(),
+        records: records.into_iter().collect(),
         shares: tallies.shares(),
         last_row: tallies.last(),
         places: ACCOUNTS.iter().map(places).collect(),
@@ -150,7 +156,7 @@ fn segments_with_steps_that_are_not_acknowledged_are_read() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
     fill(&journal, 4);
-    step(&journal, "late", Change::Suspend);
+    step(&journal, "late", Change::nothing());
     fill(&journal, 7);
     drop(journal);
     let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
@@ -235,6 +241,7 @@ enum Act {
     Settle(usize, Option<i64>),
     Change(usize),
     Key(u8),
+    Record(u8),
     Acknowledge(usize),
     Open,
 }
@@ -246,6 +253,7 @@ fn act() -> impl Strategy<Value = Act> {
         6 => (0..24_usize, prop::option::weighted(0.8, 0..4_i64)).prop_map(|(which, hour)| Act::Settle(which, hour)),
         2 => (0..3_usize).prop_map(Act::Change),
         1 => (0..4_u8).prop_map(Act::Key),
+        1 => (0..4_u8).prop_map(Act::Record),
         2 => (0..3_usize).prop_map(Act::Acknowledge),
         1 => Just(Act::Open),
     ]
@@ -281,9 +289,17 @@ fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>
             });
             step(*which, Change::Settle(Box::new(settlement)));
         }
-        Act::Change(which) => step(*which, Change::Suspend),
+        Act::Change(which) => step(*which, Change::nothing()),
         Act::Key(which) => {
             journal.append(&key_gone(*which, round as u64), &mut room).unwrap();
+        }
+        Act::Record(which) => {
+            let record = AccountRecord {
+                revision: round as u64,
+                ..AccountRecord::default()
+            };
+            let account = format!("account-{which}").into();
+            journal.append(&Record::Account { account, record }, &mut room).unwrap();
         }
         Act::Acknowledge(which) => {
             let account = ACCOUNTS[*which];

@@ -6,7 +6,7 @@ use super::*;
 fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
-    step(&journal, "early", Change::Suspend);
+    step(&journal, "early", Change::nothing());
     let mut last = 0;
     while journal.end().segment < 4 {
         last = step(&journal, "acme", settle("r"));
@@ -31,8 +31,8 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     let journal = open(folder.path()).journal;
     assert_eq!(
         (
-            step(&journal, "early", Change::Resume),
-            step(&journal, "acme", Change::Resume)
+            step(&journal, "early", Change::nothing()),
+            step(&journal, "acme", Change::nothing())
         ),
         (2, last + 1)
     );

@@ -51,7 +51,7 @@ fn shares_are_the_sums_of_the_rows_and_told_whole_when_they_grow() {
     ] {
         step(&journal, "acme", settlement(request, billed));
     }
-    step(&journal, "acme", Change::Suspend);
+    step(&journal, "acme", Change::nothing());
     let (shares, position) = journal.shares_changed();
     let all = records(&journal);
     assert_eq!(position, all[2].0, "the last row's");

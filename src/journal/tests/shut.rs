@@ -25,7 +25,7 @@ fn a_folder_that_is_removed_or_replaced_takes_nothing_until_it_is_put_back() {
     let (here, away) = (root.path().join("journal"), root.path().join("away"));
     let journal = open(&here).journal;
     let mut room = journal.reserve(4 * REQUEST_BYTES).unwrap();
-    journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+    journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     assert_eq!(journal.shut(), None);
 
     fs::rename(&here, &away).unwrap();
@@ -36,7 +36,7 @@ fn a_folder_that_is_removed_or_replaced_takes_nothing_until_it_is_put_back() {
         "{refused}"
     );
     // What runs still ends, in the files that are open.
-    journal.append_step("acme", Change::Resume, 0, &mut room).unwrap();
+    journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
 
     fs::create_dir(&here).unwrap();
     sync::keep_house(&journal.engine, &mut None);
@@ -65,7 +65,7 @@ fn a_segment_that_is_removed_while_it_is_written_is_noticed() {
     // Another file of its name is not the segment.
     fs::copy(&aside, &segment).unwrap();
     let mut room = Reservation::new(Arc::clone(&journal.engine.free), 0);
-    assert!(journal.append_step("acme", Change::Suspend, 0, &mut room).is_err());
+    assert!(journal.append_step("acme", Change::nothing(), 0, &mut room).is_err());
     assert!(!journal.engine.look());
     fs::rename(&aside, &segment).unwrap();
     until(|| journal.shut().is_none());
@@ -77,7 +77,7 @@ fn nothing_counts_as_lost_while_the_folder_is_away() {
     let (here, away) = (root.path().join("journal"), root.path().join("away"));
     drop({
         let journal = open(&here).journal;
-        step(&journal, "acme", Change::Suspend);
+        step(&journal, "acme", Change::nothing());
         journal
     });
     let journal = open(&here).journal;
@@ -109,7 +109,7 @@ fn a_journal_with_nothing_to_do_rests_and_looks_where_it_is_when_it_is_asked() {
     let (here, away) = (root.path().join("journal"), root.path().join("away"));
     let journal = open(&here).journal;
     let rests = || until(|| journal.engine.lock().tail.is_resting());
-    step(&journal, "acme", Change::Suspend);
+    step(&journal, "acme", Change::nothing());
     rests();
     let gone = JournalShut::Gone(here.clone());
     fs::rename(&here, &away).unwrap();
@@ -117,7 +117,7 @@ fn a_journal_with_nothing_to_do_rests_and_looks_where_it_is_when_it_is_asked() {
     assert_eq!(journal.shut(), Some(gone));
     fs::rename(&away, &here).unwrap();
     until(|| journal.shut().is_none());
-    step(&journal, "acme", Change::Resume);
+    step(&journal, "acme", Change::nothing());
     until(|| !journal.engine.lock().tail.is_resting());
 
     // What comes up while it rests is seen to.
@@ -126,7 +126,7 @@ fn a_journal_with_nothing_to_do_rests_and_looks_where_it_is_when_it_is_asked() {
     let end = journal.end().to_string();
     until(|| fs::read_to_string(here.join("acknowledged")).is_ok_and(|noted| noted == end));
     rests();
-    step(&journal, "acme", Change::Suspend);
+    step(&journal, "acme", Change::nothing());
     let last = records(&journal).last().unwrap().0;
     until(|| journal.engine.synced.borrow().has(last));
 }

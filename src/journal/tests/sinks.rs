@@ -91,7 +91,7 @@ async fn steps_that_an_embedded_store_has_not_written_are_kept_also_where_no_row
     let journal = Journal::open_with(&settings, Arc::new(Free(1))).unwrap().journal;
     let mut last = 0;
     while journal.end().segment < 3 {
-        last = step(&journal, "acme", Change::Suspend);
+        last = step(&journal, "acme", Change::nothing());
     }
     let first = || fs::exists(folder.path().join("000000000001.wal")).unwrap();
     let second = || fs::exists(folder.path().join("000000000002.wal")).unwrap();

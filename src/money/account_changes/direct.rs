@@ -12,7 +12,7 @@ use crate::{
             key::{KeyId, KeyRecord},
             secret::KeyDigest,
         },
-        ledger::{Change, NodeId, Record, Step},
+        ledger::{AccountRecord, Change, NodeId, Record, Step},
     },
     store::ledger::LedgerStore,
 };
@@ -92,6 +92,11 @@ impl AccountChanges for DirectChanges {
             Ok(watermark) if watermark >= seq => Ok(Submitted::Applied),
             Ok(_) | Err(_) => Ok(Submitted::Recorded),
         }
+    }
+
+    async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError> {
+        let (account, record) = (account.into(), *record);
+        self.write(Record::Account { account, record }).map(drop)
     }
 
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {

@@ -11,7 +11,7 @@ use crate::{
             key::{KeyId, KeyRecord},
             secret::KeyDigest,
         },
-        ledger::{Change, Record},
+        ledger::{AccountRecord, Change, Record},
     },
     journal::{Journal, JournalError, STEP_BYTES_MAX},
     money::billing::Billing,
@@ -76,7 +76,7 @@ impl AccountChanges for JournaledChanges {
             .reserve(STEP_BYTES_MAX)
             .map_err(|full| failed(&full.into()))?;
         // A journal that was begun anew goes on behind what the store has; a store that is away is asked by the settlement.
-        self.billing.account_changed(account, &change);
+        self.billing.account_changed(account, false);
         let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
         let (seq, position) = self
             .journal
@@ -84,6 +84,12 @@ impl AccountChanges for JournaledChanges {
             .map_err(|error| failed(&error))?;
         self.journal.synced(position).await.map_err(|error| failed(&error))?;
         Ok(self.applied(account, seq).await)
+    }
+
+    async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError> {
+        self.billing.account_changed(account, record.suspended);
+        let (account, record) = (account.into(), *record);
+        self.record(&Record::Account { account, record }).await
     }
 
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {

@@ -159,7 +159,7 @@ impl Denials {
         let Some(account) = self.ledger.account(&key.account).await.ok()? else {
             return Some(Denial::AccountUnknown);
         };
-        if account.suspended {
+        if account.record.suspended {
             return Some(Denial::AccountSuspended);
         }
         (account.balance <= NanoUsd::ZERO).then_some(Denial::BalanceExhausted)
@@ -170,7 +170,7 @@ impl Denials {
             Scope::Key => Some(key.terms.rates),
             Scope::Account => {
                 let account = self.ledger.account(&key.account).await.ok()??;
-                Some(account.terms.rates)
+                Some(account.record.terms.rates)
             }
         }
     }

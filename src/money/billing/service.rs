@@ -11,7 +11,7 @@ use crate::{
         faults::refusal::Refusal,
         keys::key::KeyRecord,
         ledger::{
-            Admit, Admitted, Change, Denial, ProviderState, Record,
+            Admit, Admitted, Denial, ProviderState, Record,
             consumption::{CRASH, Modifiers, Row, UsageSource},
         },
         money::NanoUsd,
@@ -225,9 +225,9 @@ impl Billing {
 
     /// An operator has changed an account on this node. A suspended account gets no further grace here, and nothing more is
     /// admitted by what a lease knew before.
-    pub(crate) fn account_changed(&self, account: &str, change: &Change) {
+    pub(crate) fn account_changed(&self, account: &str, is_suspended: bool) {
         self.engine.leases.recall(|key| key.account == account);
-        if matches!(change, Change::Suspend) {
+        if is_suspended {
             self.engine.grace.stopped(&account.into());
         }
     }
@@ -240,7 +240,9 @@ impl Billing {
     /// Which state at providers an account may name: only its own, if the store does not answer.
     pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
         let found = self.engine.ledger.account(account).await.ok().flatten();
-        found.map(|account| account.terms.provider_state).unwrap_or_default()
+        found
+            .map(|account| account.record.terms.provider_state)
+            .unwrap_or_default()
     }
 
     /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if

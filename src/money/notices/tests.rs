@@ -13,7 +13,7 @@ use crate::{
     },
     store::{
         embedded::EmbeddedStore,
-        ledger::contract::{key_id, memory, node},
+        ledger::contract::{key_id, limit, memory, node},
     },
 };
 
@@ -71,7 +71,8 @@ async fn ledger() -> Arc<dyn LedgerStore> {
         cost: NanoUsd::from_nanos(60),
         row: None,
     }));
-    let steps = (1..).zip([open, Change::SetTerms { terms }, charged]);
+    limit(&*ledger, "acme", terms).await;
+    let steps = (1..).zip([open, charged]);
     let steps: Vec<Step> = steps.map(|(seq, change)| Step { seq, change }).collect();
     ledger.apply(&node(1), "acme", &steps).await.unwrap();
     ledger

@@ -9,8 +9,13 @@ use self::store::{Fault, Store};
 use super::*;
 use crate::{
     config::JournalConfig,
-    domain::{keys::key::KeyId, ledger::Change, money::NanoUsd},
+    domain::{
+        keys::key::KeyId,
+        ledger::{AccountRecord, Change},
+        money::NanoUsd,
+    },
     journal::STEP_BYTES_MAX,
+    store::ledger::RECORD_CONFLICTS_MAX,
 };
 
 mod damaged;
@@ -193,7 +198,6 @@ async fn an_answer_from_before_the_store_forgot_is_not_believed() {
 
 #[tokio::test]
 async fn keys_are_told_again_when_the_store_may_have_forgotten() {
-    use crate::domain::ledger::Record;
     let folder = crate::journal::tests::scratch();
     let store = Store::new();
     let bench = Bench::start(folder.path(), &store);
@@ -218,6 +222,51 @@ async fn keys_are_told_again_when_the_store_may_have_forgotten() {
     bench.stop().await;
 }
 
+/// A record of an account at a revision, suspended.
+fn suspended(revision: u64) -> AccountRecord {
+    AccountRecord {
+        revision,
+        suspended: true,
+        ..AccountRecord::default()
+    }
+}
+
+#[tokio::test]
+async fn accounts_are_told_again_when_the_store_may_have_forgotten_also_after_a_restart() {
+    let folder = crate::journal::tests::scratch();
+    let store = Store::new();
+    let bench = Bench::start(folder.path(), &store);
+    let mut room = bench.journal.reserve(STEP_BYTES_MAX).unwrap();
+    for revision in [1, 2] {
+        let (account, record) = ("acme".into(), suspended(revision));
+        let record = Record::Account { account, record };
+        bench.journal.append(&record, &mut room).unwrap();
+    }
+    let is_told = || store.inner.lock().records.get("acme") == Some(&suspended(2));
+    store.inner.lock().faults = vec![Fault::Away, Fault::ReplyLost, Fault::Late, Fault::Away];
+    store.inner.lock().conflicts = RECORD_CONFLICTS_MAX + 1;
+    store.forget("none", 0, true);
+    until(is_told).await;
+    drop(room);
+    bench.stop().await;
+    store.inner.lock().records.clear();
+    let bench = Bench::start(folder.path(), &store);
+    until(is_told).await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_account_that_others_change_all_the_time_is_told_so_many_times() {
+    for (conflicts, is_told) in [(RECORD_CONFLICTS_MAX - 1, true), (RECORD_CONFLICTS_MAX, false)] {
+        let store = Store::new();
+        store.inner.lock().conflicts = conflicts;
+        let told = store.heal_terms("acme", &suspended(1)).await;
+        assert_eq!(told.is_ok(), is_told, "{told:?}");
+        assert!(is_told || matches!(told, Err(StoreError::Busy(_))));
+        assert_eq!(store.inner.lock().conflicts, 0);
+    }
+}
+
 #[test]
 fn what_was_left_running_is_settled_once() {
     let folder = crate::journal::tests::scratch();
@@ -231,7 +280,7 @@ fn what_was_left_running_is_settled_once() {
     let journal = Journal::open(&settings).unwrap().journal;
     let mut room = journal.reserve(2 * STEP_BYTES_MAX).unwrap();
     for request in ["one", "two"] {
-        let record = crate::domain::ledger::Record::Admit(Box::new(crate::journal::tests::admitted(request)));
+        let record = Record::Admit(Box::new(crate::journal::tests::admitted(request)));
         journal.append(&record, &mut room).unwrap();
     }
     drop((room, journal));

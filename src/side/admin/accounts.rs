@@ -1,14 +1,19 @@
-//! Accounts in the admin API: create, credit, adjust, limit, suspend. Balance, state and limits have separate
-//! operations, and each change is a step in the journal.
+//! Accounts in the admin API: create, list, show, credit, adjust. What is added to a balance is a step in the journal; limits and
+//! state are the account's record.
+
+mod record;
 
 use axum::{
     Extension, Json,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
+    response::IntoResponse,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+pub(super) use self::record::existing;
+use self::record::{audit, change_record, changed, put_record};
 use super::{
     fields::{self, Body},
     peer::Peer,
@@ -18,7 +23,7 @@ use super::{
 };
 use crate::{
     domain::{
-        ledger::{AccountTerms, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
+        ledger::{AccountRecord, AccountTermsChange, AccountView, Change, OperationId, ProviderState},
         money::NanoUsd,
     },
     money::account_changes::Submitted,
@@ -79,10 +84,10 @@ pub(super) async fn create(
     if balance < NanoUsd::ZERO {
         return Err(ApiError::invalid("balance_usd: an account begins with zero or more"));
     }
-    let terms = limits.apply(AccountTerms::default());
+    let with_limits = |record: &AccountRecord| record.with(limits.apply(record.terms), record.suspended);
     let _turn = state.changing.lock().await;
     let mut submitted = Submitted::Applied;
-    let mut left = terms;
+    let mut from = AccountRecord::default();
     if let Some(account) = state.ledger.account(&id).await? {
         // The same call again: its answer was lost, and maybe what came behind the account.
         let is_same = match &operation {
@@ -94,17 +99,19 @@ pub(super) async fn create(
                 "there is an account `{id}` already; `weir account credit --id {id}` adds to its balance"
             )));
         }
-        if account.terms != AccountTerms::default() {
-            left = AccountTerms::default();
-        }
+        from = account.record;
     } else {
         state.audit(peer, "account.create", "", Value::Object(body)).await?;
         let at = state.ledger.now_ms().await?.div_euclid(1000);
         let open = Change::Open { balance, at, operation };
         submitted = state.changes.submit(&id, open).await?;
     }
-    if left != AccountTerms::default() {
-        submitted = state.changes.submit(&id, Change::SetTerms { terms: left }).await?;
+    // Also where they are set already: they may not be in the journal yet.
+    let is_unset = from.revision == 0 || with_limits(&from) == from;
+    let none = AccountRecord::default();
+    if is_unset && with_limits(&none) != none {
+        let set = put_record(&state, (&id, None), from, with_limits).await;
+        set.map_err(|error| error.behind("the account is made, its limits may not be set"))?;
     }
     Ok((StatusCode::CREATED, Json(changed(&state, &id, submitted).await)))
 }
@@ -120,14 +127,20 @@ pub(super) async fn list(State(state): State<AdminState>, Query(query): Query<Li
     Ok(Json(json!({ "accounts": accounts, "next": next })))
 }
 
-pub(super) async fn show(State(state): State<AdminState>, Path(id): Path<String>) -> JsonResult {
-    Ok(Json(Value::Object(account_body(&existing(&state, &id).await?))))
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, ApiError> {
+    let account = existing(&state, &id).await?;
+    let tag = format!("\"{}\"", account.record.version());
+    Ok(([(header::ETAG, tag)], Json(Value::Object(account_body(&account)))))
 }
 
 pub(super) async fn update(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> JsonResult {
     let body = fields::object(body)?;
@@ -140,10 +153,9 @@ pub(super) async fn update(
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
     }
-    change(&state, peer, &id, "account.update", body, |account| {
-        Ok(Change::SetTerms {
-            terms: limits.apply(account.terms),
-        })
+    let condition = fields::condition(&headers)?;
+    change_record(&state, peer, (&id, condition), "account.update", body, |record| {
+        record.with(limits.apply(record.terms), record.suspended)
     })
     .await
 }
@@ -185,10 +197,17 @@ pub(super) async fn suspend(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> JsonResult {
-    change(&state, peer, &id, "account.suspend", Map::new(), |_| {
-        Ok(Change::Suspend)
-    })
+    let condition = fields::condition(&headers)?;
+    change_record(
+        &state,
+        peer,
+        (&id, condition),
+        "account.suspend",
+        Map::new(),
+        |record| record.with(record.terms, true),
+    )
     .await
 }
 
@@ -196,59 +215,13 @@ pub(super) async fn resume(
     State(state): State<AdminState>,
     Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> JsonResult {
-    change(&state, peer, &id, "account.resume", Map::new(), |_| Ok(Change::Resume)).await
-}
-
-/// An account that is there: a mistyped name must not make one.
-pub(super) async fn existing(state: &AdminState, id: &str) -> Result<AccountView, ApiError> {
-    let id = fields::account("account", id)?;
-    let missing = || {
-        ApiError::not_found(format!(
-            "there is no account `{id}`: `weir account list` shows those there are, `weir account create --id {id}` makes it"
-        ))
-    };
-    state.ledger.account(&id).await?.ok_or_else(missing)
-}
-
-/// Records and submits one change of an account, decided on the account as it is. One at a time, so that of two operators who
-/// change different limits neither undoes the other's.
-async fn change(
-    state: &AdminState,
-    peer: Peer,
-    id: &str,
-    operation: &'static str,
-    values: Map<String, Value>,
-    decide: impl FnOnce(&AccountView) -> Result<Change, ApiError> + Send,
-) -> JsonResult {
-    let _turn = state.changing.lock().await;
-    let change = decide(&existing(state, id).await?)?;
-    let submitted = submit(state, peer, id, operation, values, change).await?;
-    Ok(Json(changed(state, id, submitted).await))
-}
-
-/// Records a change in the audit record, then makes it. The caller has the turn.
-async fn submit(
-    state: &AdminState,
-    peer: Peer,
-    id: &str,
-    operation: &'static str,
-    mut values: Map<String, Value>,
-    change: Change,
-) -> Result<Submitted, ApiError> {
-    values.insert("account".to_owned(), json!(id));
-    state.audit(peer, operation, "", Value::Object(values)).await?;
-    Ok(state.changes.submit(id, change).await?)
-}
-
-/// The account after a change. Without an answer of the store only that the change is recorded.
-async fn changed(state: &AdminState, id: &str, submitted: Submitted) -> Value {
-    let mut body = match (submitted, state.ledger.account(id).await) {
-        (Submitted::Applied, Ok(Some(account))) => account_body(&account),
-        _ => [("id".to_owned(), json!(id))].into_iter().collect(),
-    };
-    body.insert("applied".to_owned(), json!(submitted == Submitted::Applied));
-    Value::Object(body)
+    let condition = fields::condition(&headers)?;
+    change_record(&state, peer, (&id, condition), "account.resume", Map::new(), |record| {
+        record.with(record.terms, false)
+    })
+    .await
 }
 
 /// Sets one limit; false if the field is none.
@@ -314,7 +287,8 @@ async fn add(
     } else {
         stays_countable(&account, amount)?;
         let at = state.ledger.now_ms().await?.div_euclid(1000);
-        submit(state, peer, id, name, values, make(amount, at, operation.clone())).await?
+        audit(state, peer, id, name, values).await?;
+        state.changes.submit(id, make(amount, at, operation.clone())).await?
     };
     // Another node may have been asked for the same with another amount, at this very moment.
     if submitted == Submitted::Applied && !is_repeated {

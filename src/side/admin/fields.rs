@@ -1,6 +1,10 @@
 //! Reads and checks fields that several requests have.
 
-use axum::{Json, extract::rejection::JsonRejection};
+use axum::{
+    Json,
+    extract::rejection::JsonRejection,
+    http::{HeaderMap, header},
+};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde_json::{Map, Value};
 
@@ -10,6 +14,7 @@ use crate::domain::{
     ledger::{OperationId, Rates, RatesChange},
     money::NanoUsd,
     strict_toml::nearest,
+    version::Version,
 };
 
 const ACCOUNT_CHARS_MAX: usize = 64;
@@ -23,6 +28,23 @@ pub(super) fn object(body: Body) -> Result<Map<String, Value>, ApiError> {
         Ok(Json(fields)) => Ok(fields),
         Err(rejection) => Err(ApiError::invalid(rejection.body_text())),
     }
+}
+
+/// The version that a change was made from, as `If-Match` names it; `None`: it holds whatever is there.
+pub(super) fn condition(headers: &HeaderMap) -> Result<Option<Version>, ApiError> {
+    let wanted = || ApiError::invalid("If-Match: one version in quotes, such as \"17-5f3a9c21\", or `*`");
+    let mut named = headers.get_all(header::IF_MATCH).iter();
+    let tag = match (named.next(), named.next()) {
+        (None, _) => return Ok(None),
+        (Some(one), None) => one.to_str().map_err(|_| wanted())?.trim(),
+        (Some(_), Some(_)) => return Err(wanted()),
+    };
+    if tag == "*" {
+        return Ok(None);
+    }
+    let version = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let version = version.and_then(|text| text.parse().ok());
+    version.map(Some).ok_or_else(wanted)
 }
 
 /// A field that is none of the known ones, with the nearest of these.

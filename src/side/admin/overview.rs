@@ -85,7 +85,7 @@ struct Overview {
 impl Overview {
     fn add(&mut self, account: &AccountView) {
         self.accounts += 1;
-        self.suspended += usize::from(account.suspended);
+        self.suspended += usize::from(account.record.suspended);
         self.balance = self.balance.saturating_add(account.balance);
         self.held = self.held.saturating_add(account.held);
         self.spent = self.spent.saturating_add(account.spent);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::ledger::{AccountTerms, Admit, AdmitReply, Change, Step},
-        store::ledger::contract::{memory, node, record},
+        store::ledger::contract::{change_record, memory, node, record},
     };
 
     /// So many accounts of 100 nano-USD: all of them low, the first one with a request that holds 30, the last one suspended.
@@ -168,11 +168,12 @@ mod tests {
                 low_balance: Some(balance),
                 ..AccountTerms::default()
             };
-            let mut changes = vec![open, Change::SetTerms { terms }];
-            changes.extend((number + 1 == accounts).then_some(Change::Suspend));
-            let steps = (1..).zip(changes).map(|(seq, change)| Step { seq, change });
             let name = name(number);
-            ledger.apply(&node(1), &name, &steps.collect::<Vec<_>>()).await.unwrap();
+            ledger
+                .apply(&node(1), &name, &[Step { seq: 1, change: open }])
+                .await
+                .unwrap();
+            change_record(&*ledger, &name, |record| record.with(terms, number + 1 == accounts)).await;
         }
         let mut key = record(1);
         key.account = name(0).into();
@@ -214,14 +215,16 @@ mod tests {
         let account = |number: i64, low_balance| AccountView {
             id: format!("a{number}"),
             balance: NanoUsd::from_nanos(number),
-            terms: AccountTerms {
-                low_balance,
-                ..AccountTerms::default()
+            record: AccountRecord {
+                terms: AccountTerms {
+                    low_balance,
+                    ..AccountTerms::default()
+                },
+                ..AccountRecord::default()
             },
             spent: NanoUsd::ZERO,
             held: NanoUsd::ZERO,
             running: 0,
-            suspended: false,
             paid_today: NanoUsd::ZERO,
             paid_this_month: NanoUsd::ZERO,
             created_at: 0,

@@ -16,6 +16,7 @@ use crate::{
         },
         ledger::{AccountView, KeySpend, Reset, period::resets_at},
         money::NanoUsd,
+        version::Version,
     },
     money::account_changes::AccountChangeError,
     side::audit::AuditError,
@@ -31,9 +32,20 @@ pub(super) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
+    /// The present version, where a change was made from another one.
+    version: Option<Version>,
 }
 
 impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            version: None,
+        }
+    }
+
     pub(super) const fn status(&self) -> StatusCode {
         self.status
     }
@@ -44,44 +56,38 @@ impl ApiError {
     }
 
     pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            code: "invalid",
-            message: message.into(),
-        }
+        Self::new(StatusCode::BAD_REQUEST, "invalid", message)
     }
 
     pub(super) fn failed(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            code: "failed",
-            message: message.into(),
-        }
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message)
     }
 
     /// What is needed is away; it may come back.
     pub(super) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code,
-            message: message.into(),
-        }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
     }
 
     pub(super) fn conflict(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::CONFLICT,
-            code: "duplicate",
-            message: message.into(),
-        }
+        Self::new(StatusCode::CONFLICT, "duplicate", message)
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    /// The change was made from another version than the present one.
+    pub(super) fn changed(message: impl Into<String>, present: Version) -> Self {
         Self {
-            status: StatusCode::NOT_FOUND,
-            code: "not_found",
-            message: message.into(),
+            version: Some(present),
+            ..Self::new(StatusCode::PRECONDITION_FAILED, "changed", message)
         }
+    }
+
+    /// The same behind what was done already.
+    pub(super) fn behind(self, done: &str) -> Self {
+        let message = format!("{done}: {}", self.message);
+        Self { message, ..self }
     }
 }
 
@@ -93,39 +99,29 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_) | StoreError::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
             StoreError::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_corrupt"),
         };
-        Self {
-            status,
-            code,
-            message: error.to_string(),
-        }
+        Self::new(status, code, error.to_string())
     }
 }
 
 impl From<AuditError> for ApiError {
     fn from(error: AuditError) -> Self {
-        let message = format!("nothing was changed: {error}");
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code: "audit_unavailable",
-            message,
-        }
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error": { "code": self.code, "message": self.message } });
-        (self.status, Json(body)).into_response()
+        Self::unavailable("audit_unavailable", format!("nothing was changed: {error}"))
     }
 }
 
 impl From<AccountChangeError> for ApiError {
     fn from(error: AccountChangeError) -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code: "journal_unavailable",
-            message: format!("nothing was changed: {error}"),
+        Self::unavailable("journal_unavailable", format!("nothing was changed: {error}"))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let (Some(version), Value::Object(fields)) = (self.version, &mut error) {
+            fields.insert("version".to_owned(), json!(version));
         }
+        (self.status, Json(json!({ "error": error }))).into_response()
     }
 }
 
@@ -200,10 +196,14 @@ fn periods(spend: &KeySpend) -> Value {
 
 /// An account as it is shown.
 pub(super) fn account_body(view: &AccountView) -> Map<String, Value> {
-    let terms = &view.terms;
+    let terms = &view.record.terms;
     let fields = [
         ("id", json!(view.id)),
-        ("state", json!(if view.suspended { "suspended" } else { "active" })),
+        ("version", json!(view.record.version())),
+        (
+            "state",
+            json!(if view.record.suspended { "suspended" } else { "active" }),
+        ),
         ("balance_usd", usd(Some(view.balance))),
         ("balance_nano_usd", json!(view.balance)),
         ("held_usd", usd(Some(view.held))),

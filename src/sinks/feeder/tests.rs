@@ -55,7 +55,7 @@ fn settle(journal: &Journal, row: &Row) {
     let change = Change::Settle(Box::new(Settlement::of(row.clone(), 0)));
     journal.append_step(&row.account, change, 0, &mut room).unwrap();
     journal
-        .append_step(&row.account, Change::Suspend, 0, &mut room)
+        .append_step(&row.account, Change::nothing(), 0, &mut room)
         .unwrap();
 }
 

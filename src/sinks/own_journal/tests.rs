@@ -256,7 +256,7 @@ async fn what_the_store_has_lost_is_put_back_unless_it_is_told_again() {
     let rest: Vec<Step> = (89..=90)
         .map(|seq| Step {
             seq,
-            change: Change::Suspend,
+            change: Change::nothing(),
         })
         .collect();
     ledger.apply(journal.node(), "acme", &rest).await.unwrap();

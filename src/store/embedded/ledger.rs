@@ -18,8 +18,8 @@ use super::blocking;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
-        Transient,
+        Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
+        TopUp, ToppedUp, Transient,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
@@ -227,6 +227,10 @@ impl LedgerStore for EmbeddedLedger {
                 }
             }
         }
+    }
+
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
+        Ok(self.books.set_terms(account, from, to))
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {

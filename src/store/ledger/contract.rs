@@ -11,7 +11,7 @@ use super::LedgerStore;
 use crate::domain::{
     keys::key::{KeyId, KeyRecord, KeyState},
     ledger::{
-        Admit, AdmitReply, KeyTerms, NodeId,
+        AccountRecord, AccountTerms, Admit, AdmitReply, KeyTerms, NodeId,
         consumption::{Modifiers, Part, Row, UsageSource},
     },
     money::NanoUsd,
@@ -27,6 +27,7 @@ mod model;
 mod notices;
 mod operations;
 mod program;
+mod records;
 mod sums;
 mod trimming;
 
@@ -42,6 +43,10 @@ pub(crate) use notices::{
 };
 pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
 pub(crate) use program::an_engine_answers_as_the_model_does;
+pub(crate) use records::{
+    a_record_is_replaced_by_one_that_was_made_from_it, of_two_records_from_one_only_one_holds,
+    what_a_store_forgot_of_an_account_is_told_again,
+};
 pub(crate) use sums::{so_many_tags_a_day_are_summed_one_by_one, what_was_used_is_summed_by_day_model_key_and_tag};
 pub(crate) use trimming::{
     a_day_that_has_changed_does_not_leave, rows_that_have_left_are_gone_and_their_sums_stay,
@@ -121,6 +126,9 @@ macro_rules! ledger_suite {
             what_was_settled_is_charged_logged_and_no_longer_held
             a_settlement_that_is_sent_five_times_has_one_effect
             a_request_counts_in_the_periods_of_its_admission
+            a_record_is_replaced_by_one_that_was_made_from_it
+            of_two_records_from_one_only_one_holds
+            what_a_store_forgot_of_an_account_is_told_again
             an_operation_counts_once_whoever_brings_it
             so_many_operations_are_remembered
             what_is_reached_is_noted_once_and_waits_until_it_is_told
@@ -184,6 +192,27 @@ pub(crate) fn record(number: u8) -> KeyRecord {
         terms: KeyTerms::default(),
         former: None,
     }
+}
+
+/// Has an account's record become what `decide` makes of it.
+pub(crate) async fn change_record(
+    store: &dyn LedgerStore,
+    account: &str,
+    decide: impl FnOnce(&AccountRecord) -> AccountRecord,
+) {
+    let from = store.account(account).await.unwrap().map(|view| view.record);
+    let from = from.unwrap_or_default();
+    assert_eq!(store.set_terms(account, &from, &decide(&from)).await, Ok(true));
+}
+
+/// Gives an account these limits.
+pub(crate) async fn limit(store: &dyn LedgerStore, account: &str, terms: AccountTerms) {
+    change_record(store, account, |record| record.with(terms, record.suspended)).await;
+}
+
+/// Suspends an account, or resumes it.
+pub(crate) async fn suspend(store: &dyn LedgerStore, account: &str, suspended: bool) {
+    change_record(store, account, |record| record.with(record.terms, suspended)).await;
 }
 
 /// A row whose every text could be mistaken for something else by a careless engine.

@@ -3,7 +3,7 @@
 //! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
 //! cluster too. Scripts are given the name of the first and make the others from it, so while a cluster moves the slot they
 //! run only where all that they touch is:
-//! - `:state` the account: `balance`, `spent`, `suspended`, `created`, its terms, `gen` (see below), `wm:<node>` the watermark
+//! - `:state` the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see below), `wm:<node>` the watermark
 //!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up, `recall`,
 //!   `near`, `near:<key>`, `near_pace` and `near_pace:<key>` when leases are to come back (`recalls.lua`);
 //!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
@@ -42,7 +42,8 @@ use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::period::Period;
 use crate::domain::ledger::{
-    AccountView, Admit, AdmitReply, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+    AccountRecord, AccountView, Admit, AdmitReply, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
+    TopUp, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -58,6 +59,7 @@ mod arguments;
 mod daily_sums;
 mod entered;
 mod index;
+mod record;
 mod stored_account;
 mod summing;
 #[cfg(test)]
@@ -242,6 +244,10 @@ impl LedgerStore for RedisLedger {
             self.enter(account, is_new || opened).await?;
         }
         Ok(watermark)
+    }
+
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
+        self.replace_record(account, from, to).await
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {

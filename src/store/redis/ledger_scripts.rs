@@ -13,6 +13,7 @@ pub(super) struct LedgerScripts {
     pub(super) top_up: Loaded,
     pub(super) lease: Loaded,
     pub(super) apply: Loaded,
+    pub(super) set_terms: Loaded,
     pub(super) watermark: Loaded,
     pub(super) renew: Loaded,
     pub(super) release: Loaded,
@@ -44,6 +45,7 @@ impl LedgerScripts {
             top_up: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "top_up.lua"),
             lease: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "hash.lua" "leases.lua" "lease.lua"),
             apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "leases.lua" "daily_sums.lua" "notices.lua" "settling.lua" "together.lua" "apply.lua"),
+            set_terms: script!("hash.lua" "set_terms.lua"),
             watermark: script!("watermark.lua"),
             renew: script!("holds.lua" "renew.lua"),
             release: script!("holds.lua" "release.lua"),
@@ -69,12 +71,13 @@ impl LedgerScripts {
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 26] {
+    pub(super) fn all(&self) -> [&Loaded; 27] {
         let Self {
             admit,
             top_up,
             lease,
             apply,
+            set_terms,
             watermark,
             renew,
             release,
@@ -103,6 +106,7 @@ impl LedgerScripts {
             top_up,
             lease,
             apply,
+            set_terms,
             watermark,
             renew,
             release,

@@ -46,7 +46,7 @@ impl<Servers> Scene<Servers> {
         self.weir.exchange(&ALL_WIRES[0].request(&key.text, "hi")).status
     }
 
-    /// A change of the master under load: a credit and a revocation right before it hold after it.
+    /// A change of the master under load: a credit, a limit and a revocation right before it hold after it.
     fn round(&mut self, change: impl FnOnce(&mut Servers)) {
         let doomed = self.weir.key();
         assert_served(
@@ -59,6 +59,9 @@ impl<Servers> Scene<Servers> {
         self.weir
             .cli_json(&["account", "credit", "--id", "tests", "--usd", "1"]);
         self.credits += CREDIT;
+        let low = format!("{}.00", self.credits / CREDIT);
+        self.weir
+            .cli_json_at_last(&["account", "update", "--id", "tests", "--low-balance-usd", &low]);
         self.weir.cli_json_at_last(&["key", "revoke", &doomed.id]);
         let began = Instant::now();
         change(&mut self.servers);
@@ -86,6 +89,10 @@ impl<Servers> Scene<Servers> {
             "failover: a revoked key was served {} times more",
             self.others - before
         ));
+        wait_until("the limit to hold", || {
+            let account = self.weir.cli_json_at_last(&["account", "show", "tests"]);
+            account["low_balance_usd"] == low.as_str()
+        });
         let served = load.end();
         self.others += served;
         let books = self.weir.books_as_billed(&self.provider, self.credits);

@@ -14,7 +14,7 @@
 //!
 //! **Charges.** A settlement that names a lease takes its cost from it, as far as that goes. So what is left stays as it is.
 //!
-//! **Recall.** The mark moves by one with a suspension, new terms of the account, an amount below zero, and a later revision of a
+//! **Recall.** The mark moves by one with another record of the account, an amount below zero, and a later revision of a
 //! key that has leases. It also moves when rates or places come near, and when less is left of the balance than leases have, or of the quota than leases of
 //! the key have: looked at when a hold was granted or refused and when a top-up was granted, in that order behind it, and once
 //! for each of the two until a lease grows. That is the nearness of the balance, or of the key's quota, with its time.
@@ -113,7 +113,7 @@ impl Account {
 
     /// Whether a lease that began then may grow.
     fn may_grow(&self, ask: &AskLease, since_ms: i64, now_ms: i64) -> bool {
-        let is_open = self.summary.as_ref().is_some_and(|account| !account.suspended);
+        let is_open = self.summary.as_ref().is_some_and(|account| !account.record.suspended);
         let mirror = self.keys.get(&ask.key).and_then(|key| key.mirror);
         let is_served = mirror
             .is_some_and(|mirror| mirror.revision == ask.revision && mirror.check(now_ms.div_euclid(1000)).is_ok());
@@ -147,11 +147,10 @@ impl Account {
     /// An operator's change after which nothing may be admitted by what a node knew before.
     pub(super) fn recall_for_change(&mut self, change: &Change) {
         let is_less = match change {
-            Change::Suspend | Change::SetTerms { .. } => true,
             Change::Open { balance: amount, .. } | Change::Credit { amount, .. } | Change::Adjust { amount, .. } => {
                 *amount < NanoUsd::ZERO
             }
-            Change::Resume | Change::Settle(_) => false,
+            Change::Settle(_) => false,
         };
         self.recall.mark += u64::from(is_less);
     }

@@ -53,7 +53,7 @@ impl Account {
             }
         }
         if let Some(summary) = &self.summary
-            && let Some(low) = summary.terms.low_balance.map(bounded)
+            && let Some(low) = summary.record.terms.low_balance.map(bounded)
             && before > low
             && summary.balance <= low
         {

@@ -51,7 +51,11 @@ pub(super) struct Paced {
 impl Account {
     /// The buckets of key and account after a request, or the limit that is reached.
     pub(super) fn check_pace(&self, ask: &Admit, of_key: &Rates, now_ms: i64) -> Result<(Buckets, Buckets), Denial> {
-        let of_account = self.summary.as_ref().map(|it| it.terms.rates).unwrap_or_default();
+        let of_account = self
+            .summary
+            .as_ref()
+            .map(|it| it.record.terms.rates)
+            .unwrap_or_default();
         let (lent_key, lent) = (self.holds.lent_key(&ask.key.id), self.holds.lent());
         let running = self.holds.running_key(&ask.node, &ask.key.id, ask.ended_key);
         concurrency(Scope::Key, of_key.concurrency, running, lent_key)?;
@@ -135,7 +139,11 @@ impl Account {
     /// What a lease's holder may admit out of it at the fastest.
     pub(super) fn given(&self, key: &KeyId, lease: &LeaseHold) -> Given {
         let key = self.keys.get(key).map(AccountKey::terms).unwrap_or_default().rates;
-        let account = self.summary.as_ref().map(|it| it.terms.rates).unwrap_or_default();
+        let account = self
+            .summary
+            .as_ref()
+            .map(|it| it.record.terms.rates)
+            .unwrap_or_default();
         let is_limited = |of: fn(&Rates) -> Option<u64>| of(&key).is_some() || of(&account).is_some();
         Given {
             requests: is_limited(|it| it.rpm).then_some(lease.given.requests),
@@ -146,7 +154,11 @@ impl Account {
 
     /// Of the key and of the account.
     fn paces(&self, key: &KeyId, of_key: &Rates, now_ms: i64) -> [Pace; 2] {
-        let of_account = self.summary.as_ref().map(|it| it.terms.rates).unwrap_or_default();
+        let of_account = self
+            .summary
+            .as_ref()
+            .map(|it| it.record.terms.rates)
+            .unwrap_or_default();
         let full = Buckets::default();
         let buckets = self.keys.get(key).map_or(&full, AccountKey::buckets);
         let pace = |rates: &Rates, buckets: &Buckets, running, lent: Lent| Pace {

@@ -235,12 +235,18 @@ fn an_account_that_is_not_there_keeps_nothing() {
 #[test]
 fn a_suspended_account_admits_nothing_until_it_is_resumed() {
     let mut account = with_balance(100);
-    apply(&mut account, 2, [Change::Suspend]);
+    let from = account.record();
+    let suspended = from.with(from.terms, true);
+    assert!(account.set_terms(&from, &suspended));
     assert_eq!(
         denied(account.admit(&ask("a", 1, KeyTerms::default()), NOON)),
         Denial::AccountSuspended
     );
-    apply(&mut account, 1, [Change::Resume]);
+    assert!(
+        !account.set_terms(&from, &AccountRecord { revision: 9, ..from }),
+        "it is another one by now"
+    );
+    assert!(account.set_terms(&suspended, &suspended.with(from.terms, false)));
     assert_eq!(hold(&account.admit(&ask("a", 1, KeyTerms::default()), NOON)), 1);
 }
 

@@ -4,6 +4,7 @@ use super::Account;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
+        account_record::AccountRecord,
         period::Period,
         view::{AccountView, KeySpend, Spent},
     },
@@ -11,6 +12,11 @@ use crate::domain::{
 };
 
 impl Account {
+    /// What operators have set; of an account that is not there, the record of one of which nothing was set.
+    pub(crate) fn record(&self) -> AccountRecord {
+        self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
+    }
+
     /// How operators see it; `None`: it is not there.
     pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
         let summary = self.summary.as_ref()?;
@@ -22,8 +28,7 @@ impl Account {
             spent: summary.spent,
             held,
             running,
-            suspended: summary.suspended,
-            terms: summary.terms,
+            record: summary.record,
             paid_today,
             paid_this_month,
             created_at: summary.created_at,

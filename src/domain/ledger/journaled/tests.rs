@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::ledger::{
+    account_record::tests::record as account_record,
     consumption::row_json::tests::{count, modifiers, parts, row, source, text, usage},
     node::NodeId,
     step::{Change, Settlement},
@@ -91,18 +92,22 @@ fn record() -> BoxedStrategy<Record> {
         }
         settle(owner, seq, settlement)
     });
-    let suspended = (text(), any::<u64>()).prop_map(|(account, seq)| Record::Step {
+    let nothing = (text(), any::<u64>()).prop_map(|(account, seq)| Record::Step {
         account: account.into(),
         step: Step {
             seq,
-            change: Change::Suspend,
+            change: Change::nothing(),
         },
     });
     let gone = any::<u64>().prop_map(|revision| Record::KeyGone {
         id: KeyId::parse("key_0123456789abcdef").unwrap(),
         revision,
     });
-    prop_oneof![3 => admissions, 3 => checkpoints, 4 => charges, 2 => releases, 2 => odd, 1 => suspended, 1 => gone]
+    let account = (text(), account_record()).prop_map(|(account, record)| Record::Account {
+        account: account.into(),
+        record,
+    });
+    prop_oneof![3 => admissions, 3 => checkpoints, 4 => charges, 2 => releases, 2 => odd, 1 => nothing, 1 => gone, 1 => account]
         .boxed()
 }
 
@@ -175,17 +180,17 @@ proptest! {
 
 #[test]
 fn another_version_or_kind_is_no_record() {
-    let suspended = Record::Step {
+    let nothing = Record::Step {
         account: "acme".into(),
         step: Step {
             seq: 1,
-            change: Change::Suspend,
+            change: Change::nothing(),
         },
     };
-    let mut bytes = bytes_of(&suspended);
+    let mut bytes = bytes_of(&nothing);
     bytes[0] += 1;
     assert_eq!((Record::read(&bytes), Record::is_step(&bytes)), (None, false));
-    let mut bytes = bytes_of(&suspended);
+    let mut bytes = bytes_of(&nothing);
     bytes[1] = kind::OTHER + 1;
     assert_eq!((Record::read(&bytes), Record::is_step(&bytes)), (None, false));
     assert_eq!(Record::read(&[]), None);

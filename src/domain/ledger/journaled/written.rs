@@ -46,7 +46,7 @@ impl Record {
                 out.extend([VERSION, kind::STEP]);
                 return serde_json::to_writer(out, self);
             }
-            Self::Key { .. } | Self::KeyGone { .. } => {
+            Self::Key { .. } | Self::KeyGone { .. } | Self::Account { .. } => {
                 out.extend([VERSION, kind::OTHER]);
                 return serde_json::to_writer(out, self);
             }

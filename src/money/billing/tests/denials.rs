@@ -1,7 +1,10 @@
 //! Whether the store confirms a denial.
 
 use super::*;
-use crate::domain::ledger::{Counted, KeyTerms, QuotaUse, Rates, Scope};
+use crate::{
+    domain::ledger::{Counted, KeyTerms, QuotaUse, Rates, Scope},
+    store::ledger::contract::suspend,
+};
 
 const QUOTA: Denial = Denial::QuotaExhausted(QuotaUse {
     quota: NanoUsd::ZERO,
@@ -31,9 +34,9 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
     let key = record(1);
     let still = async |denial| fixture.billing.engine.denials.confirm(&key, denial).await;
     assert_eq!(still(Denial::BalanceExhausted).await, Some(Denial::BalanceExhausted));
-    change(&fixture, Change::Suspend).await;
+    suspend(&*fixture.ledger, "acme", true).await;
     assert_eq!(still(Denial::BalanceExhausted).await, Some(Denial::AccountSuspended));
-    change(&fixture, Change::Resume).await;
+    suspend(&*fixture.ledger, "acme", false).await;
     change(
         &fixture,
         Change::Credit {

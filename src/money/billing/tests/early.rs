@@ -1,9 +1,12 @@
 //! What is refused before its body has been read.
 
 use super::{presented::*, *};
-use crate::domain::{
-    faults::refusal::Limit,
-    ledger::{Counted, KeyTerms, KeyTermsChange, RatesChange, Scope},
+use crate::{
+    domain::{
+        faults::refusal::Limit,
+        ledger::{Counted, KeyTerms, KeyTermsChange, RatesChange, Scope},
+    },
+    store::ledger::contract::suspend,
 };
 
 const HEAVY: bool = true;
@@ -29,14 +32,14 @@ async fn a_key_that_was_denied_is_refused_early_until_the_store_says_otherwise()
     assert_eq!(early(&fixture, &key, LIGHT).await, None, "nothing is known of it");
     assert!(asked(&fixture, &key, "r1").await.is_err());
     assert_eq!(early(&fixture, &key, LIGHT).await, Some("balance_exhausted"));
-    change_account(&fixture, Change::Suspend).await;
+    suspend(&*fixture.ledger, "acme", true).await;
     assert_eq!(early(&fixture, &key, LIGHT).await, Some("account_suspended"));
     fixture.ledger.is(Way::Away);
     assert_eq!(early(&fixture, &key, LIGHT).await, None, "nobody confirms it");
     fixture.ledger.is(Way::There);
     // Without an answer it counts as over: the admission decides.
     assert_eq!(early(&fixture, &key, LIGHT).await, None);
-    change_account(&fixture, Change::Resume).await;
+    suspend(&*fixture.ledger, "acme", false).await;
     assert!(asked(&fixture, &key, "r2").await.is_err());
     credit(&fixture, 10_000).await;
     assert_eq!(early(&fixture, &key, LIGHT).await, None);
@@ -73,7 +76,7 @@ async fn the_store_is_asked_for_the_money_of_a_heavy_body_unless_it_has_just_vou
     assert_eq!(early(&fixture, &key, HEAVY).await, None);
     drop(admitted(&fixture, &key, "r1").await);
     // What the store said a moment ago holds, though it is not so any more.
-    change_account(&fixture, Change::Suspend).await;
+    suspend(&*fixture.ledger, "acme", true).await;
     assert_eq!(early(&fixture, &key, HEAVY).await, None);
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::faults::refusal::Limit;
 use crate::domain::ledger::{AccountTerms, Counted, KeyTerms, Rates, Scope};
+use crate::store::ledger::contract::{limit, suspend};
 
 /// One step more of another node.
 async fn change(fixture: &Fixture, change: Change) {
@@ -51,7 +52,7 @@ async fn whoever_was_refused_when_last_seen_has_none() {
     let without_money = fixture(0).await;
     let suspended = fixture(10_000).await;
     assert!(hold(&suspended, &record(1), "r0").await.is_ok());
-    change(&suspended, Change::Suspend).await;
+    suspend(&*suspended.ledger, "acme", true).await;
     let spent = fixture(10_000).await;
     spend(&spent, &with_quota(1, 800), "r0", 800).await;
     spent.send().await;
@@ -126,7 +127,7 @@ async fn an_account_that_was_never_seen_has_none_and_one_that_may_go_on_has_it_a
     assert!(hold(&fixture, &key, "r4").await.is_ok());
     fixture.ledger.is(Way::Away);
     assert!(hold(&fixture, &key, "r5").await.is_ok());
-    fixture.billing.account_changed("acme", &Change::Suspend);
+    fixture.billing.account_changed("acme", true);
     assert_eq!(hold(&fixture, &key, "r6").await, Err(Refusal::StoreUnavailable.into()));
 }
 
@@ -230,7 +231,7 @@ async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
         rates: rpm,
         ..AccountTerms::default()
     };
-    change(&fixture, Change::SetTerms { terms }).await;
+    limit(&*fixture.ledger, "acme", terms).await;
     assert!(hold(&fixture, &record(2), "r5").await.is_ok());
     fixture.ledger.is(Way::Away);
     for (key, request) in [(record(2), "r6"), (record(3), "r7")] {

@@ -9,6 +9,7 @@ use crate::{
         ledger::{Admit, AdmitReply},
     },
     money::billing::leases::{KEYS_MAX, LeaseLimits, Leases},
+    store::ledger::contract::suspend,
 };
 
 const BALANCE: i64 = 100_000_000;
@@ -127,12 +128,7 @@ async fn a_suspended_account_has_no_grace_although_its_lease_is_heard_of() {
     let (bill, _) = until_leased(&fixture, &key).await;
     // The charge is not sent, so the lease does not end.
     bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
-    let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
-    let suspend = Step {
-        seq,
-        change: Change::Suspend,
-    };
-    fixture.ledger.apply(&node(9), "acme", &[suspend]).await.unwrap();
+    suspend(&*fixture.ledger, "acme", true).await;
     until("the account is refused", async || {
         let refused = fixture.admit(&key, "later").await;
         matches!(refused, Err(NotAdmitted::Denied(Denial::AccountSuspended)))

@@ -14,7 +14,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -122,6 +123,10 @@ impl LedgerStore for Ledger {
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         self.inner.apply(node, account, steps).await
+    }
+
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
+        self.inner.set_terms(account, from, to).await
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {

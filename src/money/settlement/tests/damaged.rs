@@ -28,7 +28,7 @@ fn with_a_damaged_settlement(path: &Path) -> Opened {
         .unwrap();
     let settlement = Change::Settle(Box::new(settlement_after_crash(admitted, None)));
     let (_, at) = journal.append_step("acme", settlement, 0, &mut room).unwrap();
-    journal.append_step("acme", Change::Suspend, 0, &mut room).unwrap();
+    journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
     drop((room, journal));
     let segment = path.join("000000000001.wal");
     let mut bytes = fs::read(&segment).unwrap();
@@ -61,7 +61,7 @@ async fn a_damaged_settlement_is_charged_again_only_if_the_store_has_not_applied
         let store = Store::new();
         let step = |seq| crate::domain::ledger::Step {
             seq,
-            change: Change::Suspend,
+            change: Change::nothing(),
         };
         let steps: Vec<_> = (1..=applied).map(step).collect();
         store.apply(journal.node(), "acme", &steps).await.unwrap();

@@ -18,8 +18,8 @@ use crate::{
             secret::KeyDigest,
         },
         ledger::{
-            AccountView, Admit, AdmitReply, Change, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
+            AccountRecord, AccountView, Admit, AdmitReply, Change, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
+            TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -71,6 +71,9 @@ pub(super) struct Inner {
     applied: BTreeMap<String, Vec<Step>>,
     pub(super) faults: Vec<Fault>,
     pub(super) healed: BTreeSet<String>,
+    pub(super) records: BTreeMap<String, AccountRecord>,
+    /// How many of the next records find that another one came before.
+    pub(super) conflicts: usize,
 }
 
 pub(super) struct Store {
@@ -124,6 +127,20 @@ impl Store {
     }
 }
 
+fn view(id: &str, record: AccountRecord) -> AccountView {
+    AccountView {
+        id: id.to_owned(),
+        balance: NanoUsd::ZERO,
+        spent: NanoUsd::ZERO,
+        held: NanoUsd::ZERO,
+        running: 0,
+        record,
+        paid_today: NanoUsd::ZERO,
+        paid_this_month: NanoUsd::ZERO,
+        created_at: 0,
+    }
+}
+
 fn unasked<T>() -> Result<T, StoreError> {
     Err(StoreError::Unavailable("not part of the test".to_owned()))
 }
@@ -156,6 +173,23 @@ impl LedgerStore for Store {
         };
         reply.of(watermark).await
     }
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
+        let reply = self.fault().await?;
+        let is_set = {
+            let mut inner = self.inner.lock();
+            if inner.conflicts > 0 {
+                inner.conflicts -= 1;
+                return Ok(false);
+            }
+            let present = inner.records.entry(account.to_owned()).or_default();
+            let is_from = *present == *from;
+            if is_from {
+                *present = *to;
+            }
+            is_from || *present == *to
+        };
+        reply.of(is_set).await
+    }
     async fn watermark(&self, _: &NodeId, account: &str) -> Result<u64, StoreError> {
         let reply = self.fault().await?;
         let watermark = self.inner.lock().applied.get(account).map_or(0, Vec::len) as u64;
@@ -167,8 +201,10 @@ impl LedgerStore for Store {
     async fn release(&self, _: &NodeId, _: &str) -> Result<(), StoreError> {
         unasked()
     }
-    async fn account(&self, _: &str) -> Result<Option<AccountView>, StoreError> {
-        unasked()
+    async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
+        let reply = self.fault().await?;
+        let record = self.inner.lock().records.get(id).copied();
+        reply.of(record.map(|record| view(id, record))).await
     }
     async fn accounts(&self, _: Option<&str>, _: usize) -> Result<Vec<AccountView>, StoreError> {
         unasked()

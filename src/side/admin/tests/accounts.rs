@@ -1,5 +1,7 @@
 //! Accounts and the limits of keys, over the reference model.
 
+use std::sync::Arc;
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -9,6 +11,7 @@ use crate::{
         keys::key::KeyId,
         ledger::{Change, NodeId, Record, Settlement, Step},
         money::NanoUsd,
+        version::Version,
     },
     money::account_changes::direct::InjectedFault,
 };
@@ -62,11 +65,21 @@ async fn an_account_is_made_credited_corrected_limited_and_suspended() {
         assert!(audit.contains(&format!("\"account.{operation}\"")), "{operation}");
     }
     assert!(audit.contains("a refund") && audit.contains("\"account\":\"acme\""));
-    let steps = admin.changes.journal().into_iter().filter_map(|record| match record {
-        Record::Step { account, step } if account == "acme" => Some(step.seq),
+    let noted = admin.changes.journal().into_iter().filter_map(|record| match record {
+        Record::Step { account, step } if account == "acme" => Some(("step", step.seq)),
+        Record::Account { account, record } if account == "acme" => Some(("record", record.revision)),
         _ => None,
     });
-    assert_eq!(steps.collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7], "each is a step");
+    let expected = [
+        ("step", 1),
+        ("record", 1),
+        ("step", 2),
+        ("step", 3),
+        ("record", 2),
+        ("record", 3),
+        ("record", 4),
+    ];
+    assert_eq!(noted.collect::<Vec<_>>(), expected, "each is in the journal");
 }
 
 #[tokio::test]
@@ -225,6 +238,94 @@ async fn a_change_that_the_store_has_not_applied_yet_says_so() {
     let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
     assert!(message.contains("nothing was changed: the journal"), "{message}");
     assert!(admin.store.list(None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_another_node_changes_meanwhile_stays() {
+    let admin = Fixture::new().await;
+    let ledger = Arc::clone(&admin.ledger);
+    let other = tokio::spawn(async move {
+        for tpm in 1..=200 {
+            loop {
+                let from = ledger.account("a").await.unwrap().unwrap().record;
+                let mut terms = from.terms;
+                terms.rates.tpm = Some(tpm);
+                if ledger
+                    .set_terms("a", &from, &from.with(terms, from.suspended))
+                    .await
+                    .unwrap()
+                {
+                    break;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    for rpm in 1..=20 {
+        let limits = json!({ "rpm": rpm });
+        let changed = admin.client.call(Method::PATCH, "/v1/accounts/a", Some(&limits)).await;
+        assert_eq!(changed.unwrap()["rpm"], json!(rpm));
+        let suspended = admin.post("/v1/accounts/a/suspend", json!({})).await;
+        assert_eq!(
+            (&suspended["state"], &suspended["rpm"]),
+            (&json!("suspended"), &json!(rpm))
+        );
+    }
+    other.await.unwrap();
+    let account = admin.get("/v1/accounts/a").await;
+    assert_eq!((&account["rpm"], &account["tpm"]), (&json!(20), &json!(200)));
+    assert_eq!(account["state"], "suspended");
+}
+
+#[tokio::test]
+async fn a_change_of_another_version_is_refused_before_it_is_recorded() {
+    let admin = Fixture::new().await;
+    let version = |account: &Value| account["version"].as_str().unwrap().parse::<Version>().unwrap();
+    let first = version(&admin.get("/v1/accounts/a").await);
+    let change = async |condition, limits: Value| {
+        let client = &admin.client;
+        client
+            .call_if(condition, Method::PATCH, "/v1/accounts/a", Some(&limits))
+            .await
+    };
+    let changed = change(Some(first), json!({ "rpm": 5 })).await.unwrap();
+    let second = version(&changed);
+    assert_ne!(second, first);
+    let listed = admin.get("/v1/accounts").await;
+    assert_eq!(version(&listed["accounts"][0]), second);
+    let audit = admin.audit();
+    let journal = admin.changes.journal().len();
+    let refused = change(Some(first), json!({ "rpm": 6 })).await.unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("since version {first} and is at {second}"))
+            && refused.contains("nothing was changed"),
+        "{refused}"
+    );
+    assert_eq!((admin.audit(), admin.changes.journal().len()), (audit, journal));
+    // A credit makes no other version, and what is so already is no change.
+    admin.post("/v1/accounts/a/credit", json!({ "usd": "5" })).await;
+    assert_eq!(
+        version(&change(Some(first), json!({ "rpm": 5 })).await.unwrap()),
+        second
+    );
+    let third = change(Some(second), json!({ "tpm": 6 })).await.unwrap();
+    assert_eq!((&third["rpm"], &third["tpm"]), (&json!(5), &json!(6)));
+}
+
+#[tokio::test]
+async fn a_change_that_the_journal_does_not_take_is_said_and_can_be_made_again() {
+    let admin = Fixture::new().await;
+    admin.changes.fail(Some(InjectedFault::DiskFull));
+    let message = admin.refused(Method::POST, "/v1/accounts/a/suspend", None).await;
+    assert!(message.contains("could undo it"), "{message}");
+    admin.changes.fail(None);
+    admin.post("/v1/accounts/a/suspend", json!({})).await;
+    let journal = admin.changes.journal();
+    let last = journal.last().unwrap();
+    assert!(
+        matches!(last, Record::Account { record, .. } if record.suspended && record.revision == 1),
+        "{last:?}"
+    );
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
     let (admin, _) = filled(1).await;
     let node = NodeId::generate(&mut rand::rng());
     for number in 0..40 {
-        let (name, change) = (format!("Idle{number}"), Change::Suspend);
+        let (name, change) = (format!("Idle{number}"), Change::nothing());
         assert_eq!(
             admin.ledger.apply(&node, &name, &[Step { seq: 1, change }]).await,
             Ok(1)

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountTerms, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
             ToppedUp,
             daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -97,8 +97,7 @@ impl LedgerStore for StoreShelf {
             spent: NanoUsd::ZERO,
             held: NanoUsd::ZERO,
             running: 0,
-            suspended: false,
-            terms: AccountTerms::default(),
+            record: AccountRecord::default(),
             paid_today: NanoUsd::ZERO,
             paid_this_month: NanoUsd::ZERO,
             created_at: 0,
@@ -126,6 +125,10 @@ impl LedgerStore for StoreShelf {
     }
 
     async fn apply(&self, _: &NodeId, _: &str, _: &[Step]) -> Result<u64, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn set_terms(&self, _: &str, _: &AccountRecord, _: &AccountRecord) -> Result<bool, StoreError> {
         unreachable!("the log is only read")
     }
 

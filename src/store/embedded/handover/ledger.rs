@@ -11,7 +11,8 @@ use crate::domain::{
     faults::stability::{Bucket, Hour, Share},
     keys::key::KeyId,
     ledger::{
-        AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+        AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+        ToppedUp,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
@@ -69,6 +70,10 @@ impl LedgerStore for HandoverStore {
             }
             Owner::Nobody => Err(elsewhere()),
         }
+    }
+
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
+        self.files().await?.ledger.set_terms(account, from, to).await
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {

@@ -74,12 +74,19 @@ async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_ther
     assert_eq!(second.hold, NanoUsd::from_nanos(400));
     assert_eq!(held(&new).await, (NanoUsd::from_nanos(1_000), 2));
     assert_eq!(old.watermark(&node(1), ACCOUNT).await, Ok(1));
-    let suspend = Step {
+    let credit = Step {
         seq: 2,
-        change: Change::Suspend,
+        change: Change::Credit {
+            amount: NanoUsd::from_nanos(50),
+            at: 0,
+            operation: None,
+        },
     };
-    assert_eq!(old.apply(&node(1), ACCOUNT, &[suspend]).await, Ok(2));
-    assert!(new.account(ACCOUNT).await.unwrap().unwrap().suspended);
+    assert_eq!(old.apply(&node(1), ACCOUNT, &[credit]).await, Ok(2));
+    assert_eq!(
+        new.account(ACCOUNT).await.unwrap().unwrap().balance,
+        NanoUsd::from_nanos(1_050)
+    );
     let unknown = record(9);
     let refused = old.by_id(&unknown.id).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");

@@ -16,7 +16,7 @@ use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountView, Admit, AdmitReply, Change, NodeId, Step, Transient,
+        Account, AccountRecord, AccountView, Admit, AdmitReply, Change, NodeId, Step, Transient,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySum, SumsOf, day_of},
         notice::{NoticeOf, TakenNotices},
@@ -157,6 +157,17 @@ impl Books {
             self.note(id, &mut book);
         }
         Applied::To(watermark)
+    }
+
+    pub(super) fn set_terms(&self, id: &str, from: &AccountRecord, to: &AccountRecord) -> bool {
+        let slot = self.slot_or_new(id);
+        let mut book = slot.lock();
+        let before = book.account.record();
+        let holds = book.account.set_terms(from, to);
+        if book.account.record() != before {
+            self.note(id, &mut book);
+        }
+        holds
     }
 
     /// Takes the notices that are due. How often they were taken is written, too.
@@ -359,12 +370,7 @@ impl Book {
 fn settled_row(step: &Step) -> Option<&Row> {
     match &step.change {
         Change::Settle(settlement) => settlement.row.as_ref(),
-        Change::Open { .. }
-        | Change::Credit { .. }
-        | Change::Adjust { .. }
-        | Change::Suspend
-        | Change::Resume
-        | Change::SetTerms { .. } => None,
+        Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
     }
 }
 

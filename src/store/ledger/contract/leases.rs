@@ -4,7 +4,7 @@ mod rates;
 
 use std::sync::Arc;
 
-use super::{Fixture, key_id, node, record};
+use super::{Fixture, key_id, node, record, suspend};
 use crate::domain::{
     keys::{key::KeyRecord, terms::KeyTerms},
     ledger::{
@@ -211,7 +211,7 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
         "nobody is waited for without end"
     );
     let mark = fixture.lease(3, 4, LeaseChange::Return(nanos(0))).await.recall;
-    fixture.change(Change::Suspend).await;
+    suspend(&*fixture.store, "acme", true).await;
     assert_ne!(fixture.lease(3, 5, LeaseChange::Return(nanos(0))).await.recall, mark);
 }
 

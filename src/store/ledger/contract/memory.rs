@@ -13,7 +13,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
             consumption::Row,
             daily_sums::{DailySum, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -55,6 +56,10 @@ impl LedgerStore for MemoryLedger {
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
         Ok(self.state.lock().apply(node, account, steps))
+    }
+
+    async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
+        Ok(self.state.lock().set_terms(account, from, to))
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {

@@ -7,8 +7,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            Account, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
+            Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
+            TopUp, ToppedUp,
             consumption::Row,
             daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
             lease::{AskLease, LeaseAnswer},
@@ -57,6 +57,10 @@ impl Model {
             self.rows.entry((account.to_owned(), day)).or_default().push(row);
         }
         watermark
+    }
+
+    pub(crate) fn set_terms(&mut self, account: &str, from: &AccountRecord, to: &AccountRecord) -> bool {
+        self.account_mut(account).set_terms(from, to)
     }
 
     pub(crate) fn watermark(&self, node: &NodeId, account: &str) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Fixture, key_id, node, record};
+use super::{Fixture, key_id, limit, node, record};
 use crate::domain::{
     ledger::{
         AccountTerms, Admit, Change, Reset, Settlement, Step,
@@ -19,7 +19,8 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-fn open_with(balance: i64, low: i64) -> [Change; 2] {
+/// An account with a balance and what counts as low, from its first step.
+async fn open_with(fixture: &Fixture, balance: i64, low: i64) {
     let open = Change::Open {
         balance: nanos(balance),
         at: 1,
@@ -29,7 +30,8 @@ fn open_with(balance: i64, low: i64) -> [Change; 2] {
         low_balance: Some(nanos(low)),
         ..AccountTerms::default()
     };
-    [open, Change::SetTerms { terms }]
+    limit(&*fixture.store, "acme", terms).await;
+    fixture.store.apply(&node(1), "acme", &steps(1, [open])).await.unwrap();
 }
 
 fn charge(at_ms: i64, cost: i64) -> Change {
@@ -78,13 +80,10 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     let take = async || store.take_notices("acme", 10).await.unwrap();
     assert_eq!(take().await, TakenNotices::default(), "of an account that is not there");
-    store
-        .apply(&node(1), "acme", &steps(1, open_with(1_400, 500)))
-        .await
-        .unwrap();
+    open_with(fixture, 1_400, 500).await;
     store.admit(&ask()).await.unwrap();
     let charges = [charge(now, 499), charge(now, 1), charge(now, 399), charge(now, 1)];
-    let first = steps(3, charges);
+    let first = steps(2, charges);
     // Sent again, they are applied once.
     for _ in 0..2 {
         store.apply(&node(1), "acme", &first).await.unwrap();
@@ -95,7 +94,7 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
         .unwrap();
     let noted = |tries| {
         [
-            ("b:6:node_0000000000000001", 500, 500),
+            ("b:5:node_0000000000000001", 500, 500),
             ("q:100:d20261121", 1_000, 1_000),
             ("q:50:d20261121", 500, 1_000),
             ("q:75:d20261121", 899, 1_000),
@@ -132,12 +131,12 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     fixture.clock.advance(20);
     assert_eq!(
         told(&take().await),
-        [("b:6:node_0000000000000001".to_owned(), 500, 500, 3)]
+        [("b:5:node_0000000000000001".to_owned(), 500, 500, 3)]
     );
     store.told("acme", &all[..1]).await.unwrap();
     assert_eq!(take().await, TakenNotices::default());
     // The next day has a quota of its own; the balance is low already.
-    let next_day = steps(7, [charge(now + DAY_MS, 500)]);
+    let next_day = steps(6, [charge(now + DAY_MS, 500)]);
     store.apply(&node(1), "acme", &next_day).await.unwrap();
     assert_eq!(told(&take().await), [("q:50:d20261122".to_owned(), 500, 1_000, 1)]);
 }
@@ -150,7 +149,8 @@ pub(crate) async fn notices_that_find_no_room_are_counted(fixture: &Fixture) {
         operation: None,
     };
     let lows = (0..=NOTICES_MAX).flat_map(|_| [charge(now, 10), credit()]);
-    let all = steps(1, open_with(10, 5).into_iter().chain(lows));
+    open_with(fixture, 10, 5).await;
+    let all = steps(2, lows);
     for part in all.chunks(APPLY_STEPS_MAX) {
         store.apply(&node(1), "acme", part).await.unwrap();
     }

@@ -9,8 +9,8 @@ use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{Given, Leased};
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, ProviderState, QuotaUse, Rates, Scope,
-    Spent, ToppedUp,
+    AccountRecord, AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, ProviderState, QuotaUse,
+    Rates, Scope, Spent, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -189,8 +189,17 @@ impl LedgerReply {
             spent: self.money()?,
             held: self.money()?,
             running: self.number()?,
-            suspended: self.text()? == "1",
             created_at: self.number()?,
+            paid_today: self.money()?,
+            paid_this_month: self.money()?,
+            record: self.record()?,
+        })
+    }
+
+    fn record(&mut self) -> Result<AccountRecord, StoreError> {
+        Ok(AccountRecord {
+            revision: self.number()?,
+            suspended: self.text()? == "1",
             terms: AccountTerms {
                 low_balance: self.optional()?.map(NanoUsd::from_nanos),
                 provider_state: self.provider_state()?,
@@ -204,8 +213,6 @@ impl LedgerReply {
                     concurrency: self.optional()?,
                 },
             },
-            paid_today: self.money()?,
-            paid_this_month: self.money()?,
         })
     }
 

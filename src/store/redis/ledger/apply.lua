@@ -82,24 +82,8 @@ local changes = {
       pay(tonumber(ARGV[i]), tonumber(ARGV[i + 1]))
     end
   end,
-  suspend = function()
-    recall_for(true)
-    state.set('suspended', '1')
-  end,
-  resume = function()
-    state.set('suspended', '')
-  end,
-  terms = function(i)
-    recall_for(true)
-    state.set('low_balance', ARGV[i])
-    state.set('rpm', ARGV[i + 1])
-    state.set('tpm', ARGV[i + 2])
-    state.set('concurrency', ARGV[i + 3])
-    state.set('provider_state', ARGV[i + 4])
-    state.set('notify', ARGV[i + 5])
-  end,
 }
-local widths = {settle = 13, open = 3, add = 3, suspend = 0, resume = 0, terms = 6}
+local widths = {settle = 13, open = 3, add = 3}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before

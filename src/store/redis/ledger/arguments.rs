@@ -8,7 +8,7 @@ use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded, paid_in::PaidIn};
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{AskLease, LeaseChange};
-use crate::domain::ledger::{Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
+use crate::domain::ledger::{AccountRecord, Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
@@ -85,18 +85,6 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
             call.arg("add").arg(bounded(*amount)).arg(*at);
             call.arg(optional(operation.as_ref()));
         }
-        Change::Suspend => {
-            call.arg("suspend");
-        }
-        Change::Resume => {
-            call.arg("resume");
-        }
-        Change::SetTerms { terms } => {
-            call.arg("terms").arg(optional(terms.low_balance.map(NanoUsd::nanos)));
-            rates(call, &terms.rates);
-            call.arg(provider_state(terms.provider_state));
-            call.arg(notify(terms.notify));
-        }
     }
     Ok(())
 }
@@ -159,29 +147,38 @@ pub(super) fn put_row(of: &Row) -> Result<(i64, [Vec<u8>; 5]), StoreError> {
 /// What `put_back.lua` takes of an account.
 pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let field = |name: &str, value: String| [String::new(), name.to_owned(), value];
-    let Rates { rpm, tpm, concurrency } = standing.terms.rates;
-    let suspended = standing.suspended.then_some(1);
     let fields = [
         ("balance", bounded(standing.balance).to_string()),
         ("spent", bounded(standing.spent).to_string()),
         ("created", standing.created_at.to_string()),
-        ("suspended", optional(suspended)),
-        ("low_balance", optional(standing.terms.low_balance.map(NanoUsd::nanos))),
-        ("rpm", optional(rpm)),
-        ("tpm", optional(tpm)),
-        ("concurrency", optional(concurrency)),
-        (
-            "provider_state",
-            provider_state(standing.terms.provider_state).to_owned(),
-        ),
-        ("notify", notify(standing.terms.notify)),
         ("paid", paid(&standing.paid)),
     ];
-    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    let fields = fields.into_iter().chain(record(&standing.record));
+    let fields = fields.filter(|(_, value)| !value.is_empty());
     let own = fields.map(|(name, value)| field(name, value));
     let watermarks = standing.watermarks.iter();
     own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
         .collect()
+}
+
+/// The fields of an account's record, in the order of `set_terms.lua`; those that are not set are empty.
+pub(super) fn record(record: &AccountRecord) -> [(&'static str, String); 8] {
+    let AccountRecord {
+        revision,
+        suspended,
+        terms,
+    } = record;
+    let Rates { rpm, tpm, concurrency } = terms.rates;
+    [
+        ("revision", optional(Some(*revision).filter(|revision| *revision > 0))),
+        ("suspended", optional(suspended.then_some(1))),
+        ("low_balance", optional(terms.low_balance.map(NanoUsd::nanos))),
+        ("rpm", optional(rpm)),
+        ("tpm", optional(tpm)),
+        ("concurrency", optional(concurrency)),
+        ("provider_state", provider_state(terms.provider_state).to_owned()),
+        ("notify", notify(terms.notify)),
+    ]
 }
 
 /// As `apply.lua` has it; empty before the first payment.

@@ -64,11 +64,12 @@ impl StoredAccount {
             provider_state,
             notify,
             rates,
-        } = &mut self.standing.terms;
+        } = &mut self.standing.record.terms;
         match name {
             "balance" => self.standing.balance = NanoUsd::from_nanos(parse(value)?),
             "spent" => self.standing.spent = NanoUsd::from_nanos(parse(value)?),
-            "suspended" => self.standing.suspended = value == "1",
+            "revision" => self.standing.record.revision = parse(value)?,
+            "suspended" => self.standing.record.suspended = value == "1",
             "created" => self.standing.created_at = parse(value)?,
             "low_balance" => *low_balance = Some(NanoUsd::from_nanos(parse(value)?)),
             "rpm" => rates.rpm = Some(parse(value)?),

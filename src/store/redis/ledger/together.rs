@@ -226,9 +226,9 @@ mod tests {
         {
             row.time_ms += 24 * 3600 * 1000;
         }
-        let suspend = Step {
+        let other = Step {
             seq: 9,
-            change: Change::Suspend,
+            change: Change::nothing(),
         };
         let steps = [
             settled(2, 1, "m", 4),
@@ -236,7 +236,7 @@ mod tests {
             settled(4, 1, "m", 5),
             tomorrow,
             settled(8, 1, "m", 7),
-            suspend,
+            other,
         ];
         assert_eq!(
             shapes(&steps),

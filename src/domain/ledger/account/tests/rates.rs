@@ -1,7 +1,10 @@
 //! Limits on how much at a time.
 
 use super::*;
-use crate::domain::ledger::{Counted, Scope};
+use crate::domain::{
+    keys::terms::AccountTerms,
+    ledger::{Counted, Scope},
+};
 
 #[test]
 fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
@@ -95,7 +98,8 @@ fn a_refusal_uses_up_no_limit() {
         },
         ..AccountTerms::default()
     };
-    apply(&mut account, 1, [Change::SetTerms { terms }]);
+    let from = account.record();
+    assert!(account.set_terms(&from, &from.with(terms, false)));
     let one = |request: &str| Admit {
         tokens: 10,
         ..ask(request, 7, rates(Some(2), None, None))

@@ -220,9 +220,7 @@ fn suspension_takes_leases_back_with_the_next_question() {
     world.admit(0, 1);
     world.question(0);
     world.deliver(0, 0, 9);
-    let seq = world.account.watermark(&named(9)) + 1;
-    let suspend = Change::Suspend;
-    world.account.apply(&named(9), &[Step { seq, change: suspend }]);
+    world.suspend();
     world.ms += 250;
     world.question(0);
     world.deliver(0, 0, 9);
@@ -238,9 +236,7 @@ fn a_suspension_behind_a_lost_first_answer_takes_the_lease_back_too() {
     world.admit(0, 1);
     world.question(0);
     world.deliver(0, 0, 1);
-    let seq = world.account.watermark(&named(9)) + 1;
-    let change = Change::Suspend;
-    world.account.apply(&named(9), &[Step { seq, change }]);
+    world.suspend();
     world.ms += 250;
     world.question(0);
     world.deliver(0, 0, 9);

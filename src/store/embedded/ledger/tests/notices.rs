@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::ledger::AccountTerms;
 use crate::domain::ledger::notice::NoticeOf;
+use crate::store::ledger::contract::limit;
 
 #[tokio::test]
 async fn what_waits_to_be_told_outlives_the_process_with_the_charge_that_made_it_so() {
@@ -12,19 +13,16 @@ async fn what_waits_to_be_told_outlives_the_process_with_the_charge_that_made_it
         ..AccountTerms::default()
     };
     let store = opened(folder.path());
-    let limit = Step {
-        seq: 4,
-        change: Change::SetTerms { terms },
-    };
     let charge = Step {
-        seq: 5,
+        seq: 4,
         change: settled(9, 7, TODAY),
     };
     store.apply(&node(1), "acme", &journal(2)).await.unwrap();
-    store.apply(&node(1), "acme", &[limit, charge]).await.unwrap();
+    limit(&store, "acme", terms).await;
+    store.apply(&node(1), "acme", &[charge]).await.unwrap();
     store.flush().await.unwrap();
     drop(store);
-    let of = NoticeOf::Balance { seq: 5, node: node(1) };
+    let of = NoticeOf::Balance { seq: 4, node: node(1) };
     // It was taken once before the crash, which is known, and is taken again at once.
     for tries in [1, 2] {
         let store = opened(folder.path());
@@ -39,5 +37,6 @@ async fn what_waits_to_be_told_outlives_the_process_with_the_charge_that_made_it
     drop(store);
     let store = opened(folder.path());
     assert!(store.take_notices("acme", 0).await.unwrap().notices.is_empty());
-    assert_eq!(store.watermark(&node(1), "acme").await, Ok(5));
+    assert_eq!(store.watermark(&node(1), "acme").await, Ok(4));
+    assert_eq!(store.account("acme").await.unwrap().unwrap().record.terms, terms);
 }

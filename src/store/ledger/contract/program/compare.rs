@@ -37,6 +37,7 @@ impl Program<'_> {
         self.running.clear();
         self.leases.clear();
         self.send_everything().await;
+        self.tell_records_again().await;
         // The nodes' keys come back with the next admission of each.
         for key in 0..KEYS {
             let ask = Admit {

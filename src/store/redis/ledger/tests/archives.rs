@@ -13,7 +13,7 @@ use crate::{
     store::{
         archive::{Archive, Item, file},
         embedded::ledger::EmbeddedLedger,
-        ledger::contract::START_MS,
+        ledger::contract::{START_MS, limit, suspend},
     },
 };
 
@@ -117,11 +117,14 @@ async fn fill(ledger: &dyn LedgerStore) {
             row: Some(row),
         }))
     };
-    let first = [open_with(1_000_000), Change::SetTerms { terms }];
-    ledger.apply(&node(1), "acme", &steps(1, first)).await.unwrap();
+    ledger
+        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]))
+        .await
+        .unwrap();
+    limit(ledger, "acme", terms).await;
     for hundred in 0..5 {
         let changes = (hundred * 100..).take(100).map(charge);
-        let first = 3 + hundred * 100;
+        let first = 2 + hundred * 100;
         ledger.apply(&node(1), "acme", &steps(first, changes)).await.unwrap();
     }
     let once = |number: i64| Change::Credit {
@@ -129,10 +132,13 @@ async fn fill(ledger: &dyn LedgerStore) {
         at: 0,
         operation: OperationId::parse(&format!("order-{number}")),
     };
-    let remembered = steps(503, (1..4).map(once));
+    let remembered = steps(502, (1..4).map(once));
     ledger.apply(&node(1), "acme", &remembered).await.unwrap();
-    let other = [open_with(-5), Change::Suspend];
-    ledger.apply(&node(2), "other", &steps(1, other)).await.unwrap();
+    ledger
+        .apply(&node(2), "other", &steps(1, [open_with(-5)]))
+        .await
+        .unwrap();
+    suspend(ledger, "other", true).await;
     let mut record = record(2);
     record.terms = KeyTerms {
         quota: Some(nanos(50)),

@@ -95,7 +95,7 @@ async fn an_account_stays_whole_while_its_slot_moves() {
     history.extend((1..=OLD_DAYS).map(|day| settled(&format!("old-{day}"), today - day * DAY_MS, 3)));
     let next = u64::try_from(history.len()).unwrap() + 1;
     first.apply(&node(1), ACCOUNT, &steps(1, history)).await.unwrap();
-    let begun = [Change::Resume];
+    let begun = [Change::nothing()];
     second.apply(&node(2), ACCOUNT, &steps(1, begun)).await.unwrap();
 
     let is_over = AtomicBool::new(false);

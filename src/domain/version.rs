@@ -1,0 +1,103 @@
+//! The version of something that operators change: which state of it a change was made from.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use thiserror::Error;
+
+/// The digits of a check.
+const CHECK_DIGITS: usize = 8;
+
+/// How often something has changed, and a check of what it is. The revision alone is not enough: a failover of the store can lose
+/// a change, and another one then gets its revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    revision: u64,
+    check: u32,
+}
+
+/// The text is not a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a version is written like 17-5f3a9c21")]
+pub struct NotAVersion;
+
+impl Version {
+    /// The version at a revision, of content with this check.
+    pub const fn new(revision: u64, check: u32) -> Self {
+        Self { revision, check }
+    }
+}
+
+/// `REVISION-CHECK`.
+impl fmt::Display for Version {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}-{:0CHECK_DIGITS$x}", self.revision, self.check)
+    }
+}
+
+/// Reads what [`Version`] is displayed as, and nothing else.
+impl FromStr for Version {
+    type Err = NotAVersion;
+
+    fn from_str(text: &str) -> Result<Self, NotAVersion> {
+        let (revision, check) = text.split_once('-').ok_or(NotAVersion)?;
+        let revision = revision.parse().map_err(|_| NotAVersion)?;
+        let check = u32::from_str_radix(check, 16).map_err(|_| NotAVersion)?;
+        let version = Self { revision, check };
+        (version.to_string() == text).then_some(version).ok_or(NotAVersion)
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_version_is_a_revision_and_eight_digits() {
+        assert_eq!(Version::new(17, 0x5f).to_string(), "17-0000005f");
+        for bad in [
+            "",
+            "17",
+            "17-",
+            "-0000005f",
+            "17-5f",
+            "17-0000005F",
+            "17-00000005f",
+            "+17-0000005f",
+            "017-0000005f",
+            "17-+000005f",
+            " 17-0000005f",
+            "17-0000005f ",
+            "18446744073709551616-00000000",
+            "17-0000005f-1",
+        ] {
+            assert_eq!(bad.parse::<Version>(), Err(NotAVersion), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_read_as_it_was_written(revision: u64, check: u32) {
+            let version = Version::new(revision, check);
+            prop_assert_eq!(version.to_string().parse(), Ok(version));
+            let text = serde_json::to_string(&version).unwrap();
+            prop_assert_eq!(&text, &format!("\"{version}\""));
+            prop_assert_eq!(serde_json::from_str::<Version>(&text).unwrap(), version);
+        }
+    }
+}

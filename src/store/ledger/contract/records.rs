@@ -1,0 +1,165 @@
+//! What operators set of an account: replaced only by what was made from it, and told again to a store that has forgotten it.
+
+use std::sync::Arc;
+
+use super::{Fixture, node};
+use crate::domain::{
+    keys::{
+        terms::{AccountTerms, ProviderState, Rates},
+        thresholds::Thresholds,
+    },
+    ledger::{AccountRecord, Change, Step},
+    money::NanoUsd,
+};
+
+async fn open(fixture: &Fixture) {
+    let change = Change::Open {
+        balance: NanoUsd::from_nanos(100),
+        at: 50,
+        operation: None,
+    };
+    let opened = fixture.store.apply(&node(1), "acme", &[Step { seq: 1, change }]).await;
+    assert_eq!(opened, Ok(1));
+}
+
+async fn record(fixture: &Fixture) -> AccountRecord {
+    fixture.store.account("acme").await.unwrap().unwrap().record
+}
+
+fn rpm(limit: u64) -> AccountTerms {
+    AccountTerms {
+        rates: Rates {
+            rpm: Some(limit),
+            ..Rates::default()
+        },
+        ..AccountTerms::default()
+    }
+}
+
+pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &Fixture) {
+    open(fixture).await;
+    let store = &fixture.store;
+    let none = AccountRecord::default();
+    assert_eq!(record(fixture).await, none);
+    let all = AccountTerms {
+        low_balance: Some(NanoUsd::from_nanos(-7)),
+        provider_state: ProviderState::Any,
+        notify: Thresholds::of([50, 100]).ok(),
+        rates: Rates {
+            rpm: Some(1),
+            tpm: Some(2),
+            concurrency: Some(3),
+        },
+    };
+    let first = none.with(all, true);
+    // Asked twice, as one whose answer was lost is, it has one effect.
+    for _ in 0..2 {
+        assert_eq!(store.set_terms("acme", &none, &first).await, Ok(true));
+        assert_eq!(record(fixture).await, first);
+    }
+    // Each field counts, and so does the revision.
+    let others = [
+        AccountTerms {
+            low_balance: None,
+            ..all
+        },
+        AccountTerms {
+            provider_state: ProviderState::Own,
+            ..all
+        },
+        AccountTerms { notify: None, ..all },
+        AccountTerms {
+            rates: Rates {
+                rpm: Some(9),
+                ..all.rates
+            },
+            ..all
+        },
+        AccountTerms {
+            rates: Rates { tpm: None, ..all.rates },
+            ..all
+        },
+        AccountTerms {
+            rates: Rates {
+                concurrency: None,
+                ..all.rates
+            },
+            ..all
+        },
+    ];
+    let others = others.map(|terms| AccountRecord { terms, ..first });
+    let resumed = AccountRecord {
+        suspended: false,
+        ..first
+    };
+    let later = AccountRecord { revision: 2, ..first };
+    for from in others.into_iter().chain([none, resumed, later]) {
+        let to = from.with(rpm(60), false);
+        assert_eq!(store.set_terms("acme", &from, &to).await, Ok(false), "{from:?}");
+        assert_eq!(record(fixture).await, first);
+    }
+    let second = first.with(AccountTerms::default(), false);
+    assert_eq!(store.set_terms("acme", &first, &second).await, Ok(true));
+    assert_eq!(record(fixture).await, second);
+    let view = store.account("acme").await.unwrap().unwrap();
+    assert_eq!((view.balance, view.created_at), (NanoUsd::from_nanos(100), 50));
+    assert_eq!(store.accounts(None, 9).await, Ok(vec![view]));
+    // An account that is not there has no record but the default one, and comes into being with the first.
+    assert_eq!(store.set_terms("beta", &first, &second).await, Ok(false));
+    assert_eq!(store.account("beta").await, Ok(None));
+    assert_eq!(store.set_terms("beta", &none, &first).await, Ok(true));
+    let made = store.account("beta").await.unwrap().unwrap();
+    assert_eq!((made.record, made.balance, made.created_at), (first, NanoUsd::ZERO, 0));
+    let all: Vec<String> = store
+        .accounts(None, 9)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|view| view.id)
+        .collect();
+    assert_eq!(all, ["acme", "beta"]);
+}
+
+pub(crate) async fn of_two_records_from_one_only_one_holds(fixture: &Fixture) {
+    open(fixture).await;
+    for round in 0..20 {
+        let from = record(fixture).await;
+        let set = [rpm(1_000 + round), rpm(2_000 + round)].map(|terms| {
+            let (store, to) = (Arc::clone(&fixture.store), from.with(terms, false));
+            tokio::spawn(async move { (store.set_terms("acme", &from, &to).await.unwrap(), to) })
+        });
+        let mut held = Vec::new();
+        for set in set {
+            let (holds, to) = set.await.unwrap();
+            held.extend(holds.then_some(to));
+        }
+        assert_eq!(held, [record(fixture).await], "round {round}");
+    }
+}
+
+pub(crate) async fn what_a_store_forgot_of_an_account_is_told_again(fixture: &Fixture) {
+    let store = &fixture.store;
+    let tell = async |record: AccountRecord| store.heal_terms("acme", &record).await.unwrap();
+    let at = |revision, limit, suspended| AccountRecord {
+        revision,
+        suspended,
+        terms: rpm(limit),
+    };
+    // Also of an account that the store has forgotten; its steps come behind it.
+    for _ in 0..2 {
+        tell(at(3, 30, false)).await;
+        assert_eq!(record(fixture).await, at(3, 30, false));
+    }
+    open(fixture).await;
+    tell(at(2, 20, true)).await;
+    tell(at(3, 31, false)).await;
+    assert_eq!(record(fixture).await, at(3, 30, false), "the higher revision wins");
+    for _ in 0..2 {
+        tell(at(3, 32, true)).await;
+        assert_eq!(record(fixture).await, at(4, 30, true), "at the same one a suspension");
+    }
+    tell(at(5, 50, false)).await;
+    assert_eq!(record(fixture).await, at(5, 50, false));
+    let balance = store.account("acme").await.unwrap().unwrap().balance;
+    assert_eq!(balance, NanoUsd::from_nanos(100));
+}
