@@ -7,6 +7,7 @@ mod many;
 mod openid;
 mod pages;
 mod portal;
+mod races;
 mod sessions;
 mod sign_in;
 mod snippets;
