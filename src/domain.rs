@@ -11,4 +11,5 @@ pub(crate) mod role;
 pub(crate) mod rules;
 pub(crate) mod sign_in;
 pub(crate) mod strict_toml;
+pub(crate) mod version;
 pub(crate) mod wire;

@@ -34,6 +34,12 @@ pub(super) fn unknown(field: &str, known: &[&str]) -> ApiError {
     ApiError::invalid(format!("field `{field}` cannot be set: {hint}"))
 }
 
+/// Refuses a field that is none of the known ones.
+pub(super) fn check_known(fields: &Map<String, Value>, known: &[&str]) -> Result<(), ApiError> {
+    let other = fields.keys().find(|field| !known.contains(&field.as_str()));
+    other.map_or(Ok(()), |other| Err(unknown(other, known)))
+}
+
 pub(super) fn account(field: &str, text: &str) -> Result<String, ApiError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if text.is_empty() || text.len() > ACCOUNT_CHARS_MAX || !text.bytes().all(plain) {

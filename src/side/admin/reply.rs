@@ -11,15 +11,17 @@ use serde_json::{Map, Value, json};
 use crate::{
     domain::{
         keys::{
+            change::NotChanged,
             key::{KeyRecord, KeyState},
             secret::ServiceKey,
         },
         ledger::{AccountView, KeySpend, Reset, period::resets_at},
         money::NanoUsd,
+        version::Version,
     },
     money::account_changes::AccountChangeError,
     side::audit::AuditError,
-    store::{KeyView, StoreError},
+    store::{ChangeError, KeyView, StoreError},
 };
 
 /// The JSON body of a success, or what was refused.
@@ -31,9 +33,20 @@ pub(super) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
+    /// The present version of what has changed.
+    version: Option<Version>,
 }
 
 impl ApiError {
+    const fn new(status: StatusCode, code: &'static str, message: String) -> Self {
+        Self {
+            status,
+            code,
+            message,
+            version: None,
+        }
+    }
+
     pub(super) const fn status(&self) -> StatusCode {
         self.status
     }
@@ -44,44 +57,24 @@ impl ApiError {
     }
 
     pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            code: "invalid",
-            message: message.into(),
-        }
+        Self::new(StatusCode::BAD_REQUEST, "invalid", message.into())
     }
 
     pub(super) fn failed(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            code: "failed",
-            message: message.into(),
-        }
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message.into())
     }
 
     /// What is needed is away; it may come back.
     pub(super) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code,
-            message: message.into(),
-        }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message.into())
     }
 
     pub(super) fn conflict(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::CONFLICT,
-            code: "duplicate",
-            message: message.into(),
-        }
+        Self::new(StatusCode::CONFLICT, "duplicate", message.into())
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::NOT_FOUND,
-            code: "not_found",
-            message: message.into(),
-        }
+        Self::new(StatusCode::NOT_FOUND, "not_found", message.into())
     }
 }
 
@@ -93,39 +86,53 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_) | StoreError::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
             StoreError::Corrupt(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_corrupt"),
         };
+        Self::new(status, code, error.to_string())
+    }
+}
+
+impl From<NotChanged> for ApiError {
+    fn from(why: NotChanged) -> Self {
+        let (status, code, version) = match why {
+            NotChanged::Stale { now, .. } => (StatusCode::PRECONDITION_FAILED, "changed", Some(now)),
+            NotChanged::OldText => (StatusCode::FORBIDDEN, "old_text", None),
+            NotChanged::FormerText => (StatusCode::CONFLICT, "duplicate", None),
+            NotChanged::Raises(_) | NotChanged::ResetWithoutQuota => (StatusCode::BAD_REQUEST, "invalid", None),
+        };
         Self {
-            status,
-            code,
-            message: error.to_string(),
+            version,
+            ..Self::new(status, code, why.to_string())
+        }
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Store(error) => error.into(),
+            ChangeError::NotChanged(why) => why.into(),
         }
     }
 }
 
 impl From<AuditError> for ApiError {
     fn from(error: AuditError) -> Self {
-        let message = format!("nothing was changed: {error}");
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code: "audit_unavailable",
-            message,
-        }
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error": { "code": self.code, "message": self.message } });
-        (self.status, Json(body)).into_response()
+        Self::unavailable("audit_unavailable", format!("nothing was changed: {error}"))
     }
 }
 
 impl From<AccountChangeError> for ApiError {
     fn from(error: AccountChangeError) -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code: "journal_unavailable",
-            message: format!("nothing was changed: {error}"),
+        Self::unavailable("journal_unavailable", format!("nothing was changed: {error}"))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let (Some(version), Value::Object(error)) = (self.version, &mut error) {
+            error.insert("version".to_owned(), Value::from(version.to_string()));
         }
+        (self.status, Json(json!({ "error": error }))).into_response()
     }
 }
 
@@ -146,6 +153,7 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
     };
     let mut body = json!({
         "id": record.id.as_str(),
+        "version": view.version().to_string(),
         "name": record.name,
         "account": record.account,
         "state": state,
