@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 
 use super::socket_owner;
+use crate::domain::version::Version;
 
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -119,6 +120,9 @@ fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
+/// A method, a path and a body.
+type Call<'a> = (Method, &'a str, Option<&'a Value>);
+
 /// Calls the API over its socket, one connection per call.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminClient {
@@ -149,10 +153,18 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
-        match tokio::time::timeout(wait, self.exchange(method, path, body)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.lost("no answer in time")),
-        }
+        self.exchange(wait, (method, path, body), None).await
+    }
+
+    /// One call for a change that is made only of this version; `None`: of any.
+    pub(crate) async fn call_if(
+        &self,
+        version: Option<Version>,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AdminClientError> {
+        self.exchange(CALL_WAIT, (method, path, body), version).await
     }
 
     /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
@@ -192,7 +204,7 @@ impl AdminClient {
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
-        let sending = self.send(Method::GET, path, None);
+        let sending = self.send((Method::GET, path, None), None);
         let answer = tokio::time::timeout(wait, sending).await.map_err(late)??;
         if !answer.status().is_success() {
             return self.read(answer).await.map(drop);
@@ -207,16 +219,24 @@ impl AdminClient {
         Ok(())
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AdminClientError> {
-        let answer = self.send(method, path, body).await?;
-        self.read(answer).await
+    async fn exchange(
+        &self,
+        wait: Duration,
+        call: Call<'_>,
+        version: Option<Version>,
+    ) -> Result<Value, AdminClientError> {
+        let exchange = async {
+            let answer = self.send(call, version).await?;
+            self.read(answer).await
+        };
+        let answer = tokio::time::timeout(wait, exchange).await;
+        answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))
     }
 
     async fn send(
         &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
+        (method, path, body): Call<'_>,
+        version: Option<Version>,
     ) -> Result<Response<Incoming>, AdminClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
@@ -233,13 +253,16 @@ impl AdminClient {
         // Ends with the one call that is made on it: nobody has the sender any more.
         tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "weir")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(text)))
-            .map_err(|error| self.lost(error))?;
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(version) = version {
+            request = request.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        let body = Full::new(Bytes::from(text));
+        let request = request.body(body).map_err(|error| self.lost(error))?;
         sender.send_request(request).await.map_err(|error| self.lost(error))
     }
 
