@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::domain::keys::change::{KeyChange, MadeFrom, NotChanged};
 use crate::domain::keys::key::{KeyId, KeyRecord};
-use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::sign_in::access_token::AccessGrant;
 
-pub(crate) use crate::domain::keys::key::KeyChange;
+pub(crate) use crate::domain::keys::key::KeyView;
 
 pub(crate) mod archive;
 #[cfg(test)]
@@ -68,24 +68,16 @@ pub trait KeyStore: KeyHealer {
     /// [`StoreError::NotFound`] if `after` no longer exists: the caller starts again, rather than miss keys unknowingly.
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
 
-    /// Changes what an operator may change. The state, the digest and the time of creation stay.
-    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError>;
+    /// Makes a change as [`KeyView::after`] decides on the key as it is in that very moment, and answers with the key after it.
+    /// Where the key is so already nothing changes, and neither version nor feed move. [`StoreError::Duplicate`] if a new text is
+    /// another key's, or was this one's. The digests of all texts that the key had and has go into the feed: leaving out an old one
+    /// would let the old text work on in caches, leaving out the new one would let a cached "unknown" refuse it. Acknowledged means
+    /// durable: a revocation that is lost gives a stolen key back.
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError>;
 
-    /// Gives the key a new text: from now on the new digest finds the record, and the old one does as well if the rotation has
-    /// an overlap; a text that was replaced before that finds nothing any more. [`StoreError::Duplicate`] if the digest is
-    /// taken, also by this very key. A revoked key stays revoked. All these digests go into the feed: leaving out an old one
-    /// would let the old text work on in caches, leaving out the new one would let a cached "unknown" refuse it.
-    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError>;
-
-    /// Ends the overlap of the last rotation: the former text finds nothing any more. Without one nothing changes.
-    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError>;
-
-    /// Withdraws a key for good, as of `at` (seconds since the Unix epoch). Revoking again changes nothing and keeps the
-    /// first time. Acknowledged means durable: a revocation that is lost gives a stolen key back.
-    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError>;
-
-    /// Removes a key and all that is known of it but that it was deleted. Answers with the key as it was last.
-    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError>;
+    /// Removes a key, if it is in the state that this was decided on, and all that is known of it but that it was deleted. Answers
+    /// with the key as it was last; `None`: it was deleted before.
+    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError>;
 
     /// Notes when keys were last used (seconds since the Unix epoch). The later time wins, unknown keys are passed over.
     /// This is no change: neither version nor feed move, or every request would flush every cache.
@@ -148,25 +140,6 @@ pub struct Lookup {
     pub token: Option<AccessGrant>,
     /// The version of the store at which this was so.
     pub version: u64,
-}
-
-/// A key with its last use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyView {
-    /// The digest under which the key is found.
-    pub digest: KeyDigest,
-    /// The key's record.
-    pub record: KeyRecord,
-    /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
-    pub last_used: Option<i64>,
-}
-
-impl KeyView {
-    /// Whether this is the key's text, or its former one while that is good.
-    pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
-        let former = self.record.former.as_ref();
-        self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_good(now_unix))
-    }
 }
 
 /// The answer to [`KeyStore::changes_since`].
@@ -292,6 +265,26 @@ pub enum StoreError {
     /// The store returned data that weir cannot have written.
     #[error("the key store holds unreadable data: {0}")]
     Corrupt(String),
+}
+
+/// Why a key was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ChangeError {
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The key is not as the change wants it.
+    #[error(transparent)]
+    NotChanged(NotChanged),
+}
+
+impl From<NotChanged> for ChangeError {
+    fn from(why: NotChanged) -> Self {
+        match why {
+            NotChanged::FormerText => Self::Store(StoreError::Duplicate),
+            other => Self::NotChanged(other),
+        }
+    }
 }
 
 /// Why a store could not be opened. None of these goes away by waiting.

@@ -8,9 +8,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, ConditionArgs},
+    admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::{DEFAULT, NOTIFY, NotifyArgs, RateArgs, listed, put_or_null, something_to_change},
-    named::Named,
+    named::{IfVersion, Named},
 };
 use crate::domain::ledger::OperationId;
 
@@ -141,7 +141,7 @@ pub struct UpdateArgs {
     pub limits: LimitArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub condition: ConditionArgs,
+    pub condition: IfVersion,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -155,7 +155,7 @@ pub struct StateArgs {
     pub named: Named,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub condition: ConditionArgs,
+    pub condition: IfVersion,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,

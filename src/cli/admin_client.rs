@@ -37,14 +37,6 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
-/// Which state a change is made from.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub struct ConditionArgs {
-    /// Change nothing unless this is still the version that `show` tells
-    #[arg(long, value_name = "VERSION")]
-    pub if_version: Option<Version>,
-}
-
 /// Why a client command did not do as asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
@@ -128,6 +120,9 @@ fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
+/// A method, a path and a body.
+type Call<'a> = (Method, &'a str, Option<&'a Value>);
+
 /// Calls the API over its socket, one connection per call.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminClient {
@@ -150,19 +145,6 @@ impl AdminClient {
         self.call_within(CALL_WAIT, method, path, body).await
     }
 
-    /// The same for a change that is made only if this is the present version, if one is given.
-    pub(crate) async fn call_if(
-        &self,
-        condition: Option<Version>,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, AdminClientError> {
-        let exchange = self.exchange(condition, method, path, body);
-        let answer = tokio::time::timeout(CALL_WAIT, exchange).await;
-        answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))
-    }
-
     /// The same for a call that may take longer.
     pub(crate) async fn call_within(
         &self,
@@ -171,10 +153,18 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
-        match tokio::time::timeout(wait, self.exchange(None, method, path, body)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.lost("no answer in time")),
-        }
+        self.exchange(wait, (method, path, body), None).await
+    }
+
+    /// One call for a change that is made only of this version; `None`: of any.
+    pub(crate) async fn call_if(
+        &self,
+        version: Option<Version>,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, AdminClientError> {
+        self.exchange(CALL_WAIT, (method, path, body), version).await
     }
 
     /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
@@ -214,7 +204,7 @@ impl AdminClient {
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
-        let sending = self.send(None, Method::GET, path, None);
+        let sending = self.send((Method::GET, path, None), None);
         let answer = tokio::time::timeout(wait, sending).await.map_err(late)??;
         if !answer.status().is_success() {
             return self.read(answer).await.map(drop);
@@ -231,21 +221,22 @@ impl AdminClient {
 
     async fn exchange(
         &self,
-        condition: Option<Version>,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
+        wait: Duration,
+        call: Call<'_>,
+        version: Option<Version>,
     ) -> Result<Value, AdminClientError> {
-        let answer = self.send(condition, method, path, body).await?;
-        self.read(answer).await
+        let exchange = async {
+            let answer = self.send(call, version).await?;
+            self.read(answer).await
+        };
+        let answer = tokio::time::timeout(wait, exchange).await;
+        answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))
     }
 
     async fn send(
         &self,
-        condition: Option<Version>,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
+        (method, path, body): Call<'_>,
+        version: Option<Version>,
     ) -> Result<Response<Incoming>, AdminClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
@@ -262,17 +253,16 @@ impl AdminClient {
         // Ends with the one call that is made on it: nobody has the sender any more.
         tokio::spawn(connection);
         let text = body.map_or_else(String::new, Value::to_string);
-        let mut request = Request::builder();
-        if let Some(version) = condition {
-            request = request.header(header::IF_MATCH, format!("\"{version}\""));
-        }
-        let request = request
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "weir")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(text)))
-            .map_err(|error| self.lost(error))?;
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(version) = version {
+            request = request.header(header::IF_MATCH, format!("\"{version}\""));
+        }
+        let body = Full::new(Bytes::from(text));
+        let request = request.body(body).map_err(|error| self.lost(error))?;
         sender.send_request(request).await.map_err(|error| self.lost(error))
     }
 

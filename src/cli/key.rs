@@ -11,7 +11,7 @@ use self::view::{key_of, print, quota};
 use super::{
     admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::{QuotaArgs, RateArgs, put_or_null, something_to_change},
-    named::Named,
+    named::{IfVersion, Named},
     overlap::Overlap,
 };
 use crate::domain::ledger::OperationId;
@@ -35,11 +35,11 @@ pub enum KeyCommand {
     /// Give a key a new text; the old one works on for a day, or as long as you say
     Rotate(RotateArgs),
     /// End the old text of a rotated key now
-    EndOverlap(OneArgs),
+    EndOverlap(ChangeArgs),
     /// Withdraw a key for good, keeping its record
-    Revoke(OneArgs),
+    Revoke(ChangeArgs),
     /// Delete a key and its record
-    Delete(OneArgs),
+    Delete(ChangeArgs),
 }
 
 /// `weir key create`
@@ -128,6 +128,20 @@ pub struct OneArgs {
     pub client: ClientArgs,
 }
 
+/// A command that changes one key.
+#[derive(Args, Clone, Debug)]
+pub struct ChangeArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub named: Named,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub from: IfVersion,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
 /// `weir key rotate`
 #[derive(Args, Clone, Debug)]
 pub struct RotateArgs {
@@ -140,6 +154,9 @@ pub struct RotateArgs {
     /// Print the new key and nothing else, as `WEIR_KEY=$(weir key rotate ...)` wants it
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub from: IfVersion,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -171,6 +188,9 @@ pub struct UpdateArgs {
     pub rates: RateArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub from: IfVersion,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
@@ -181,7 +201,8 @@ impl KeyCommand {
             Self::Create(args) => &args.client,
             Self::List(args) => &args.client,
             Self::Rotate(args) => &args.client,
-            Self::Show(args) | Self::EndOverlap(args) | Self::Revoke(args) | Self::Delete(args) => &args.client,
+            Self::Show(args) => &args.client,
+            Self::EndOverlap(args) | Self::Revoke(args) | Self::Delete(args) => &args.client,
             Self::Update(args) => &args.client,
         }
     }
@@ -235,30 +256,20 @@ pub(crate) async fn run(
             args.quota.put(&mut body);
             args.rates.put(&mut body);
             something_to_change(&body)?;
-            client
-                .call(Method::PATCH, &path(args.named.id(), ""), Some(&Value::Object(body)))
-                .await?
+            let call = (Method::PATCH, "", Some(Value::Object(body)));
+            change(client, &args.named, &args.from, call).await?
         }
         KeyCommand::Show(args) => client.call(Method::GET, &path(args.named.id(), ""), None).await?,
         KeyCommand::Rotate(args) => {
-            let body = args
-                .overlap
-                .map(|Overlap(seconds)| json!({ "overlap_seconds": seconds }));
-            client
-                .call(Method::POST, &path(args.named.id(), "/rotate"), body.as_ref())
-                .await?
+            let overlap = args.overlap;
+            let body = overlap.map(|Overlap(seconds)| json!({ "overlap_seconds": seconds }));
+            change(client, &args.named, &args.from, (Method::POST, "/rotate", body)).await?
         }
         KeyCommand::EndOverlap(args) => {
-            client
-                .call(Method::POST, &path(args.named.id(), "/end-overlap"), None)
-                .await?
+            change(client, &args.named, &args.from, (Method::POST, "/end-overlap", None)).await?
         }
-        KeyCommand::Revoke(args) => {
-            client
-                .call(Method::POST, &path(args.named.id(), "/revoke"), None)
-                .await?
-        }
-        KeyCommand::Delete(args) => client.call(Method::DELETE, &path(args.named.id(), ""), None).await?,
+        KeyCommand::Revoke(args) => change(client, &args.named, &args.from, (Method::POST, "/revoke", None)).await?,
+        KeyCommand::Delete(args) => change(client, &args.named, &args.from, (Method::DELETE, "", None)).await?,
     };
     if json {
         writeln!(out, "{answer}")?;
@@ -268,6 +279,17 @@ pub(crate) async fn run(
         print(&answer, out)?;
     }
     Ok(())
+}
+
+/// A change of one key: method, action and body.
+async fn change(
+    client: &AdminClient,
+    key: &Named,
+    from: &IfVersion,
+    (method, action, body): (Method, &str, Option<Value>),
+) -> Result<Value, AdminClientError> {
+    let path = path(key.id(), action);
+    client.call_if(from.if_version, method, &path, body.as_ref()).await
 }
 
 async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {

@@ -1,6 +1,16 @@
-//! The id that a command is about: the same two ways for accounts and keys.
+//! The id that a command is about: the same two ways for accounts and keys. The version that a change is made from.
 
 use clap::Args;
+
+use crate::domain::version::Version;
+
+/// The state that a change was decided on.
+#[derive(Args, Clone, Debug, Default)]
+pub struct IfVersion {
+    /// Only if it is still at this version, as the commands that show it tell it; otherwise nothing is changed
+    #[arg(long, value_name = "V")]
+    pub if_version: Option<Version>,
+}
 
 /// An id, as it stands or behind `--id`.
 #[derive(Args, Clone, Debug)]

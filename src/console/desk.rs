@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::{fields::Fields, forms::Forms, link::Operator, session::Session};
 use crate::{
-    domain::{faults::stability::Window, rules::RuleFile},
+    domain::{faults::stability::Window, keys::change::MadeFrom, rules::RuleFile, version::NotAVersion},
     side::admin::{
         Peer,
         local::{LocalApi, LogFile, Refused},
@@ -57,10 +57,30 @@ impl Desk<'_> {
         self.api.call(self.peer(), method, path, Some(body)).await
     }
 
+    /// Changes what was seen at this version, as long as it is still at it.
+    pub(super) async fn change_seen(&self, version: Option<&str>, path: &str, body: &Value) -> Result<Value, Refused> {
+        let refused = |status, why: &dyn ToString| Refused {
+            status,
+            message: why.to_string(),
+        };
+        let version = version.map(str::parse).transpose();
+        let version = version.map_err(|error: NotAVersion| refused(StatusCode::BAD_REQUEST, &error))?;
+        let author = (self.peer(), version.map_or(MadeFrom::Anything, MadeFrom::Version));
+        let changed = self.api.change(author, Method::PATCH, path, Some(body)).await;
+        changed.map_err(|why| match why.status {
+            StatusCode::PRECONDITION_FAILED => refused(StatusCode::CONFLICT, &CHANGED),
+            _ => why,
+        })
+    }
+
     fn peer(&self) -> Peer {
         self.session.who.peer()
     }
 }
+
+/// What is said of a form whose page is out of date.
+const CHANGED: &str = "This was changed after the page was opened. Nothing of yours was. What is by now stands beside its field: look \
+     at it, and send the form again if it is to be changed all the same.";
 
 /// What needs no encoding in a path: the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -87,20 +87,32 @@ impl<'a, W> Forms<'a, W> {
 
     /// A field of one line with its label. `value` is what it has as it is; the form tells it beside what is entered.
     pub(super) fn input(&self, action: &str, field: &Field<'_>) -> Markup {
-        let entered = self.again_at(action).map(|again| again.fields.text(field.name));
+        let entered = self.entered(action, field.name);
         html! {
             label {
-                span { (field.label) }
+                span { (field.label) (self.now(action, field.name, field.value)) }
                 input type=(field.kind) name=(field.name) value=(entered.unwrap_or(field.value)) required[field.required]
                     placeholder=[(!field.without.is_empty()).then_some(field.without)] list=[field.choices];
-                input type="hidden" name={ "was." (field.name) } value=(field.value);
+                input type="hidden" name=(was(field.name)) value=(field.value);
             }
         }
     }
 
-    /// What was entered in a field of a form that is shown again.
+    /// What was entered in a field of a form that is shown again. A field that was left as it was shows what it has by now: sent
+    /// again it undoes nothing.
     pub(super) fn entered(&self, action: &str, name: &str) -> Option<&str> {
-        Some(self.again_at(action)?.fields.text(name))
+        let again = self.again_at(action)?;
+        is_changed(&again.fields, name).then(|| again.fields.text(name))
+    }
+
+    /// What a field of a form that is shown again has by now, if that is not what the form was made with.
+    pub(super) fn now(&self, action: &str, name: &str, value: &str) -> Markup {
+        let was = self.again_at(action).map(|again| again.fields.text(&was(name)));
+        html! {
+            @if was.is_some_and(|was| was.replace('\r', "") != value.trim()) {
+                " " strong { "now: " @if value.is_empty() { "nothing" } @else { (value) } }
+            }
+        }
     }
 
     /// Why a form was refused, for a page that does not have that form any more.
@@ -171,5 +183,10 @@ pub(super) fn is_genuine<W>(session: &Session<W>, ask: &Ask, form: &Fields) -> b
 
 /// Whether what is entered differs from what the form was made with.
 pub(super) fn is_changed(fields: &Fields, name: &str) -> bool {
-    fields.text(name) != fields.text(&format!("was.{name}"))
+    fields.text(name) != fields.text(&was(name))
+}
+
+/// The hidden field that tells what a field had when its form was made.
+fn was(name: &str) -> String {
+    format!("was.{name}")
 }

@@ -45,7 +45,7 @@ pub(super) fn exhausted<W>(forms: &Forms<'_, W>, action: &str, key: &Value) -> M
     };
     html! {
         label {
-            span { "When it is used up, an answer that runs" }
+            span { "When it is used up, an answer that runs" (forms.now(action, "on_exhausted", now)) }
             select name="on_exhausted" {
                 @for (value, name) in EXHAUSTED { option value=(value) selected[value == chosen] { (name) } }
             }

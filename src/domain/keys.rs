@@ -1,6 +1,7 @@
 //! Keys: where a head has them, what they may spend, and what never leaves weir.
 
 pub(crate) mod account_headers;
+pub(crate) mod change;
 pub(crate) mod credential;
 pub(crate) mod key;
 pub(crate) mod key_id;

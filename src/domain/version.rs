@@ -18,7 +18,7 @@ pub struct Version {
 
 /// The text is not a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a version is written like 17-5f3a9c21")]
+#[error("a version is a number and 8 hexadecimal digits, such as 17-5f3a9c21, as `show` tells it")]
 pub struct NotAVersion;
 
 impl Version {

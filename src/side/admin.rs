@@ -4,6 +4,7 @@
 
 mod accounts;
 mod audited;
+mod author;
 mod backup;
 mod change;
 mod changes_seen;
@@ -109,7 +110,7 @@ fn router(state: AdminState) -> Router {
             "/v1/keys/{id}",
             get(keys::show).patch(keys::update).delete(keys::delete),
         )
-        .route("/v1/keys/{id}/lower", post(keys::lower::lower))
+        .route("/v1/keys/{id}/lower", post(keys::lower))
         .route("/v1/keys/{id}/rotate", post(keys::rotation::rotate))
         .route("/v1/keys/{id}/end-overlap", post(keys::rotation::end_overlap))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))

@@ -1,7 +1,7 @@
 //! Tests of how agents sign in, on an embedded store and a clock of their own.
 
 use super::*;
-use crate::store::contract::{digest, id, record, to};
+use crate::store::contract::{Changing, digest, id, record, to};
 use crate::store::embedded::EmbeddedStore;
 
 const SETTINGS: SignInSettings = SignInSettings {

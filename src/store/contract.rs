@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
+use super::{Changes, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
+use crate::domain::keys::change::KeyUpdate;
 use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::ledger::{KeyTerms, KeyTermsChange, Reset};
 use crate::domain::money::NanoUsd;
 
+pub(crate) use changes::*;
 pub(crate) use heal::*;
 pub(crate) use rotation::*;
 
+mod changes;
 mod heal;
 pub(crate) mod model;
 mod programs;
@@ -46,6 +49,10 @@ macro_rules! suite {
             an_unknown_id_is_not_found
             lists_are_ordered_by_creation_then_id_and_paged
             an_update_changes_what_it_names_and_nothing_else
+            a_change_from_another_state_does_nothing
+            a_change_that_is_so_already_succeeds_and_is_none
+            an_owner_never_undoes_what_came_between
+            of_two_changes_from_one_version_one_is_made
             a_rotated_key_is_found_by_its_new_text_alone
             a_rotated_key_needs_a_digest_of_its_own
             the_text_before_finds_its_key_until_the_next_rotation
@@ -156,15 +163,14 @@ pub(crate) async fn an_unknown_id_is_not_found(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let before = version(store).await;
     let unknown = id(9);
-    let change = KeyChange::default();
-    assert_eq!(store.update(&unknown, &change).await, Err(StoreError::NotFound));
+    assert_eq!(store.rename(&unknown, "desk").await, Err(StoreError::NotFound));
     assert_eq!(
         store.rotate(&unknown, &to(9, "h", None)).await,
         Err(StoreError::NotFound)
     );
     assert_eq!(store.end_overlap(&unknown).await, Err(StoreError::NotFound));
     assert_eq!(store.revoke(&unknown, 1).await, Err(StoreError::NotFound));
-    assert_eq!(store.delete(&unknown).await, Err(StoreError::NotFound));
+    assert_eq!(store.remove(&unknown).await, Err(StoreError::NotFound));
     assert_eq!(store.list(Some(&unknown), 10).await, Err(StoreError::NotFound));
     assert_eq!(version(store).await, before);
 }
@@ -193,23 +199,19 @@ pub(crate) async fn lists_are_ordered_by_creation_then_id_and_paged(store: &dyn 
     // A page may begin behind a key that has changed, and not behind one that is gone.
     store.revoke(&id(4), 1).await.unwrap();
     assert_eq!(ids(store.list(Some(&id(4)), 9).await.unwrap()), [1, 3].map(id));
-    store.delete(&id(4)).await.unwrap();
+    store.remove(&id(4)).await.unwrap();
     assert_eq!(store.list(Some(&id(4)), 9).await, Err(StoreError::NotFound));
 }
 
 pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.touch(&[(id(1), 150)]).await.unwrap();
-    let renamed = KeyChange {
-        name: Some("desk".into()),
-        ..KeyChange::default()
-    };
     let expected = KeyRecord {
         name: "desk".into(),
         revision: 1,
         ..record(1, 100)
     };
-    let view = store.update(&id(1), &renamed).await.unwrap();
+    let view = store.rename(&id(1), "desk").await.unwrap();
     assert_eq!((view.record, view.last_used), (expected.clone(), Some(150)));
     assert_eq!(found(store, 1).await, Some(expected.clone()));
     let terms = KeyTerms {
@@ -217,7 +219,7 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
         reset: Reset::Weekly,
         ..KeyTerms::default()
     };
-    let cleared = KeyChange {
+    let cleared = KeyUpdate {
         expires_at: Some(None),
         models: Some(None),
         name: None,
@@ -235,9 +237,9 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
         ..expected
     };
     assert_eq!(store.update(&id(1), &cleared).await.unwrap().record, expected);
-    let none = KeyChange {
+    let none = KeyUpdate {
         models: Some(Some(vec![])),
-        ..KeyChange::default()
+        ..KeyUpdate::default()
     };
     store.update(&id(1), &none).await.unwrap();
     // An empty list allows no model and `None` allows all: a store must not take one for the other.
@@ -252,7 +254,7 @@ pub(crate) async fn a_revocation_is_for_good_and_keeps_its_first_time(store: &dy
     let before = version(store).await;
     assert_eq!(store.revoke(&id(1), 900).await, Ok(first.clone()));
     assert_eq!(version(store).await, before, "revoking again is no change");
-    let updated = store.update(&id(1), &KeyChange::default()).await.unwrap();
+    let updated = store.rename(&id(1), "desk").await.unwrap();
     assert_eq!(updated.record.state, KeyState::Revoked { at: 700 });
 }
 
@@ -260,11 +262,13 @@ pub(crate) async fn a_deleted_key_leaves_nothing_behind(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.touch(&[(id(1), 150)]).await.unwrap();
     let before = store.by_id(&id(1)).await.unwrap();
-    assert_eq!(store.delete(&id(1)).await.ok(), before);
+    assert_eq!(store.remove(&id(1)).await, Ok(before));
     assert_eq!(found(store, 1).await, None);
     assert_eq!(store.by_id(&id(1)).await, Ok(None));
     assert_eq!(store.list(None, 10).await, Ok(vec![]));
-    assert_eq!(store.delete(&id(1)).await, Err(StoreError::NotFound));
+    let version_before = version(store).await;
+    assert_eq!(store.remove(&id(1)).await, Ok(None), "it was deleted before");
+    assert_eq!(version(store).await, version_before);
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     assert_eq!(store.by_id(&id(1)).await.unwrap().unwrap().last_used, None);
 }
@@ -292,10 +296,10 @@ pub(crate) async fn the_feed_names_exactly_the_digests_of_every_change(store: &d
     let start = version(store).await;
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.create(&digest(2), &record(2, 100)).await.unwrap();
-    store.update(&id(1), &KeyChange::default()).await.unwrap();
+    store.rename(&id(1), "desk").await.unwrap();
     store.rotate(&id(1), &to(3, "abcd", None)).await.unwrap();
     store.revoke(&id(2), 1).await.unwrap();
-    store.delete(&id(1)).await.unwrap();
+    store.remove(&id(1)).await.unwrap();
     let all = [1, 2, 1, 1, 3, 2, 3].map(digest);
     let changes = |version, digests: &[KeyDigest]| Changes {
         version: start + version,
@@ -316,7 +320,7 @@ pub(crate) async fn a_change_nudges(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     for round in 0..3 {
         nudges.mark_unchanged();
-        store.update(&id(1), &KeyChange::default()).await.unwrap();
+        store.rename(&id(1), &format!("desk {round}")).await.unwrap();
         assert!(timeout(DEADLINE, nudges.changed()).await.is_ok(), "round {round}");
     }
 }
@@ -324,11 +328,11 @@ pub(crate) async fn a_change_nudges(store: &dyn KeyStore) {
 pub(crate) async fn concurrent_changes_are_all_counted(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let before = version(store).await;
-    let (key, rotation, change) = (id(1), to(2, "abcd", None), KeyChange::default());
+    let (key, rotation) = (id(1), to(2, "abcd", None));
     let (one, two, three) = tokio::join!(
-        store.update(&key, &change),
+        store.rename(&key, "desk"),
         store.rotate(&key, &rotation),
-        store.update(&key, &change),
+        store.rename(&key, "lap"),
     );
     let mut revisions = [one, two, three].map(|view| view.unwrap().record.revision);
     revisions.sort_unstable();

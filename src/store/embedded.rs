@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use self::documents::Documents;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
+use crate::domain::keys::change::{KeyChange, MadeFrom};
 use crate::domain::keys::key::{KeyId, KeyRecord};
-use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::edges::clock;
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
-use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
+use crate::store::{ChangeError, Changes, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
 
 mod archive;
 mod database;
@@ -83,23 +83,23 @@ impl EmbeddedStore {
     }
 
     /// Decides, commits and applies on a blocking thread, which goes on to its end also when the caller does not wait.
-    async fn change(
+    async fn mutate<E: From<StoreError> + Send + 'static>(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, StoreError> + Send + 'static,
-    ) -> Result<Option<KeyView>, StoreError> {
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, E> + Send + 'static,
+    ) -> Result<Option<KeyView>, E> {
         let (shared, id) = (Arc::clone(&self.shared), id.clone());
-        blocking(move || shared.change(&id, decide)).await
+        blocking(move || shared.mutate(&id, decide)).await
     }
 }
 
 impl StoreInner {
     /// The key after the change; before it, if it was removed.
-    fn change(
+    fn mutate<E: From<StoreError>>(
         &self,
         id: &KeyId,
-        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, StoreError>,
-    ) -> Result<Option<KeyView>, StoreError> {
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, E>,
+    ) -> Result<Option<KeyView>, E> {
         let file = self.file.lock();
         let step = decide(&self.index.read())?;
         if !matches!(step, KeyMutation::Nothing(_)) {
@@ -142,7 +142,7 @@ impl KeyStore for EmbeddedStore {
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |index| index.decide_create(&digest, &record))
+        self.mutate(&id, move |index| index.decide_create(&digest, &record))
             .await
             .map(drop)
     }
@@ -155,39 +155,15 @@ impl KeyStore for EmbeddedStore {
         self.shared.index.read().list(after, limit)
     }
 
-    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
-        let (wanted, change) = (id.clone(), change.clone());
-        self.change(id, move |index| index.decide_update(&wanted, &change))
-            .await?
-            .ok_or(StoreError::NotFound)
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+        let (wanted, change, from) = (id.clone(), change.clone(), *from);
+        let changed = self.mutate(id, move |index| index.decide_change(&wanted, &change, &from));
+        changed.await?.ok_or(ChangeError::Store(StoreError::NotFound))
     }
 
-    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
-        let (wanted, rotation) = (id.clone(), rotation.clone());
-        self.change(id, move |index| index.decide_rotate(&wanted, &rotation))
-            .await?
-            .ok_or(StoreError::NotFound)
-    }
-
-    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        let wanted = id.clone();
-        self.change(id, move |index| index.decide_end_overlap(&wanted))
-            .await?
-            .ok_or(StoreError::NotFound)
-    }
-
-    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
-        let wanted = id.clone();
-        self.change(id, move |index| index.decide_revoke(&wanted, at))
-            .await?
-            .ok_or(StoreError::NotFound)
-    }
-
-    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        let wanted = id.clone();
-        self.change(id, move |index| index.decide_delete(&wanted))
-            .await?
-            .ok_or(StoreError::NotFound)
+    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+        let (wanted, from) = (id.clone(), *from);
+        self.mutate(id, move |index| index.decide_delete(&wanted, &from)).await
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
@@ -212,14 +188,14 @@ impl KeyStore for EmbeddedStore {
 impl KeyHealer for EmbeddedStore {
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
         let (digest, id, record) = (*digest, record.id.clone(), record.clone());
-        self.change(&id, move |index| index.decide_heal(&digest, &record))
+        self.mutate(&id, move |index| index.decide_heal(&digest, &record))
             .await
             .map(drop)
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
         let wanted = id.clone();
-        self.change(id, move |index| Ok(index.decide_heal_gone(&wanted, revision)))
+        self.mutate(id, move |index| Ok(index.decide_heal_gone(&wanted, revision)))
             .await
             .map(drop)
     }
@@ -256,13 +232,12 @@ impl SessionStore for EmbeddedStore {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(answer) => answer,
-        Err(error) => Err(StoreError::Unavailable(format!(
-            "the store's thread did not finish: {error}"
-        ))),
-    }
+async fn blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    let answer = tokio::task::spawn_blocking(work).await;
+    answer.unwrap_or_else(|error| {
+        let why = format!("the store's thread did not finish: {error}");
+        Err(StoreError::Unavailable(why).into())
+    })
 }

@@ -35,11 +35,11 @@ use self::link::{Effort, Link};
 use self::loaded::Loaded;
 use self::reply::ScriptReply;
 use self::scripts::Scripts;
+use crate::domain::keys::change::{KeyChange, MadeFrom};
 use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
-use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::{
-    Changes, FEED_CHANGES_MAX, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
+    ChangeError, Changes, FEED_CHANGES_MAX, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
     StoreOpenError, StoreTrouble, StoreWarning,
 };
 
@@ -183,44 +183,17 @@ impl RedisStore {
         Ok(Some((text, view)))
     }
 
-    /// Reads a record, changes it here, and puts it back if it is still the one that was read.
-    async fn replace(
-        &self,
-        id: &KeyId,
-        digest: Option<&KeyDigest>,
-        change: impl Fn(&KeyView) -> Result<KeyRecord, StoreError> + Send + Sync,
-    ) -> Result<KeyView, StoreError> {
-        for _ in 0..CONFLICTS_MAX {
-            let (text, view) = self.read(id).await?.ok_or(StoreError::NotFound)?;
-            let record = change(&view)?;
-            if record == view.record {
-                return Ok(view);
-            }
-            if self.put_back(&view.record, text, &record, digest).await? {
-                let digest = digest.copied().unwrap_or(view.digest);
-                return Ok(KeyView { digest, record, ..view });
-            }
-        }
-        Err(contended(id))
-    }
-
-    /// Puts a record in place of the one before, whose text this is, with a new digest if there is one; false if that text has
-    /// changed.
-    async fn put_back(
-        &self,
-        before: &KeyRecord,
-        text: String,
-        record: &KeyRecord,
-        digest: Option<&KeyDigest>,
-    ) -> Result<bool, StoreError> {
-        let withdraws = record.state != KeyState::Active || (before.former.is_some() && record.former.is_none());
+    /// Puts a key in place of the one before, whose record has this text; false if that text has changed.
+    async fn replace(&self, text: &str, before: &KeyView, after: &KeyView) -> Result<bool, StoreError> {
+        let (old, new) = (&before.record, &after.record);
+        let withdraws = new.state != KeyState::Active || (old.former.is_some() && new.former.is_none());
         let mut call = self.prepare(&self.scripts.replace);
         call.key(&self.former_key);
         call.arg(FEED_CHANGES_MAX)
-            .arg(record.id.as_str())
+            .arg(new.id.as_str())
             .arg(text)
-            .arg(reply::record_text(record)?)
-            .arg(digest.map(|digest| digest.to_hex()).unwrap_or_default())
+            .arg(reply::record_text(new)?)
+            .arg(after.digest.to_hex())
             .arg(u8::from(withdraws));
         Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
@@ -242,17 +215,12 @@ impl RedisStore {
         Ok(call)
     }
 
-    /// Deletes a key, if `expected` is empty or the text of its record. `None`: it is another one.
-    async fn remove(&self, id: &KeyId, expected: &str) -> Result<Option<KeyView>, StoreError> {
+    /// Deletes a key whose record has this text, empty for one that is deleted already; false if it has another one.
+    async fn remove_record(&self, id: &KeyId, text: &str) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts.delete);
         call.key(&self.gone_key).key(&self.former_key);
-        call.arg(FEED_CHANGES_MAX).arg(id.as_str()).arg(expected);
-        let mut reply = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
-        if reply.is_conflict() {
-            return Ok(None);
-        }
-        let (text, used, digest) = (reply.text()?, reply.text()?, reply.text()?);
-        Ok(Some(reply::view(&text, &used, &digest)?))
+        call.arg(FEED_CHANGES_MAX).arg(id.as_str()).arg(text);
+        Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 }
 
@@ -290,28 +258,26 @@ impl KeyStore for RedisStore {
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.views()
     }
 
-    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
-        self.replace(id, None, |view| Ok(change.apply(&view.record))).await
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+        for _ in 0..CONFLICTS_MAX {
+            let (text, before) = self.read(id).await?.ok_or(StoreError::NotFound)?;
+            let after = before.after(change, from)?;
+            if after == before || self.replace(&text, &before, &after).await? {
+                return Ok(after);
+            }
+        }
+        Err(contended(id).into())
     }
 
-    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
-        let rotated = |view: &KeyView| match digests_of(&view.digest, &view.record).any(|one| one == rotation.digest) {
-            true => Err(StoreError::Duplicate),
-            false => Ok(view.record.rotated(&view.digest, rotation)),
-        };
-        self.replace(id, Some(&rotation.digest), rotated).await
-    }
-
-    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.replace(id, None, |view| Ok(view.record.overlap_ended())).await
-    }
-
-    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
-        self.replace(id, None, |view| Ok(view.record.revoked(at))).await
-    }
-
-    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.remove(id, "").await?.ok_or(StoreError::NotFound)
+    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+        for _ in 0..CONFLICTS_MAX {
+            let (text, view) = self.read(id).await?.unzip();
+            view.as_ref().map_or(Ok(()), |view| view.check_made_from(from))?;
+            if self.remove_record(id, text.as_deref().unwrap_or_default()).await? {
+                return Ok(view);
+            }
+        }
+        Err(contended(id).into())
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
@@ -362,11 +328,6 @@ impl KeyStore for RedisStore {
             () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
         }
     }
-}
-
-/// The digests of a key's texts.
-fn digests_of(digest: &KeyDigest, record: &KeyRecord) -> impl Iterator<Item = KeyDigest> {
-    std::iter::once(*digest).chain(record.former_digest())
 }
 
 fn contended(id: &KeyId) -> StoreError {

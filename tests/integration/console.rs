@@ -8,6 +8,7 @@ mod openid;
 mod pages;
 mod portal;
 mod proxies;
+mod races;
 mod sessions;
 mod sign_in;
 mod snippets;

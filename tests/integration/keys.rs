@@ -220,6 +220,52 @@ fn a_revoked_key_is_refused_within_a_second_also_while_the_push_connection_is_be
 }
 
 #[test]
+fn a_key_is_changed_from_the_version_that_was_seen_or_not_at_all() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let key = weir.key();
+    let version = || {
+        let shown = weir.cli_json(&["key", "show", &key.id]);
+        shown["version"].as_str().unwrap().to_owned()
+    };
+    let old = version();
+    weir.cli_json(&["key", "update", &key.id, "--rpm", "60", "--if-version", &old]);
+    let now = version();
+    let (id, records) = (&key.id, || {
+        std::fs::read_to_string(weir.folder().join("audit.jsonl")).unwrap()
+    });
+    let before = records();
+    for words in [
+        &["key", "update", id, "--rpm", "30"][..],
+        &["key", "rotate", id],
+        &["key", "revoke", id],
+        &["key", "delete", id],
+    ] {
+        let late = weir.cli(words, &["--if-version", &old]);
+        let said = String::from_utf8_lossy(&late.stderr).into_owned();
+        let expected =
+            format!("{id} has changed since version {old} and is at {now}: nothing was changed; weir key show {id}");
+        assert_eq!(late.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains(&expected), "{words:?}: {said}");
+    }
+    assert_eq!(
+        (version(), records()),
+        (now, before),
+        "nothing was changed, and nothing recorded"
+    );
+    for words in [
+        &["key", "rotate", id, "--overlap", "1h"][..],
+        &["key", "end-overlap", id],
+        &["key", "revoke", id],
+        &["key", "delete", id],
+    ] {
+        let now = version();
+        weir.cli_json(&[words, &["--if-version", &now]].concat());
+    }
+    let again = weir.cli_json(&["key", "delete", id, "--if-version", &old]);
+    assert_eq!(again["deleted"], true, "a key that is deleted already is deleted");
+}
+
+#[test]
 fn nobody_but_owner_and_group_reaches_the_admin_socket_and_every_change_is_in_the_audit_file() {
     use std::os::unix::fs::PermissionsExt;
     let weir = Weir::start("http://127.0.0.1:9");

@@ -63,6 +63,7 @@ pub(super) fn change(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
         ..Field::needed("name", "Name")
     };
     let content = html! {
+        input type="hidden" name="version" value=(view::text(key, "version"));
         (desk.forms.input(action, &name))
         (terms(desk, action, key))
         button { "Change the key" }
@@ -81,7 +82,7 @@ fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
     html! {
         (forms.input(action, &Field::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
         label {
-            span { "The quota begins anew" }
+            span { "The quota begins anew" (forms.now(action, "reset", view::text(key, "reset"))) }
             select name="reset" {
                 @for (value, name) in RESETS { option value=(value) selected[value == reset] { (name) } }
             }
@@ -89,7 +90,7 @@ fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
         }
         (forms.input(action, &Field::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never, or such as 2027-01-31")))
         label {
-            span { "Models, a line each" }
+            span { "Models, a line each" (forms.now(action, "models", &models)) }
             textarea name="models" rows="3" placeholder="All" { (forms.entered(action, "models").unwrap_or(&models)) }
             input type="hidden" name="was.models" value=(models);
         }

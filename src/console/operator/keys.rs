@@ -148,7 +148,8 @@ pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields)
     match verb {
         "update" => {
             let body = key_form::changes(form)?;
-            desk.change(Method::PATCH, &path, &Value::Object(body)).await?;
+            desk.change_seen(form.given("version"), &path, &Value::Object(body))
+                .await?;
         }
         "delete" => {
             desk.change(Method::DELETE, &path, &json!({})).await?;

@@ -9,7 +9,10 @@ use crate::{
         answer::Answer, ask::Ask, desk::below, fields::Fields, forms::is_changed, key_view, limits, rotation,
         session::Session, view,
     },
-    domain::keys::secret::ServiceKey,
+    domain::keys::{
+        change::{MadeFrom, NotChanged},
+        secret::ServiceKey,
+    },
     side::admin::{Peer, local::Refused},
 };
 
@@ -22,11 +25,8 @@ impl Portal {
         ask: &Ask,
     ) -> Result<Answer, Refused> {
         self.is_by_present_text(session).await?;
-        let path = below("/v1/keys", session.who.key.as_str());
-        let peer = Peer::Owner(session.who.key.clone());
         if let ["agents"] = at {
-            let path = below(&path, "sign-ins");
-            self.api.call(peer, Method::DELETE, &path, Some(&json!({}))).await?;
+            self.ask(session, Method::DELETE, "sign-ins", &json!({})).await?;
             return Ok(Answer::see(ROOT));
         }
         let key = self.key(session).await?;
@@ -37,39 +37,46 @@ impl Portal {
                     .to_owned(),
             });
         }
-        if let ["rotate"] = at {
-            let made = self
-                .api
-                .call(peer, Method::POST, &below(&path, "rotate"), Some(&rotation::body(form)))
-                .await?;
-            return Ok(self.rotated(session, &made, &ask.base()).await);
-        }
-        if let ["end-overlap"] = at {
-            let path = below(&path, "end-overlap");
-            self.api.call(peer, Method::POST, &path, Some(&json!({}))).await?;
-            return Ok(Answer::see(ROOT));
-        }
-        let body = Value::Object(lowered(form)?);
-        self.api
-            .call(peer, Method::POST, &below(&path, "lower"), Some(&body))
-            .await?;
+        match at {
+            ["rotate"] => {
+                let made = self.ask(session, Method::POST, "rotate", &rotation::body(form)).await?;
+                return Ok(self.rotated(session, &made, &ask.base()).await);
+            }
+            ["end-overlap"] => self.ask(session, Method::POST, "end-overlap", &json!({})).await?,
+            _ => {
+                let body = Value::Object(lowered(form)?);
+                self.ask(session, Method::POST, "lower", &body).await?
+            }
+        };
         Ok(Answer::see(ROOT))
     }
 
-    /// Whoever has only the text of before looks, and changes nothing: it ends, and gives nothing that would last longer.
+    /// Asks the admin API to change the session's key, as long as the session was opened with its present text.
+    pub(super) async fn ask(
+        &self,
+        session: &Session<Owner>,
+        method: Method,
+        action: &str,
+        body: &Value,
+    ) -> Result<Value, Refused> {
+        let Owner { key, digest } = &session.who;
+        let path = below(&below("/v1/keys", key.as_str()), action);
+        let author = (Peer::Owner(key.clone()), MadeFrom::Text(*digest));
+        self.api.change(author, method, &path, Some(body)).await
+    }
+
+    /// Whoever has only the text of before looks, and changes nothing: it ends, and gives nothing that would last longer. Says so
+    /// before anything else is looked at; the store decides it again with the change.
     pub(super) async fn is_by_present_text(&self, session: &Session<Owner>) -> Result<(), Refused> {
-        let view = self.keys.by_id(&session.who.key).await.map_err(|error| Refused {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            message: error.to_string(),
-        })?;
-        match view.is_some_and(|view| view.digest == session.who.digest) {
-            true => Ok(()),
-            false => Err(Refused {
-                status: StatusCode::FORBIDDEN,
-                message: "This session was opened with the key's old text: sign in with the new one to change the key."
-                    .to_owned(),
-            }),
-        }
+        let refused = |status, why: &dyn ToString| Refused {
+            status,
+            message: why.to_string(),
+        };
+        let view = self.keys.by_id(&session.who.key).await;
+        let view = view.map_err(|error| refused(StatusCode::SERVICE_UNAVAILABLE, &error))?;
+        let from = MadeFrom::Text(session.who.digest);
+        let present = view.map_or(Err(NotChanged::OldText), |view| view.check_made_from(&from));
+        present.map_err(|why| refused(StatusCode::FORBIDDEN, &why))
     }
 
     /// The session goes on with the new text of its key, which is shown once.

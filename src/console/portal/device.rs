@@ -12,7 +12,6 @@ use crate::{
     console::{
         answer::Answer,
         ask::Ask,
-        desk::below,
         forms::{Forms, NOT_GENUINE, is_genuine},
         frame::Page,
         oauth::{OAuth, VERIFICATION},
@@ -21,7 +20,7 @@ use crate::{
         view,
     },
     domain::sign_in::user_code::UserCode,
-    side::admin::{Peer, local::Refused},
+    side::admin::local::Refused,
 };
 
 impl Portal {
@@ -95,10 +94,8 @@ impl Portal {
         let is_approved = form.text("decision") == "approve";
         let work = async {
             self.is_by_present_text(session).await?;
-            let path = below(&below("/v1/keys", session.who.key.as_str()), "sign-ins");
-            let peer = Peer::Owner(session.who.key.clone());
             let body = json!({ "user_code": form.text("user_code"), "approve": is_approved });
-            self.api.call(peer, Method::POST, &path, Some(&body)).await?;
+            self.ask(session, Method::POST, "sign-ins", &body).await?;
             Ok::<_, Refused>(shown(StatusCode::OK, session, &decided(is_approved)))
         };
         match self.sessions.once(session, form.text("operation"), ask.now, work).await {

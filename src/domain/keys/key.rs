@@ -7,7 +7,7 @@ use thiserror::Error;
 pub use crate::domain::keys::key_id::KeyId;
 use crate::domain::keys::rotation::{FormerText, Rotation};
 use crate::domain::keys::secret::KeyDigest;
-use crate::domain::keys::terms::{KeyTerms, KeyTermsChange};
+use crate::domain::keys::terms::KeyTerms;
 
 #[cfg(test)]
 mod tests;
@@ -158,30 +158,37 @@ impl KeyRecord {
     }
 }
 
-/// What of a record an operator may change; `None` leaves a field as it is. The account stays: what a key has spent is
-/// counted there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyChange {
-    /// A new name.
-    pub name: Option<String>,
-    /// Another end, or none.
-    pub expires_at: Option<Option<i64>>,
-    /// Another list of models, or all of them.
-    pub models: Option<Option<Vec<String>>>,
-    /// Other limits.
-    pub terms: KeyTermsChange,
+/// A key with its last use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyView {
+    /// The digest under which the key is found.
+    pub digest: KeyDigest,
+    /// The key's record.
+    pub record: KeyRecord,
+    /// When it was last used, in seconds since the Unix epoch; some seconds late, `None` if never.
+    pub last_used: Option<i64>,
 }
 
-impl KeyChange {
-    /// The record as it is after the change, one revision later.
-    pub fn apply(&self, record: &KeyRecord) -> KeyRecord {
-        KeyRecord {
-            name: self.name.clone().unwrap_or_else(|| record.name.clone()),
-            expires_at: self.expires_at.unwrap_or(record.expires_at),
-            models: self.models.clone().unwrap_or_else(|| record.models.clone()),
-            terms: self.terms.apply(record.terms),
-            revision: record.revision.saturating_add(1),
-            ..record.clone()
-        }
+impl KeyView {
+    /// Whether this is the key's text, or its former one while that is good.
+    pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
+        let former = self.record.former.as_ref();
+        self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_good(now_unix))
+    }
+
+    /// The digests of its texts, the present one first.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = KeyDigest> {
+        std::iter::once(self.digest).chain(self.record.former_digest())
+    }
+
+    /// What a store that has this key holds once it is told that the key stood as `told` with this digest, as
+    /// [`KeyRecord::healed`] decides; `None`: it stays as it is. The text is that of the later revision.
+    pub(crate) fn healed(&self, digest: &KeyDigest, told: &KeyRecord) -> Option<Self> {
+        let is_newer = told.revision > self.record.revision;
+        Some(Self {
+            digest: if is_newer { *digest } else { self.digest },
+            record: self.record.healed(told)?,
+            last_used: self.last_used,
+        })
     }
 }

@@ -192,6 +192,13 @@ pub struct KeyTerms {
     pub rates: Rates,
 }
 
+impl KeyTerms {
+    /// Whether a quota begins anew that is not there.
+    pub fn lacks_quota(&self) -> bool {
+        self.reset != Reset::None && self.quota.is_none()
+    }
+}
+
 /// The limits of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountTerms {

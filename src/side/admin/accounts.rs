@@ -132,7 +132,7 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, ApiError> {
     let account = existing(&state, &id).await?;
-    let tag = format!("\"{}\"", account.record.version());
+    let tag = author::etag(account.record.version());
     Ok(([(header::ETAG, tag)], Json(Value::Object(account_body(&account)))))
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{fields, reply::ApiError};
-use crate::domain::{keys::key::KeyChange, ledger::FinishFactor, money::NanoUsd, wire::model_name};
+use crate::domain::{keys::change::KeyUpdate, ledger::FinishFactor, money::NanoUsd, wire::model_name};
 
 /// The fields that can be set. State, key and hint have operations of their own.
 const FIELDS: [&str; 12] = [
@@ -27,31 +27,31 @@ const MODELS_MAX: usize = 1000;
 pub(super) struct Wanted {
     /// The account of a new key.
     pub(super) account: Option<String>,
-    pub(super) change: KeyChange,
+    pub(super) update: KeyUpdate,
 }
 
 /// Reads the body of a create or update; unknown fields are refused with the nearest valid name.
 pub(super) fn read(body: &Map<String, Value>, now_unix: i64) -> Result<Wanted, ApiError> {
     let mut wanted_account = None;
-    let mut change = KeyChange::default();
+    let mut update = KeyUpdate::default();
     for (field, value) in body {
         match field.as_str() {
-            "name" => change.name = Some(fields::line(field, value, NAME_CHARS_MAX)?),
+            "name" => update.name = Some(fields::line(field, value, NAME_CHARS_MAX)?),
             "account" => wanted_account = Some(fields::account(field, value.as_str().unwrap_or_default())?),
-            "expires_at" => change.expires_at = Some(expires_at(value, now_unix)?),
-            "models" => change.models = Some(models(value)?),
-            "quota_usd" => change.terms.quota = Some(quota(value)?),
-            "reset" => change.terms.reset = Some(choice(field, value, "none, daily, weekly or monthly")?),
-            "on_exhausted" => change.terms.on_exhausted = Some(choice(field, value, "finish or cut")?),
-            "notify_percent" => change.terms.notify = Some(fields::thresholds(field, value)?),
-            "finish_factor" => change.terms.finish_factor = Some(finish_factor(value)?),
-            other if fields::rate(&mut change.terms.rates, other, value)? => {}
+            "expires_at" => update.expires_at = Some(expires_at(value, now_unix)?),
+            "models" => update.models = Some(models(value)?),
+            "quota_usd" => update.terms.quota = Some(quota(value)?),
+            "reset" => update.terms.reset = Some(choice(field, value, "none, daily, weekly or monthly")?),
+            "on_exhausted" => update.terms.on_exhausted = Some(choice(field, value, "finish or cut")?),
+            "notify_percent" => update.terms.notify = Some(fields::thresholds(field, value)?),
+            "finish_factor" => update.terms.finish_factor = Some(finish_factor(value)?),
+            other if fields::rate(&mut update.terms.rates, other, value)? => {}
             other => return Err(fields::unknown(other, &FIELDS)),
         }
     }
     Ok(Wanted {
         account: wanted_account,
-        change,
+        update,
     })
 }
 

@@ -56,6 +56,12 @@ pub(super) fn unknown(field: &str, known: &[&str]) -> ApiError {
     ApiError::invalid(format!("field `{field}` cannot be set: {hint}"))
 }
 
+/// Refuses a field that is none of the known ones.
+pub(super) fn check_known(fields: &Map<String, Value>, known: &[&str]) -> Result<(), ApiError> {
+    let other = fields.keys().find(|field| !known.contains(&field.as_str()));
+    other.map_or(Ok(()), |other| Err(unknown(other, known)))
+}
+
 /// The name of an account. It is a segment of a path and the value of an option: `.` and `..` name no segment, and what begins
 /// with `-` is an option itself.
 pub(super) fn account(field: &str, text: &str) -> Result<String, ApiError> {

@@ -1,20 +1,22 @@
 //! Keys in the admin API: create, list, show, update, revoke, delete.
 
 pub(super) mod listing;
-pub(super) mod lower;
 pub(super) mod of_person;
 pub(super) mod rotation;
 
 use axum::{
     Extension, Json,
     extract::{Path, State},
-    http::StatusCode,
+    http::{StatusCode, header},
+    response::IntoResponse,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    accounts, change,
+    accounts,
+    author::{Author, etag},
+    change,
     fields::{self, Body, object},
     peer::Peer,
     reply::{ApiError, JsonResult, key_body},
@@ -23,18 +25,21 @@ use super::{
 use crate::{
     domain::{
         keys::{
+            change::{ChangedBy, KeyChange, MadeFrom, NotChanged},
             key::{KeyId, KeyRecord, KeyState},
             secret::{KeyDigest, ServiceKey},
         },
-        ledger::{KeyTerms, OperationId, Reset},
+        ledger::{KeyTerms, OperationId},
     },
     edges::clock,
     money::account_changes::AccountChangeError,
-    store::KeyView,
+    store::{KeyView, StoreError},
 };
 
 /// The field that names the operation which makes a key: sent again, it makes no other one.
 const OPERATION: &str = "operation_id";
+/// The limits that the owner of a key can lower.
+const LOWERED: [&str; 5] = ["concurrency", "expires_at", "quota_usd", "rpm", "tpm"];
 
 pub(super) async fn create(
     State(state): State<AdminState>,
@@ -47,14 +52,16 @@ pub(super) async fn create(
     let operation = operation.map(|id| fields::operation(OPERATION, &id)).transpose()?;
     let change::Wanted {
         account,
-        change: wanted,
+        update: wanted,
     } = change::read(&body, now)?;
     let (Some(name), Some(account)) = (wanted.name, account) else {
         return Err(ApiError::invalid("name and account are needed to create a key"));
     };
     accounts::existing(&state, &account).await?;
     let terms = wanted.terms.apply(KeyTerms::default());
-    resets_something(&terms)?;
+    if terms.lacks_quota() {
+        return Err(NotChanged::ResetWithoutQuota.into());
+    }
     let (key, drawn) = fresh(&state);
     let id = match &operation {
         None => drawn,
@@ -102,7 +109,7 @@ async fn add(
     state.store.create(&digest, &record).await?;
     if let Err(error) = state.changes.key_changed(&digest, &record).await {
         // Nobody has seen it yet. Where this fails too, a key stays that nobody has.
-        let _ = state.store.delete(&record.id).await;
+        let _ = state.store.delete(&record.id, &MadeFrom::Anything).await;
         return Err(error.into());
     }
     Ok(KeyView {
@@ -118,14 +125,21 @@ async fn body_of(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>)
     key_body(view, spend.ok().as_ref(), clock::unix_millis(), fresh)
 }
 
-/// Writes into the journal how a key stands after a change, and shows it.
-async fn noted(state: &AdminState, view: &KeyView, fresh: Option<&ServiceKey>) -> JsonResult {
-    state
-        .changes
-        .key_changed(&view.digest, &view.record)
-        .await
-        .map_err(|error| unsure(&error))?;
-    Ok(Json(body_of(state, view, fresh).await))
+/// Makes a change, recorded with these values, and shows the key after it, with a text that was made just now. What the key as it
+/// is refuses is not recorded.
+async fn make(
+    state: &AdminState,
+    author: Author,
+    key_id: &KeyId,
+    change: &KeyChange,
+    (operation, values, fresh): (&'static str, Value, Option<&ServiceKey>),
+) -> JsonResult {
+    existing(state, key_id).await?.after(change, &author.from)?;
+    state.audit(author.peer, operation, key_id.as_str(), values).await?;
+    let view = state.store.change(key_id, change, &author.from).await?;
+    let noted = state.changes.key_changed(&view.digest, &view.record).await;
+    noted.map_err(|error| unsure(&error))?;
+    Ok(Json(body_of(state, &view, fresh).await))
 }
 
 /// The store has made the change, and might yet lose it.
@@ -135,21 +149,51 @@ fn unsure(error: &AccountChangeError) -> ApiError {
     ))
 }
 
-pub(super) async fn show(State(state): State<AdminState>, Path(key_id): Path<String>) -> JsonResult {
-    let view = state.store.by_id(&id(&key_id)?).await?;
-    let view = view.ok_or(crate::store::StoreError::NotFound)?;
-    Ok(Json(body_of(&state, &view, None).await))
+async fn existing(state: &AdminState, id: &KeyId) -> Result<KeyView, StoreError> {
+    state.store.by_id(id).await?.ok_or(StoreError::NotFound)
+}
+
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    Path(key_id): Path<String>,
+) -> Result<impl IntoResponse, ApiError> {
+    let view = existing(&state, &id(&key_id)?).await?;
+    let body = body_of(&state, &view, None).await;
+    Ok(([(header::ETAG, etag(view.version()))], Json(body)))
 }
 
 pub(super) async fn update(
     State(state): State<AdminState>,
-    Extension(peer): Extension<Peer>,
+    author: Author,
     Path(key_id): Path<String>,
     body: Body,
 ) -> JsonResult {
     let body = object(body)?;
-    let key_id = id(&key_id)?;
-    let change::Wanted { account, mut change } = change::read(&body, clock::unix_seconds())?;
+    set(&state, author, &key_id, body, ("key.update", ChangedBy::Operator)).await
+}
+
+/// What the owner of a key may do, who can never raise a limit.
+pub(super) async fn lower(
+    State(state): State<AdminState>,
+    author: Author,
+    Path(key_id): Path<String>,
+    body: Body,
+) -> JsonResult {
+    let body = object(body)?;
+    fields::check_known(&body, &LOWERED)?;
+    set(&state, author, &key_id, body, ("key.lower", ChangedBy::Owner)).await
+}
+
+/// Sets what the body names.
+async fn set(
+    state: &AdminState,
+    author: Author,
+    key_id: &str,
+    body: Map<String, Value>,
+    (operation, by): (&'static str, ChangedBy),
+) -> JsonResult {
+    let key_id = id(key_id)?;
+    let change::Wanted { account, mut update } = change::read(&body, clock::unix_seconds())?;
     if account.is_some() {
         return Err(ApiError::invalid(
             "account: a key stays with its account, where its use is counted; create another key there",
@@ -158,44 +202,31 @@ pub(super) async fn update(
     if body.is_empty() {
         return Err(ApiError::invalid("nothing to change: name at least one field"));
     }
-    if let Some(names) = change.models {
-        change.models = Some(models(&state, names)?);
+    if let Some(names) = update.models {
+        update.models = Some(models(state, names)?);
     }
-    if change.terms.reset.is_some() {
-        let view = state
-            .store
-            .by_id(&key_id)
-            .await?
-            .ok_or(crate::store::StoreError::NotFound)?;
-        resets_something(&change.terms.apply(view.record.terms))?;
+    let change = KeyChange::Update { update, by };
+    make(state, author, &key_id, &change, (operation, Value::Object(body), None)).await
+}
+
+pub(super) async fn revoke(State(state): State<AdminState>, author: Author, Path(key_id): Path<String>) -> JsonResult {
+    let at = clock::unix_seconds();
+    let change = KeyChange::Revoke { at };
+    make(&state, author, &id(&key_id)?, &change, ("key.revoke", json!({}), None)).await
+}
+
+pub(super) async fn delete(State(state): State<AdminState>, author: Author, Path(key_id): Path<String>) -> JsonResult {
+    let key_id = id(&key_id)?;
+    if let Some(view) = state.store.by_id(&key_id).await? {
+        view.check_made_from(&author.from)?;
     }
     state
-        .audit(peer, "key.update", key_id.as_str(), Value::Object(body))
+        .audit(author.peer, "key.delete", key_id.as_str(), json!({}))
         .await?;
-    noted(&state, &state.store.update(&key_id, &change).await?, None).await
-}
-
-pub(super) async fn revoke(
-    State(state): State<AdminState>,
-    Extension(peer): Extension<Peer>,
-    Path(key_id): Path<String>,
-) -> JsonResult {
-    let key_id = id(&key_id)?;
-    state.audit(peer, "key.revoke", key_id.as_str(), json!({})).await?;
-    let view = state.store.revoke(&key_id, clock::unix_seconds()).await?;
-    noted(&state, &view, None).await
-}
-
-pub(super) async fn delete(
-    State(state): State<AdminState>,
-    Extension(peer): Extension<Peer>,
-    Path(key_id): Path<String>,
-) -> JsonResult {
-    let key_id = id(&key_id)?;
-    state.audit(peer, "key.delete", key_id.as_str(), json!({})).await?;
-    let view = state.store.delete(&key_id).await?;
-    let gone = state.changes.key_gone(&key_id, view.record.revision).await;
-    gone.map_err(|error| unsure(&error))?;
+    if let Some(view) = state.store.delete(&key_id, &author.from).await? {
+        let gone = state.changes.key_gone(&key_id, view.record.revision).await;
+        gone.map_err(|error| unsure(&error))?;
+    }
     Ok(Json(json!({ "id": key_id.as_str(), "deleted": true })))
 }
 
@@ -213,16 +244,6 @@ fn models(state: &AdminState, names: Option<Vec<String>>) -> Result<Option<Vec<S
     names
         .map(|names| names.into_iter().map(known).collect::<Result<_, _>>())
         .transpose()
-}
-
-/// A period without a quota limits nothing, and is most often a forgotten quota.
-fn resets_something(terms: &KeyTerms) -> Result<(), ApiError> {
-    if terms.reset != Reset::None && terms.quota.is_none() {
-        return Err(ApiError::invalid(
-            "reset: only a quota begins anew, and this key has none; give it one, or no reset",
-        ));
-    }
-    Ok(())
 }
 
 fn fresh(state: &AdminState) -> (ServiceKey, KeyId) {

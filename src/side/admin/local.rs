@@ -14,7 +14,10 @@ use self::recent::Recent;
 pub(crate) use super::log::export::LogFile;
 use super::{AdminState, Peer, keys::of_person::of_person, log::export, query::Query, reply::ApiError, router};
 use crate::{
-    domain::keys::template::{KeyTemplate, PersonOf},
+    domain::keys::{
+        change::MadeFrom,
+        template::{KeyTemplate, PersonOf},
+    },
     store::KeyView,
 };
 
@@ -137,6 +140,20 @@ impl LocalApi {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Refused> {
+        self.change((peer, MadeFrom::Anything), method, path, body).await
+    }
+
+    /// The same for a change of a key that was decided on a state of it.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(crate) async fn change(
+        &self,
+        (peer, from): (Peer, MadeFrom),
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Refused> {
         let failed = |why: &dyn ToString| Refused {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             message: why.to_string(),
@@ -149,7 +166,7 @@ impl LocalApi {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(text))
             .map_err(|error| failed(&error))?;
-        let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
+        let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)).layer(Extension(from)));
         let (head, body) = match service.call(request).await {
             Ok(answer) => answer.into_parts(),
             Err(never) => match never {},

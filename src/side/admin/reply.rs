@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     domain::{
         keys::{
+            change::NotChanged,
             key::{KeyRecord, KeyState},
             secret::ServiceKey,
         },
@@ -20,7 +21,7 @@ use crate::{
     },
     money::account_changes::AccountChangeError,
     side::audit::AuditError,
-    store::{KeyView, StoreError},
+    store::{ChangeError, KeyView, StoreError},
 };
 
 /// The JSON body of a success, or what was refused.
@@ -103,6 +104,30 @@ impl From<StoreError> for ApiError {
     }
 }
 
+impl From<NotChanged> for ApiError {
+    fn from(why: NotChanged) -> Self {
+        let (status, code, version) = match why {
+            NotChanged::Stale { now, .. } => (StatusCode::PRECONDITION_FAILED, "changed", Some(now)),
+            NotChanged::OldText => (StatusCode::FORBIDDEN, "old_text", None),
+            NotChanged::FormerText => (StatusCode::CONFLICT, "duplicate", None),
+            NotChanged::Raises(_) | NotChanged::ResetWithoutQuota => (StatusCode::BAD_REQUEST, "invalid", None),
+        };
+        Self {
+            version,
+            ..Self::new(status, code, why.to_string())
+        }
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Store(error) => error.into(),
+            ChangeError::NotChanged(why) => why.into(),
+        }
+    }
+}
+
 impl From<AuditError> for ApiError {
     fn from(error: AuditError) -> Self {
         Self::unavailable("audit_unavailable", format!("nothing was changed: {error}"))
@@ -142,6 +167,7 @@ pub(super) fn key_body(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64, fr
     };
     let mut body = json!({
         "id": record.id.as_str(),
+        "version": view.version().to_string(),
         "name": record.name,
         "account": record.account,
         "state": state,

@@ -29,9 +29,7 @@ pub(super) async fn decide(
     body: Body,
 ) -> JsonResult {
     let body = object(body)?;
-    if let Some(other) = body.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-        return Err(fields::unknown(other, &FIELDS));
-    }
+    fields::check_known(&body, &FIELDS)?;
     let code = body.get("user_code").and_then(|code| UserCode::parse(code.as_str()?));
     let approve = body.get("approve").and_then(serde_json::Value::as_bool);
     let (Some(code), Some(approve)) = (code, approve) else {

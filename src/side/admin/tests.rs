@@ -32,6 +32,7 @@ mod log;
 mod owners;
 mod rotation;
 mod usage;
+mod versions;
 
 struct Fixture {
     client: AdminClient,

@@ -1,8 +1,8 @@
 //! What a store does when it is told again what it may have forgotten.
 
-use super::{digest, found, id, record, version};
+use super::{Changing, digest, found, id, record, version};
 use crate::domain::keys::key::{KeyRecord, KeyState};
-use crate::store::{KeyChange, KeyStore, StoreError};
+use crate::store::{KeyStore, StoreError};
 
 fn at_revision(revision: u64, name: &str) -> KeyRecord {
     KeyRecord {
@@ -58,8 +58,8 @@ pub(crate) async fn a_revocation_holds_whatever_a_store_is_told(store: &dyn KeyS
     }
     // And the other way round: the store was changed after it had forgotten the revocation.
     store.create(&digest(2), &record(2, 100)).await.unwrap();
-    for _ in 0..3 {
-        store.update(&id(2), &KeyChange::default()).await.unwrap();
+    for name in ["desk", "lap", "desk"] {
+        store.rename(&id(2), name).await.unwrap();
     }
     let revoked = record(2, 100).revoked(800);
     store.heal(&digest(2), &revoked).await.unwrap();
@@ -72,9 +72,9 @@ pub(crate) async fn a_deleted_key_is_not_put_back(store: &dyn KeyStore) {
         store.create(&digest(number), &record(number, 100)).await.unwrap();
     }
     let start = version(store).await;
-    store.delete(&id(1)).await.unwrap();
+    store.remove(&id(1)).await.unwrap();
     // One that is there, at this revision; one that the store never had; one that stands at a later revision.
-    store.update(&id(3), &KeyChange::default()).await.unwrap();
+    store.rename(&id(3), "desk").await.unwrap();
     store.heal_gone(&id(2), 0).await.unwrap();
     store.heal_gone(&id(4), 7).await.unwrap();
     store.heal_gone(&id(3), 0).await.unwrap();

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::domain::keys::change::{KeyChange, MadeFrom};
 use crate::domain::keys::key::{KeyId, KeyRecord};
-use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::KeyDigest;
-use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+use crate::store::{ChangeError, Changes, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
 /// A store without any engine.
 pub(crate) struct ModelStore {
@@ -33,7 +33,7 @@ impl ModelStore {
     /// A key was one and is another now: both are named by all their digests, each once.
     fn changed(&self, state: &mut ModelState, before: Option<&KeyView>, after: Option<&KeyView>) {
         let mut digests = Vec::new();
-        for digest in before.into_iter().chain(after).flat_map(digests_of) {
+        for digest in before.into_iter().chain(after).flat_map(KeyView::digests) {
             if !digests.contains(&digest) {
                 digests.push(digest);
             }
@@ -42,18 +42,20 @@ impl ModelStore {
         self.nudge.send_replace(state.version());
     }
 
-    fn replace(&self, id: &KeyId, change: impl Fn(&KeyRecord) -> KeyRecord) -> Result<KeyView, StoreError> {
-        let mut state = self.state.lock();
-        let view = state.held(id)?;
-        let record = change(&view.record);
-        if record == view.record {
-            return Ok(view.clone());
+    fn replace(&self, state: &mut ModelState, before: &KeyView, after: KeyView) -> Result<KeyView, StoreError> {
+        if after == *before {
+            return Ok(after);
         }
-        let before = view.clone();
-        view.record = record;
-        let view = view.clone();
-        self.changed(&mut state, Some(&before), Some(&view));
-        Ok(view)
+        let is_anothers = |view: &KeyView| view.record.id != after.record.id;
+        let taken = after
+            .digests()
+            .any(|digest| state.holder(&digest).is_some_and(is_anothers));
+        if taken {
+            return Err(StoreError::Duplicate);
+        }
+        *state.held(&after.record.id)? = after.clone();
+        self.changed(state, Some(before), Some(&after));
+        Ok(after)
     }
 
     fn add(&self, state: &mut ModelState, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
@@ -62,7 +64,7 @@ impl ModelStore {
             record: record.clone(),
             last_used: None,
         };
-        let taken = digests_of(&view).any(|digest| state.holder(&digest).is_some());
+        let taken = view.digests().any(|digest| state.holder(&digest).is_some());
         if taken || state.held(&record.id).is_ok() {
             return Err(StoreError::Duplicate);
         }
@@ -93,12 +95,8 @@ impl ModelState {
 
     /// The key that has a text of this digest, now or before.
     fn holder(&self, digest: &KeyDigest) -> Option<&KeyView> {
-        self.keys.iter().find(|view| digests_of(view).any(|one| one == *digest))
+        self.keys.iter().find(|view| view.digests().any(|one| one == *digest))
     }
-}
-
-fn digests_of(view: &KeyView) -> impl Iterator<Item = KeyDigest> {
-    std::iter::once(view.digest).chain(view.record.former_digest())
 }
 
 #[async_trait]
@@ -135,37 +133,20 @@ impl KeyStore for ModelStore {
         Ok(all.into_iter().skip(skipped).take(limit.min(LIST_KEYS_MAX)).collect())
     }
 
-    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
-        self.replace(id, |record| change.apply(record))
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+        let mut state = self.state.lock();
+        let before = state.held(id)?.clone();
+        let after = before.after(change, from)?;
+        Ok(self.replace(&mut state, &before, after)?)
     }
 
-    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
+    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
         let mut state = self.state.lock();
-        let taken = state.holder(&rotation.digest).is_some();
-        let view = state.held(id)?;
-        if taken {
-            return Err(StoreError::Duplicate);
+        if state.gone.contains(id) {
+            return Ok(None);
         }
-        let before = view.clone();
-        view.record = view.record.rotated(&before.digest, rotation);
-        view.digest = rotation.digest;
-        let view = view.clone();
-        self.changed(&mut state, Some(&before), Some(&view));
-        Ok(view)
-    }
-
-    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.replace(id, KeyRecord::overlap_ended)
-    }
-
-    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
-        self.replace(id, |record| record.revoked(at))
-    }
-
-    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        let mut state = self.state.lock();
-        state.held(id)?;
-        self.remove(&mut state, id).ok_or(StoreError::NotFound)
+        state.held(id)?.check_made_from(from)?;
+        Ok(self.remove(&mut state, id))
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
@@ -204,24 +185,9 @@ impl KeyHealer for ModelStore {
                 self.add(&mut state, digest, told)
             };
         }
-        let told_digests = std::iter::once(*digest).chain(told.former_digest());
-        let mut holders = told_digests.filter_map(|digest| state.holder(&digest));
-        let taken = holders.any(|view| view.record.id != told.id);
-        let view = state.held(&told.id)?;
-        let Some(record) = view.record.healed(told) else {
-            return Ok(());
-        };
-        let before = view.clone();
-        if told.revision > before.record.revision {
-            if taken {
-                return Err(StoreError::Duplicate);
-            }
-            view.digest = *digest;
-        }
-        view.record = record;
-        let view = view.clone();
-        self.changed(&mut state, Some(&before), Some(&view));
-        Ok(())
+        let before = state.held(&told.id)?.clone();
+        let after = before.healed(digest, told).unwrap_or_else(|| before.clone());
+        self.replace(&mut state, &before, after).map(drop)
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {

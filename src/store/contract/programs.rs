@@ -9,10 +9,13 @@ use proptest::test_runner::TestRunner;
 
 use super::model::ModelStore;
 use super::{digest, id, record, to};
-use crate::domain::ledger::KeyTermsChange;
+use crate::domain::keys::change::{ChangedBy, KeyChange, KeyUpdate, MadeFrom};
+use crate::domain::keys::rotation::Rotation;
+use crate::domain::ledger::{KeyTermsChange, RatesChange, Reset};
+use crate::domain::version::Version;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::test_server::TestServer;
-use crate::store::{Changes, KeyChange, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+use crate::store::{ChangeError, Changes, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
 const PROGRAMS: u32 = 24;
 const OPERATIONS_MAX: usize = 40;
@@ -32,22 +35,15 @@ enum Operation {
         after: Option<u8>,
         limit: usize,
     },
-    Update {
+    Change {
         key: u8,
         change: KeyChange,
+        from: Seen,
     },
-    Rotate {
+    Delete {
         key: u8,
-        digest: u8,
-        hint: String,
-        overlap_until: Option<i64>,
+        from: Seen,
     },
-    EndOverlap(u8),
-    Revoke {
-        key: u8,
-        at: i64,
-    },
-    Delete(u8),
     Heal {
         key: u8,
         digest: u8,
@@ -63,36 +59,77 @@ enum Operation {
     ChangesSince(u64),
 }
 
+/// The state of the key that a change is made from.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    Anything,
+    /// The version that it has then.
+    Present,
+    /// A version that it never has.
+    Stale,
+    Text(u8),
+}
+
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Done(Result<(), StoreError>),
     Lookup(Result<Lookup, StoreError>),
     Found(Result<Option<KeyView>, StoreError>),
-    View(Result<KeyView, StoreError>),
+    Changed(Result<KeyView, ChangeError>),
+    Deleted(Result<Option<KeyView>, ChangeError>),
     Views(Result<Vec<KeyView>, StoreError>),
     Changes(Result<Changes, StoreError>),
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+fn change() -> impl Strategy<Value = KeyChange> {
     let models = option::of(option::of(vec("[a-c]{0,2}", 0..3)));
-    let change = (option::of("\\PC{0,4}"), option::of(option::of(-9..9_i64)), models);
-    let change = change.prop_map(|(name, expires_at, models)| KeyChange {
+    let limits = (option::of(option::of(0..3_u64)), any::<Option<bool>>());
+    let update = (
+        option::of("\\PC{0,4}"),
+        option::of(option::of(-9..9_i64)),
+        models,
+        limits,
+    );
+    let update = update.prop_map(|(name, expires_at, models, (rpm, daily))| KeyUpdate {
         name,
         expires_at,
         models,
-        terms: KeyTermsChange::default(),
+        terms: KeyTermsChange {
+            reset: daily.map(|daily| if daily { Reset::Daily } else { Reset::None }),
+            rates: RatesChange {
+                rpm,
+                ..RatesChange::default()
+            },
+            ..KeyTermsChange::default()
+        },
     });
+    let by = prop_oneof![Just(ChangedBy::Operator), Just(ChangedBy::Owner)];
+    let rotation = (0..DIGESTS, "[a-z]{4}", option::of(0..9_i64));
+    prop_oneof![
+        3 => (update, by).prop_map(|(update, by)| KeyChange::Update { update, by }),
+        3 => rotation.prop_map(|(text, hint, overlap_until)| KeyChange::Rotate(Rotation { digest: digest(text), hint, overlap_until })),
+        1 => Just(KeyChange::EndOverlap),
+        2 => (-5..5_i64).prop_map(|at| KeyChange::Revoke { at }),
+    ]
+}
+
+fn from() -> impl Strategy<Value = Seen> {
+    prop_oneof![
+        4 => Just(Seen::Anything),
+        2 => Just(Seen::Present),
+        1 => Just(Seen::Stale),
+        2 => (0..DIGESTS).prop_map(Seen::Text),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         4 => (0..KEYS, 0..DIGESTS).prop_map(|(key, digest)| Operation::Create { key, digest }),
         2 => (0..DIGESTS).prop_map(Operation::Find),
         1 => (0..KEYS).prop_map(Operation::ById),
         1 => (option::of(0..KEYS), 0..4_usize).prop_map(|(after, limit)| Operation::List { after, limit }),
-        2 => (0..KEYS, change).prop_map(|(key, change)| Operation::Update { key, change }),
-        3 => (0..KEYS, 0..DIGESTS, "[a-z]{4}", option::of(0..9_i64))
-            .prop_map(|(key, digest, hint, overlap_until)| Operation::Rotate { key, digest, hint, overlap_until }),
-        1 => (0..KEYS).prop_map(Operation::EndOverlap),
-        2 => (0..KEYS, -5..5_i64).prop_map(|(key, at)| Operation::Revoke { key, at }),
-        1 => (0..KEYS).prop_map(Operation::Delete),
+        8 => (0..KEYS, change(), from()).prop_map(|(key, change, from)| Operation::Change { key, change, from }),
+        1 => (0..KEYS, from()).prop_map(|(key, from)| Operation::Delete { key, from }),
         2 => (0..KEYS, 0..DIGESTS, option::of(1..DIGESTS), 0..5_u64, any::<bool>()).prop_map(
             |(key, digest, apart, revision, revoked)| {
                 // A key's two texts are never the same.
@@ -110,6 +147,19 @@ fn created_at(key: u8) -> i64 {
     i64::from(key % 3) - 1
 }
 
+async fn made_from(store: &dyn KeyStore, key: u8, from: Seen) -> MadeFrom {
+    let stale = Version::new(0, 0);
+    match from {
+        Seen::Anything => MadeFrom::Anything,
+        Seen::Present => {
+            let view = store.by_id(&id(key)).await.unwrap();
+            MadeFrom::Version(view.map_or(stale, |view| view.version()))
+        }
+        Seen::Stale => MadeFrom::Version(stale),
+        Seen::Text(text) => MadeFrom::Text(digest(text)),
+    }
+}
+
 async fn answer(store: &dyn KeyStore, operation: &Operation) -> Outcome {
     match operation {
         Operation::Create { key, digest: text } => {
@@ -118,16 +168,14 @@ async fn answer(store: &dyn KeyStore, operation: &Operation) -> Outcome {
         Operation::Find(text) => Outcome::Lookup(store.find(&digest(*text)).await),
         Operation::ById(key) => Outcome::Found(store.by_id(&id(*key)).await),
         Operation::List { after, limit } => Outcome::Views(store.list(after.map(id).as_ref(), *limit).await),
-        Operation::Update { key, change } => Outcome::View(store.update(&id(*key), change).await),
-        Operation::Rotate {
-            key,
-            digest: text,
-            hint,
-            overlap_until,
-        } => Outcome::View(store.rotate(&id(*key), &to(*text, hint, *overlap_until)).await),
-        Operation::EndOverlap(key) => Outcome::View(store.end_overlap(&id(*key)).await),
-        Operation::Revoke { key, at } => Outcome::View(store.revoke(&id(*key), *at).await),
-        Operation::Delete(key) => Outcome::View(store.delete(&id(*key)).await),
+        Operation::Change { key, change, from } => {
+            let from = made_from(store, *key, *from).await;
+            Outcome::Changed(store.change(&id(*key), change, &from).await)
+        }
+        Operation::Delete { key, from } => {
+            let from = made_from(store, *key, *from).await;
+            Outcome::Deleted(store.delete(&id(*key), &from).await)
+        }
         Operation::Heal {
             key,
             digest: text,

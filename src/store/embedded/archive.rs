@@ -10,12 +10,12 @@ use super::{
     EmbeddedStore, blocking,
     database::unavailable,
     file::{GONE, KEYS, StoreFile, UNFINISHED, USED, decode, encode},
-    key_index::{KeyEntry, KeyMutation},
+    key_index::KeyMutation,
 };
 use crate::{
     domain::keys::key::KeyId,
     store::{
-        StoreError,
+        KeyView, StoreError,
         archive::{Archive, Item},
     },
 };
@@ -70,7 +70,7 @@ impl StoreFile {
         Ok(())
     }
 
-    fn commit_all(&self, held: &[KeyEntry], gone: &[KeyId]) -> Result<(), StoreError> {
+    fn commit_all(&self, held: &[KeyView], gone: &[KeyId]) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
             {
@@ -116,7 +116,7 @@ impl Archive for EmbeddedStore {
                     digest,
                     record,
                     last_used,
-                } => held.push(KeyEntry {
+                } => held.push(KeyView {
                     digest: *digest,
                     record: (**record).clone(),
                     last_used: *last_used,

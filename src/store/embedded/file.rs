@@ -10,11 +10,11 @@ use redb::{
 use serde::{Deserialize, Serialize};
 
 use super::database::{self, unavailable};
-use super::key_index::{KeyEntry, KeyMutation};
+use super::key_index::KeyMutation;
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::provider_state::StateKey;
-use crate::store::{StoreError, StoreOpenError};
+use crate::store::{KeyView, StoreError, StoreOpenError};
 
 /// Key id to a [`StoredKey`] as JSON.
 pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
@@ -51,7 +51,7 @@ struct StoredKey {
 impl StoreFile {
     /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it:
     /// the keys, and the ids of those that were deleted.
-    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyEntry>, HashSet<KeyId>), StoreOpenError> {
+    pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyView>, HashSet<KeyId>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         database::at_start(&path, || {
             let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
@@ -227,8 +227,8 @@ impl StoreFile {
     }
 
     /// All keys. `Err` says what cannot be read, and never the content.
-    fn read_all(&self) -> Result<Vec<KeyEntry>, String> {
-        let read = || -> Result<Vec<Result<KeyEntry, String>>, redb::Error> {
+    fn read_all(&self) -> Result<Vec<KeyView>, String> {
+        let read = || -> Result<Vec<Result<KeyView, String>>, redb::Error> {
             let transaction = self.database()?.begin_read()?;
             let keys = transaction.open_table(KEYS)?;
             let used = transaction.open_table(USED)?;
@@ -244,7 +244,7 @@ impl StoreFile {
     }
 }
 
-pub(super) fn encode(held: &KeyEntry) -> Result<Vec<u8>, redb::Error> {
+pub(super) fn encode(held: &KeyView) -> Result<Vec<u8>, redb::Error> {
     let stored = StoredKey {
         digest: held.digest.to_hex(),
         record: held.record.clone(),
@@ -252,14 +252,14 @@ pub(super) fn encode(held: &KeyEntry) -> Result<Vec<u8>, redb::Error> {
     serde_json::to_vec(&stored).map_err(|error| redb::Error::Io(error.into()))
 }
 
-pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<KeyEntry, String> {
+pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<KeyView, String> {
     let fault = |what: &str| format!("the record of {id} {what}");
     let stored: StoredKey = serde_json::from_slice(stored).map_err(|_| fault("is not a key record"))?;
     let digest = KeyDigest::from_hex(&stored.digest).ok_or_else(|| fault("has no digest"))?;
     if stored.record.id.as_str() != id {
         return Err(fault("is that of another key"));
     }
-    Ok(KeyEntry {
+    Ok(KeyView {
         digest,
         record: stored.record,
         last_used,

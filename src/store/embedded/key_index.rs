@@ -3,40 +3,17 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
-use crate::domain::keys::key::{KeyChange, KeyId, KeyRecord, KeyState};
-use crate::domain::keys::rotation::Rotation;
+use crate::domain::keys::change::{KeyChange, MadeFrom};
+use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::feed::Feed;
-use crate::store::{Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
-
-/// One key with everything that is kept of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KeyEntry {
-    pub(super) digest: KeyDigest,
-    pub(super) record: KeyRecord,
-    pub(super) last_used: Option<i64>,
-}
-
-impl KeyEntry {
-    /// The digests by which it is found.
-    fn digests(&self) -> impl Iterator<Item = KeyDigest> {
-        std::iter::once(self.digest).chain(self.record.former_digest())
-    }
-
-    fn view(&self) -> KeyView {
-        KeyView {
-            digest: self.digest,
-            record: self.record.clone(),
-            last_used: self.last_used,
-        }
-    }
-}
+use crate::store::{ChangeError, Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
 
 /// What to do to one key. Deciding it changes nothing, so that it can be made durable before it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyMutation {
     /// Store the key in this form, new or in place of its old form.
-    Put(Box<KeyEntry>),
+    Put(Box<KeyView>),
     /// Forget the key, if it is there, and remember that it was deleted.
     Remove(KeyId),
     /// All is as asked already.
@@ -45,7 +22,7 @@ pub(super) enum KeyMutation {
 
 #[derive(Debug, Default)]
 pub(super) struct KeyIndex {
-    keys: HashMap<KeyId, KeyEntry>,
+    keys: HashMap<KeyId, KeyView>,
     by_digest: HashMap<KeyDigest, KeyId>,
     by_creation: BTreeSet<(i64, KeyId)>,
     /// Keys that were deleted.
@@ -55,7 +32,7 @@ pub(super) struct KeyIndex {
 
 impl KeyIndex {
     /// The keys as loaded from the file, and those that were deleted. `Err` names a digest that two keys claim.
-    pub(super) fn load(keys: impl IntoIterator<Item = KeyEntry>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
+    pub(super) fn load(keys: impl IntoIterator<Item = KeyView>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
         let mut index = Self {
             gone,
             ..Self::default()
@@ -79,7 +56,7 @@ impl KeyIndex {
     }
 
     pub(super) fn view(&self, id: &KeyId) -> Option<KeyView> {
-        self.keys.get(id).map(KeyEntry::view)
+        self.keys.get(id).cloned()
     }
 
     pub(super) fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
@@ -99,7 +76,7 @@ impl KeyIndex {
     }
 
     pub(super) fn decide_create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<KeyMutation, StoreError> {
-        let entry = KeyEntry {
+        let entry = KeyView {
             digest: *digest,
             record: record.clone(),
             last_used: None,
@@ -110,78 +87,46 @@ impl KeyIndex {
         Ok(KeyMutation::Put(Box::new(entry)))
     }
 
-    pub(super) fn decide_update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyMutation, StoreError> {
-        let held = self.held(id)?;
-        Ok(KeyMutation::Put(Box::new(KeyEntry {
-            record: change.apply(&held.record),
-            ..held.clone()
-        })))
+    pub(super) fn decide_change(
+        &self,
+        id: &KeyId,
+        change: &KeyChange,
+        from: &MadeFrom,
+    ) -> Result<KeyMutation, ChangeError> {
+        let before = self.held(id)?;
+        Ok(self.replacing(before, before.after(change, from)?)?)
     }
 
-    pub(super) fn decide_rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyMutation, StoreError> {
-        let held = self.held(id)?;
-        if self.by_digest.contains_key(&rotation.digest) {
-            return Err(StoreError::Duplicate);
+    pub(super) fn decide_delete(&self, id: &KeyId, from: &MadeFrom) -> Result<KeyMutation, ChangeError> {
+        match self.keys.get(id) {
+            None if self.gone.contains(id) => Ok(KeyMutation::Nothing(id.clone())),
+            None => Err(StoreError::NotFound.into()),
+            Some(held) => {
+                held.check_made_from(from)?;
+                Ok(KeyMutation::Remove(id.clone()))
+            }
         }
-        Ok(KeyMutation::Put(Box::new(KeyEntry {
-            digest: rotation.digest,
-            record: held.record.rotated(&held.digest, rotation),
-            last_used: held.last_used,
-        })))
-    }
-
-    pub(super) fn decide_end_overlap(&self, id: &KeyId) -> Result<KeyMutation, StoreError> {
-        let held = self.held(id)?;
-        if held.record.former.is_none() {
-            return Ok(KeyMutation::Nothing(id.clone()));
-        }
-        Ok(KeyMutation::Put(Box::new(KeyEntry {
-            record: held.record.overlap_ended(),
-            ..held.clone()
-        })))
-    }
-
-    pub(super) fn decide_revoke(&self, id: &KeyId, at: i64) -> Result<KeyMutation, StoreError> {
-        let held = self.held(id)?;
-        match held.record.state {
-            KeyState::Revoked { .. } => Ok(KeyMutation::Nothing(id.clone())),
-            KeyState::Active => Ok(KeyMutation::Put(Box::new(KeyEntry {
-                record: held.record.revoked(at),
-                ..held.clone()
-            }))),
-        }
-    }
-
-    pub(super) fn decide_delete(&self, id: &KeyId) -> Result<KeyMutation, StoreError> {
-        self.held(id).map(|_| KeyMutation::Remove(id.clone()))
     }
 
     pub(super) fn decide_heal(&self, digest: &KeyDigest, told: &KeyRecord) -> Result<KeyMutation, StoreError> {
-        let Some(held) = self.keys.get(&told.id) else {
-            return if self.gone.contains(&told.id) {
-                Ok(KeyMutation::Nothing(told.id.clone()))
-            } else {
-                self.decide_create(digest, told)
-            };
-        };
-        let Some(record) = held.record.healed(told) else {
-            return Ok(KeyMutation::Nothing(told.id.clone()));
-        };
-        let digest = if told.revision > held.record.revision {
-            *digest
-        } else {
-            held.digest
-        };
-        let entry = KeyEntry {
-            digest,
-            record,
-            last_used: held.last_used,
-        };
-        let is_anothers = |digest| self.by_digest.get(&digest).is_some_and(|id| *id != told.id);
-        if entry.digests().any(is_anothers) {
-            return Err(StoreError::Duplicate);
+        match self.keys.get(&told.id) {
+            None if self.gone.contains(&told.id) => Ok(KeyMutation::Nothing(told.id.clone())),
+            None => self.decide_create(digest, told),
+            Some(before) => self.replacing(before, before.healed(digest, told).unwrap_or_else(|| before.clone())),
         }
-        Ok(KeyMutation::Put(Box::new(entry)))
+    }
+
+    /// A key in place of the one before.
+    fn replacing(&self, before: &KeyView, after: KeyView) -> Result<KeyMutation, StoreError> {
+        let id = &before.record.id;
+        let is_anothers = |digest| self.by_digest.get(&digest).is_some_and(|holder| holder != id);
+        if after == *before {
+            Ok(KeyMutation::Nothing(id.clone()))
+        } else if after.digests().any(is_anothers) {
+            Err(StoreError::Duplicate)
+        } else {
+            Ok(KeyMutation::Put(Box::new(after)))
+        }
     }
 
     pub(super) fn decide_heal_gone(&self, id: &KeyId, revision: u64) -> KeyMutation {
@@ -216,7 +161,7 @@ impl KeyIndex {
             }
         };
         let mut digests = Vec::new();
-        for digest in before.iter().flat_map(KeyEntry::digests).chain(after) {
+        for digest in before.iter().flat_map(KeyView::digests).chain(after) {
             if !digests.contains(&digest) {
                 digests.push(digest);
             }
@@ -254,11 +199,11 @@ impl KeyIndex {
         }
     }
 
-    fn held(&self, id: &KeyId) -> Result<&KeyEntry, StoreError> {
+    fn held(&self, id: &KeyId) -> Result<&KeyView, StoreError> {
         self.keys.get(id).ok_or(StoreError::NotFound)
     }
 
-    fn put(&mut self, held: KeyEntry) {
+    fn put(&mut self, held: KeyView) {
         let id = held.record.id.clone();
         for digest in held.digests() {
             self.by_digest.insert(digest, id.clone());
@@ -267,7 +212,7 @@ impl KeyIndex {
         self.keys.insert(id, held);
     }
 
-    fn take(&mut self, id: &KeyId) -> Option<KeyEntry> {
+    fn take(&mut self, id: &KeyId) -> Option<KeyView> {
         let held = self.keys.remove(id)?;
         for digest in held.digests() {
             self.by_digest.remove(&digest);

@@ -13,7 +13,7 @@ use super::EmbeddedStore;
 use super::file::StoreFile;
 use crate::domain::keys::key::KeyState;
 use crate::domain::wire::provider_state::StateKey;
-use crate::store::contract::{Fixture, digest, id, record, suite, to, until};
+use crate::store::contract::{Changing, Fixture, digest, id, record, suite, to, until};
 use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, StoreOpenError, sessions};
 
 const FILE_NAME: &str = "keys.redb";
@@ -75,7 +75,7 @@ async fn filled(folder: &Path) -> EmbeddedStore {
     store.touch(&[(id(1), 700), (id(2), 800), (id(4), 900)]).await.unwrap();
     store.revoke(&id(2), 750).await.unwrap();
     store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
-    store.delete(&id(4)).await.unwrap();
+    store.remove(&id(4)).await.unwrap();
     store
 }
 

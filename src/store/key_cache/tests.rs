@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::domain::keys::key::{KeyChange, KeyState};
-use crate::domain::keys::rotation::Rotation;
+use crate::domain::keys::change::{KeyChange, MadeFrom};
+use crate::domain::keys::key::KeyState;
 use crate::edges::clock;
 use crate::edges::limiter::Allowance;
 use crate::store::contract::model::ModelStore;
-use crate::store::contract::{digest, id, record, to, until};
-use crate::store::{KeyHealer, KeyView};
+use crate::store::contract::{Changing, digest, id, record, to, until};
+use crate::store::{ChangeError, KeyHealer, KeyView};
 
 mod bounds;
 mod made_up;
@@ -112,20 +112,11 @@ impl KeyStore for WatchedStore {
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
         self.inner()?.list(after, limit).await
     }
-    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
-        self.inner()?.update(id, change).await
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+        self.inner()?.change(id, change, from).await
     }
-    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
-        self.inner()?.rotate(id, rotation).await
-    }
-    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.inner()?.end_overlap(id).await
-    }
-    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
-        self.inner()?.revoke(id, at).await
-    }
-    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.inner()?.delete(id).await
+    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+        self.inner()?.delete(id, from).await
     }
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         self.touches.fetch_add(1, Ordering::SeqCst);

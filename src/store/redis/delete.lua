@@ -1,17 +1,20 @@
+-- Deletes a key.
 -- KEYS behind those of the prelude: deleted keys, former texts.
--- ARGV: generation, feed limit, id, record that has to be there or ''. -> record, last use or '', digest as they were
+-- ARGV: generation, feed limit, id, the record that has to be there, '' for none.
 local record = redis.call('HGET', RECORDS, ARGV[3])
-if not record then
+if not record and redis.call('HEXISTS', KEYS[9], ARGV[3]) == 1 then
+  return {'ok', generation}
+end
+if not record and ARGV[4] == '' then
   return {'not_found', generation}
 end
-if ARGV[4] ~= '' and ARGV[4] ~= record then
+if record ~= ARGV[4] then
   return {'conflict', generation}
 end
 local digest = redis.call('HGET', DIGESTS, ARGV[3])
 if not digest then
   return {'corrupt', generation, ARGV[3] .. ' has no digest'}
 end
-local used = redis.call('HGET', USED, ARGV[3]) or ''
 even_when_full()
 local digests = digests_with(digest, record)
 changed(ARGV[2], unpack(digests))
@@ -24,4 +27,4 @@ redis.call('HDEL', DIGESTS, ARGV[3])
 redis.call('HDEL', RECORDS, ARGV[3])
 redis.call('HDEL', USED, ARGV[3])
 redis.call('ZREM', ORDER, ARGV[3])
-return {'ok', generation, record, used, digest}
+return {'ok', generation}

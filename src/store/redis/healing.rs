@@ -16,13 +16,9 @@ impl KeyHealer for RedisStore {
                     let call = self.adding(&self.scripts.heal, digest, told)?;
                     !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
                 }
-                Some((text, view)) => match view.record.healed(told) {
+                Some((text, before)) => match before.healed(digest, told) {
                     None => true,
-                    Some(record) => {
-                        let is_newer = told.revision > view.record.revision;
-                        let digest = Some(digest).filter(|digest| is_newer && **digest != view.digest);
-                        self.put_back(&view.record, text, &record, digest).await?
-                    }
+                    Some(after) => self.replace(&text, &before, &after).await?,
                 },
             };
             if is_done {
@@ -36,10 +32,7 @@ impl KeyHealer for RedisStore {
         for _ in 0..CONFLICTS_MAX {
             let is_done = match self.read(id).await? {
                 Some((_, view)) if view.record.revision > revision => true,
-                Some((text, _)) => match self.remove(id, &text).await {
-                    Err(StoreError::NotFound) => false,
-                    removed => removed?.is_some(),
-                },
+                Some((text, _)) => self.remove_record(id, &text).await?,
                 None => {
                     let mut call = self.prepare(&self.scripts.gone);
                     call.key(&self.gone_key).arg(id.as_str());

@@ -1,6 +1,6 @@
 -- Puts a changed record in place of the one it was made from.
 -- KEYS behind those of the prelude: former texts.
--- ARGV: generation, feed limit, id, old record, new record, new digest or '', whether a text ends with that.
+-- ARGV: generation, feed limit, id, old record, new record, its digest, whether a text ends with that.
 local FORMER = KEYS[9]
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record then
@@ -13,7 +13,7 @@ local digest = redis.call('HGET', DIGESTS, ARGV[3])
 if not digest then
   return {'corrupt', generation, ARGV[3] .. ' has no digest'}
 end
-local next_digest = ARGV[6] == '' and digest or ARGV[6]
+local next_digest = ARGV[6]
 local former, next_former = former_of(record), former_of(ARGV[5])
 local named, is_named = {}, {['']=true}
 for _, one in ipairs({digest, former, next_digest, next_former}) do

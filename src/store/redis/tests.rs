@@ -9,8 +9,8 @@ use crate::domain::keys::rotation::Rotation;
 use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
 use crate::edges::clock;
 use crate::store::archive::Archive;
-use crate::store::contract::{Fixture, digest, id, record, suite, to, until};
-use crate::store::{FEED_CHANGES_MAX, KeyChange, KeyHealer, KeyStore, StoreError};
+use crate::store::contract::{Changing, Fixture, digest, id, record, suite, to, until};
+use crate::store::{FEED_CHANGES_MAX, KeyHealer, KeyStore, StoreError};
 
 mod cluster;
 mod former;
@@ -150,7 +150,7 @@ async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
     }
     store.touch(&[(id(2), 700)]).await.unwrap();
     store.rotate(&id(1), &to(11, "abcd", Some(900))).await.unwrap();
-    store.delete(&id(3)).await.unwrap();
+    store.remove(&id(3)).await.unwrap();
     let keys = store.list(None, 10).await.unwrap();
     let generation = store.known_generation().await.unwrap().unwrap();
     let (to, mut items) = tokio::sync::mpsc::channel(10);
@@ -250,7 +250,7 @@ async fn a_killed_redis_is_reached_again_with_its_data() {
         server.push_clients().await.len() == 1
     })
     .await;
-    store.update(&id(1), &KeyChange::default()).await.unwrap();
+    store.rename(&id(1), "desk").await.unwrap();
 }
 
 #[tokio::test]
@@ -361,7 +361,7 @@ async fn namespaces_do_not_see_each_other() {
     one.store.create(&digest(1), &record(1, 100)).await.unwrap();
     assert_eq!(two.store.find(&digest(1)).await.unwrap().record, None);
     two.store.create(&digest(1), &record(1, 200)).await.unwrap();
-    one.store.delete(&id(1)).await.unwrap();
+    one.store.remove(&id(1)).await.unwrap();
     assert_eq!(two.store.find(&digest(1)).await.unwrap().record, Some(record(1, 200)));
 }
 
@@ -373,8 +373,8 @@ async fn the_feed_is_bounded() {
     let joined = server.join("weir").await;
     let store = &joined.store;
     store.create(&digest(1), &record(1, 100)).await.unwrap();
-    for _ in 0..FEED_CHANGES_MAX {
-        store.update(&id(1), &KeyChange::default()).await.unwrap();
+    for change in 0..FEED_CHANGES_MAX {
+        store.rename(&id(1), &change.to_string()).await.unwrap();
     }
     assert_eq!(
         server.ask::<usize>(&["LLEN", "{weir:keys}:feed"]).await,

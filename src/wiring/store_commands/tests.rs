@@ -15,7 +15,7 @@ use crate::{
     },
     store::{
         KeyHealer,
-        contract::{digest, id, record, to},
+        contract::{Changing, digest, id, record, to},
         ledger::{
             LedgerStore,
             contract::{START_MS, key_id, node, row},
@@ -89,7 +89,7 @@ fn filled() -> Node {
         store.revoke(&id(2), 700).await.unwrap();
         store.touch(&[(id(3), 800)]).await.unwrap();
         store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
-        store.delete(&id(4)).await.unwrap();
+        store.remove(&id(4)).await.unwrap();
     });
     node
 }

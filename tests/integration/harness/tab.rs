@@ -32,6 +32,8 @@ pub(crate) struct Form {
     pub(crate) action: String,
     pub(crate) operation: String,
     pub(crate) token: String,
+    /// The version of what the page shows, where the form has one.
+    pub(crate) version: Option<String>,
 }
 
 impl Tab {
@@ -102,7 +104,8 @@ impl Tab {
     /// Sends a form.
     #[track_caller]
     pub(crate) fn send_form(&mut self, form: &Form, entered: &[(&str, &str)]) -> Response {
-        let carried = [("operation", &*form.operation), ("token", &*form.token)];
+        let mut carried = vec![("operation", &*form.operation), ("token", &*form.token)];
+        carried.extend(form.version.as_deref().map(|version| ("version", version)));
         self.post(&form.action, &[&carried[..], entered].concat())
     }
 
@@ -135,13 +138,15 @@ pub(crate) fn form(page: &str, action: &str) -> Form {
     let (_, rest) = page
         .split_once(&start)
         .unwrap_or_else(|| panic!("no form to {action} in {page}"));
+    let (rest, _) = rest.split_once("</form>").unwrap();
     let value = |name: &str| {
-        let (_, rest) = rest.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
-        rest.split('"').next().unwrap().to_owned()
+        let (_, rest) = rest.split_once(&format!("name=\"{name}\" value=\""))?;
+        rest.split('"').next().map(str::to_owned)
     };
     Form {
         action: action.to_owned(),
-        operation: value("operation"),
-        token: value("token"),
+        operation: value("operation").unwrap(),
+        token: value("token").unwrap(),
+        version: value("version"),
     }
 }

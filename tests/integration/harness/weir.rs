@@ -1,6 +1,8 @@
 //! The real gateway: a generated configuration, free ports, readiness, keys made by the CLI, a clean end.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tempfile::TempDir;
 use super::client::{Client, Response};
 use super::process::Process;
 use super::redis::RedisServer;
-use super::request::Request;
+use super::request::{Request, Upload};
 use super::wait::{wait_for, wait_until};
 
 /// The providers the shipped rules know; the tests switch off those they do not point anywhere.
@@ -485,6 +487,19 @@ impl Weir {
     /// The admin socket.
     pub(crate) fn admin_socket(&self) -> PathBuf {
         self.folder.path().join("admin.sock")
+    }
+
+    /// A call of the admin API on its socket: the status, and the answer's JSON.
+    #[track_caller]
+    pub(crate) fn admin(&self, method: &str, target: &str, body: &str) -> (u16, Json) {
+        let request = Request::new(method, target).header("connection", "close").json(body);
+        let mut socket = UnixStream::connect(self.admin_socket()).unwrap();
+        socket.write_all(&request.bytes(Upload::Length)).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap())
     }
 
     /// The process.

@@ -155,16 +155,6 @@ proptest! {
     }
 
     #[test]
-    fn a_change_touches_what_it_names(name: Option<String>, end: Option<Option<i64>>, models: Option<Option<Vec<String>>>) {
-        let change = KeyChange { name: name.clone(), expires_at: end, models: models.clone(), terms: KeyTermsChange::default() };
-        let after = change.apply(&record());
-        prop_assert_eq!(after.name, name.unwrap_or("laptop".into()));
-        prop_assert_eq!(after.expires_at, end.unwrap_or(Some(200)));
-        prop_assert_eq!(after.models, models.unwrap_or(None));
-        prop_assert_eq!((after.account, after.revision), ("acme".into(), 1));
-    }
-
-    #[test]
     fn ids_parse_back(seed: u64) {
         let id = KeyId::generate(&mut StdRng::seed_from_u64(seed));
         prop_assert_eq!(KeyId::parse(id.as_str()), Ok(id));

@@ -1,9 +1,12 @@
 //! What a request gets that asks for admission: a bill, a place in a queue, or a refusal.
 
 use super::{presented::*, *};
-use crate::domain::{
-    faults::refusal::Limit,
-    ledger::{KeyTerms, KeyTermsChange, Scope},
+use crate::{
+    domain::{
+        faults::refusal::Limit,
+        ledger::{KeyTerms, KeyTermsChange, Scope},
+    },
+    store::contract::Changing,
 };
 
 /// The denial of this key that is remembered.
@@ -62,7 +65,7 @@ async fn a_key_that_was_changed_is_read_again_once() {
     };
     drop(fixture.admit(&revoked, "r3").await.unwrap());
     assert_eq!(asked(&fixture, &key, "r4").await.unwrap_err(), Refusal::KeyRevoked);
-    fixture.key_store.delete(&key.record.id).await.unwrap();
+    fixture.key_store.remove(&key.record.id).await.unwrap();
     assert_eq!(asked(&fixture, &key, "r5").await.unwrap_err(), Refusal::KeyUnknown);
 }
 

@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::*;
 use crate::{
     domain::{
-        keys::key::KeyChange,
+        keys::change::KeyUpdate,
         ledger::{KeyTerms, KeyTermsChange, Rates},
     },
     edges::limiter::client::Client,
+    store::contract::Changing,
 };
 
 /// A key as a client of this node has presented it.
@@ -60,11 +61,12 @@ pub(super) fn rpm(limit: u64) -> KeyTerms {
 
 /// An operator changes the key at another node.
 pub(super) async fn change_key(fixture: &Fixture, key: &Presented, terms: KeyTermsChange) {
-    let change = KeyChange {
+    let update = KeyUpdate {
+        name: Some("changed".to_owned()),
         terms,
-        ..KeyChange::default()
+        ..KeyUpdate::default()
     };
-    fixture.key_store.update(&key.record.id, &change).await.unwrap();
+    fixture.key_store.update(&key.record.id, &update).await.unwrap();
 }
 
 pub(super) fn quota_change(amount: i64) -> KeyTermsChange {

@@ -1,19 +1,21 @@
 //! A key gets a new text; the one before works on for a while, or ends at once.
 
 use axum::{
-    Extension,
     body::Bytes,
     extract::{Path, State},
 };
 use serde_json::{Map, Value, json};
 
-use super::{fresh, id, noted};
+use super::{fresh, id, make};
 use crate::{
-    domain::keys::rotation::{OVERLAP_DEFAULT_SECONDS, OVERLAP_MAX_SECONDS, Rotation},
+    domain::keys::{
+        change::KeyChange,
+        rotation::{OVERLAP_DEFAULT_SECONDS, OVERLAP_MAX_SECONDS, Rotation},
+    },
     edges::clock,
     side::admin::{
+        author::Author,
         fields,
-        peer::Peer,
         reply::{ApiError, JsonResult, time},
         state::AdminState,
     },
@@ -25,7 +27,7 @@ const FIELDS: [&str; 1] = ["overlap_seconds"];
 /// `POST /v1/keys/{id}/rotate`, with a body or without.
 pub(in crate::side::admin) async fn rotate(
     State(state): State<AdminState>,
-    Extension(peer): Extension<Peer>,
+    author: Author,
     Path(key_id): Path<String>,
     body: Bytes,
 ) -> JsonResult {
@@ -38,21 +40,18 @@ pub(in crate::side::admin) async fn rotate(
         overlap_until: (seconds > 0).then(|| clock::unix_seconds().saturating_add_unsigned(seconds)),
     };
     let values = json!({ "hint": rotation.hint, "old_until": rotation.overlap_until.map(time) });
-    state.audit(peer, "key.rotate", key_id.as_str(), values).await?;
-    let view = state.store.rotate(&key_id, &rotation).await?;
-    noted(&state, &view, Some(&key)).await
+    let change = KeyChange::Rotate(rotation);
+    make(&state, author, &key_id, &change, ("key.rotate", values, Some(&key))).await
 }
 
 /// `POST /v1/keys/{id}/end-overlap`: the text before the present one ends now.
 pub(in crate::side::admin) async fn end_overlap(
     State(state): State<AdminState>,
-    Extension(peer): Extension<Peer>,
+    author: Author,
     Path(key_id): Path<String>,
 ) -> JsonResult {
-    let key_id = id(&key_id)?;
-    state.audit(peer, "key.end_overlap", key_id.as_str(), json!({})).await?;
-    let view = state.store.end_overlap(&key_id).await?;
-    noted(&state, &view, None).await
+    let done = ("key.end_overlap", json!({}), None);
+    make(&state, author, &id(&key_id)?, &KeyChange::EndOverlap, done).await
 }
 
 /// For how many seconds the text before works on.
@@ -62,9 +61,7 @@ fn overlap(body: &[u8]) -> Result<u64, ApiError> {
     }
     let body: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| ApiError::invalid(format!("the body is no JSON object: {error}")))?;
-    if let Some(other) = body.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-        return Err(fields::unknown(other, &FIELDS));
-    }
+    fields::check_known(&body, &FIELDS)?;
     match body.get("overlap_seconds") {
         None => Ok(OVERLAP_DEFAULT_SECONDS),
         Some(value) => value.as_u64().filter(|seconds| *seconds <= OVERLAP_MAX_SECONDS).ok_or_else(|| {

@@ -5,12 +5,12 @@ use tokio::sync::watch;
 
 use super::{HandoverStore, Owner, call::Call, elsewhere};
 use crate::domain::keys::{
+    change::{KeyChange, MadeFrom},
     key::{KeyId, KeyRecord},
-    rotation::Rotation,
     secret::KeyDigest,
 };
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
-use crate::store::{Changes, KeyChange, KeyHealer, KeyStore, KeyView, Lookup, StoreError, sessions::SessionStore};
+use crate::store::{ChangeError, Changes, KeyHealer, KeyStore, KeyView, Lookup, StoreError, sessions::SessionStore};
 
 #[async_trait]
 impl KeyStore for HandoverStore {
@@ -34,24 +34,12 @@ impl KeyStore for HandoverStore {
         self.files().await?.keys.list(after, limit).await
     }
 
-    async fn update(&self, id: &KeyId, change: &KeyChange) -> Result<KeyView, StoreError> {
-        self.files().await?.keys.update(id, change).await
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+        self.files().await?.keys.change(id, change, from).await
     }
 
-    async fn rotate(&self, id: &KeyId, rotation: &Rotation) -> Result<KeyView, StoreError> {
-        self.files().await?.keys.rotate(id, rotation).await
-    }
-
-    async fn end_overlap(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.files().await?.keys.end_overlap(id).await
-    }
-
-    async fn revoke(&self, id: &KeyId, at: i64) -> Result<KeyView, StoreError> {
-        self.files().await?.keys.revoke(id, at).await
-    }
-
-    async fn delete(&self, id: &KeyId) -> Result<KeyView, StoreError> {
-        self.files().await?.keys.delete(id).await
+    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+        self.files().await?.keys.delete(id, from).await
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {

@@ -256,7 +256,7 @@ async fn a_key_that_is_created_works_at_once_also_where_too_many_unknown_ones_we
     node.catch_up().await;
     assert!(node.find(250, now).await.is_some(), "it was cached as unknown");
     assert!(node.find(251, now).await.is_some(), "it was never asked for");
-    node.store.delete(&id(251)).await.unwrap();
+    node.store.remove(&id(251)).await.unwrap();
     node.catch_up().await;
     assert!(node.find(251, now).await.is_none(), "a deleted key is read once more");
     let before = node.store.finds();

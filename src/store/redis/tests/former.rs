@@ -20,6 +20,6 @@ async fn a_node_of_an_older_version_ends_the_old_text_of_a_key_that_it_changes()
     assert_eq!((count("ids").await, count("records").await), (1, 1));
     assert_eq!(store.find(&digest(1)).await.unwrap().record, None);
     assert!(is_found(&**store, 2).await);
-    store.delete(&id(1)).await.unwrap();
+    store.remove(&id(1)).await.unwrap();
     assert_eq!(store.find(&digest(1)).await.unwrap().record, None);
 }

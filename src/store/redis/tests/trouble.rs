@@ -179,7 +179,7 @@ async fn a_key_is_revoked_and_deleted_while_redis_is_out_of_memory() {
         revoked.record.state
     );
     store.heal(&digest(2), &record(2, 100).revoked(700)).await.unwrap();
-    store.delete(&id(3)).await.unwrap();
+    store.remove(&id(3)).await.unwrap();
     let told = store.changes_since(version).await.unwrap();
     assert_eq!(told.digests, Some(vec![digest(1), digest(2), digest(3)]));
 }
@@ -196,7 +196,7 @@ async fn a_revocation_that_redis_refuses_is_not_half_done() {
     let () = server.ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
     let refused = |error| matches!(error, Some(StoreError::Unavailable(_)));
     assert!(refused(store.revoke(&id(1), 700).await.err()));
-    assert!(refused(store.delete(&id(1)).await.err()));
+    assert!(refused(store.remove(&id(1)).await.err()));
     assert_eq!(store.changes_since(0).await.unwrap(), before);
     assert!(is_found(&**store, 1).await);
 }
