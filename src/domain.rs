@@ -9,6 +9,7 @@ pub(crate) mod quick_json;
 pub(crate) mod quick_map;
 pub(crate) mod role;
 pub(crate) mod rules;
+pub(crate) mod settings;
 pub(crate) mod sign_in;
 pub(crate) mod strict_toml;
 pub(crate) mod version;

@@ -3,99 +3,72 @@
 use std::net::SocketAddr;
 
 use http::Uri;
-use serde::Deserialize;
 
-use super::openid::{self, OpenIdConfig, RawOpenId};
-use super::tls::{self, RawTls, TlsConfig};
-use super::values::Values;
+use super::{
+    kinds::{address, is_web},
+    openid::OpenIdConfig,
+    tls::TlsConfig,
+};
+use crate::domain::settings::{Kind, Section, flag, optional_table, settings, table, text};
 
-/// The section as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawConsole {
-    listen: Option<String>,
-    url: Option<String>,
-    gateway_url: Option<String>,
-    portal: Option<bool>,
-    openid: Option<RawOpenId>,
-    tls: RawTls,
+settings! {
+    /// `[console]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct ConsoleConfig {
+        /// Where operators' browsers reach the console, IP:PORT; `weir console open` prints a link that opens a session. Off without it.
+        /// Without a certificate on loopback only. docs/console.md says more.
+        listen: Option<SocketAddr> = address().optional("127.0.0.1:8083"),
+        /// Where browsers reach it, SCHEME://HOST[:PORT], where a proxy is in front: the origin of its forms, whether its cookies are for TLS
+        /// alone, and what links begin with; needed for [console.openid] beyond loopback. Default: as each request says, and for links the
+        /// listener's own address. docs/proxies.md says more.
+        url: Option<String> = origin().optional("https://console.example.com"),
+        /// The same of the gateway, for its portal and for examples beside a new key. Default: as each request says, and for examples the
+        /// gateway's own address.
+        gateway_url: Option<String> = origin().optional("https://api.example.com"),
+        /// Whether the gateway's port has /portal, where the owner of a key signs in with it and sees its use.
+        portal: bool = flag(true),
+        /// The OpenID provider that operators sign in with, beside the links. There, this console is a client with the redirect address
+        /// `url`/openid/return. docs/console.md says more.
+        openid: Option<OpenIdConfig> = optional_table(),
+        /// What the listener shows.
+        tls: TlsConfig = table(),
+    } checked by is_reached_safely
 }
 
-/// The section, checked and with defaults.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConsoleConfig {
-    /// The console's listener; `None`: there is no console.
-    pub listen: Option<SocketAddr>,
-    /// What links into the console begin with, without a slash at its end; `None`: the listener's own address.
-    pub url: Option<String>,
-    /// Where clients reach the gateway, for the examples beside a new key; `None`: the listener's own address.
-    pub gateway_url: Option<String>,
-    /// Whether the gateway has the portal.
-    pub portal: bool,
-    /// The OpenID provider that operators sign in with; `None`: by links alone.
-    pub openid: Option<OpenIdConfig>,
-    /// What the listener shows.
-    pub tls: TlsConfig,
+/// `https://host[:port]`, which has no path.
+fn origin() -> Kind<String> {
+    const HINT: &str = "not an address, give SCHEME://HOST[:PORT] without a path, such as https://console.example.com";
+    text()
+        .map(|text| text.trim_end_matches('/').to_owned())
+        .fits(HINT, |text| {
+            let url = text.parse::<Uri>();
+            let names_no_user = |url: &Uri| url.authority().is_some_and(|host| !host.as_str().contains('@'));
+            url.is_ok_and(|url| is_web(&url) && names_no_user(&url) && url.path() == "/" && url.query().is_none())
+        })
 }
 
-impl ConsoleConfig {
-    /// What is read only at the start: all but which certificates there are.
-    pub(super) fn at_start(&self) -> (bool, Self) {
-        let rest = Self {
-            tls: TlsConfig::default(),
-            ..self.clone()
-        };
-        (self.tls.is_on(), rest)
-    }
-}
-
-pub(super) fn resolve(values: &mut Values<'_>, raw: &RawConsole) -> ConsoleConfig {
-    let at = ["console", "listen"];
-    let listen = values.optional_address(&at, raw.listen.as_deref());
-    let tls = tls::resolve(values, "console", &raw.tls);
-    match listen {
-        None if tls.is_on() => values.wrong(&["console", "tls"], "has no listener, set [console] listen or take it out"),
-        Some(listen) if !tls.is_on() && !listen.ip().is_loopback() => values.wrong(
-            &at,
+fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
+    const NO_LISTENER: &str = "has no listener, set [console] listen or take it out";
+    let is_here = read.listen.is_some_and(|listen| listen.ip().is_loopback());
+    match read.listen {
+        None if read.tls.is_on() => from.wrong("tls", &["listen"], NO_LISTENER),
+        Some(_) if !read.tls.is_on() && !is_here => from.wrong(
+            "listen",
+            &["tls.certificate"],
             "whoever reads a session on its way has the console: listen on loopback, behind a proxy with TLS if need be, or add a \
              [[console.tls.certificate]]",
         ),
         Some(_) | None => {}
     }
-    let openid = raw.openid.as_ref().map(|raw| openid::resolve(values, raw));
-    match listen {
-        _ if openid.is_none() => {}
-        None => values.wrong(&["console", "openid"], "has no listener, set [console] listen or take it out"),
-        Some(listen) if raw.url.is_none() && !listen.ip().is_loopback() => values.wrong(
-            &["console", "openid"],
+    match read.listen {
+        _ if read.openid.is_none() => {}
+        None => from.wrong("openid", &["listen"], NO_LISTENER),
+        Some(_) if read.url.is_none() && !is_here => from.wrong(
+            "openid",
+            &["url"],
             "the provider sends browsers back to the console: set [console] url to its address, such as https://console.example.com",
         ),
         Some(_) => {}
     }
-    ConsoleConfig {
-        listen,
-        openid,
-        url: url(values, "url", raw.url.as_deref()),
-        gateway_url: url(values, "gateway_url", raw.gateway_url.as_deref()),
-        portal: raw.portal.unwrap_or(true),
-        tls,
-    }
-}
-
-/// `https://host[:port]`, which has no path.
-fn url(values: &mut Values<'_>, key: &str, given: Option<&str>) -> Option<String> {
-    let text = given?.trim_end_matches('/');
-    let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
-        let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-        let is_host = uri.authority().is_some_and(|host| !host.as_str().contains('@'));
-        is_web && is_host && uri.path() == "/" && uri.query().is_none()
-    });
-    if !is_origin {
-        values.wrong(
-            &["console", key],
-            "not an address, give SCHEME://HOST[:PORT] without a path, such as https://console.example.com",
-        );
-        return None;
-    }
-    Some(text.to_owned())
+    read
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{Config, ConfigError, resolve};
-use crate::domain::strict_toml::{self, FileError};
+use super::{Config, ConfigError};
+use crate::domain::{settings::understand, strict_toml::FileError};
 
 /// A configuration file larger than this is refused unread.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -61,12 +61,15 @@ fn text(path: &Path) -> Result<String, ConfigError> {
 }
 
 fn understood(file: &str, text: &str, folder: &Path) -> (Option<Config>, Vec<FileError>) {
-    let parsed = strict_toml::parse_all(file, text);
-    let mut errors = parsed.errors;
-    let Some(raw) = parsed.value else {
-        return (None, errors);
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
     };
-    let (config, wrong) = resolve::resolve(file, text, folder, (raw, &parsed.struck));
-    errors.extend(wrong);
-    (Some(config), errors)
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let mut understood = understand::<Config>(file, text, &folder);
+    if let Some(config) = &mut understood.value {
+        config.catalogue.places = understood.places;
+    }
+    (understood.value, understood.errors)
 }

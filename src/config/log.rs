@@ -1,30 +1,63 @@
-//! `[log]`, checked.
+//! `[log]`: access log, messages, and where the consumption log goes.
 
 use std::{path::PathBuf, time::Duration};
 
 use tracing::level_filters::LevelFilter;
 
-use super::{log_events, log_home};
+use super::{
+    journal::JournalSink,
+    log_events::LogEventsConfig,
+    log_home::{HomeName, LogFilesConfig, LogHome},
+    log_postgres::LogPostgresConfig,
+    store::StoreConfig,
+};
+use crate::domain::settings::{Kind, Section, hours, number, one_of, settings, table, table_with};
 
-/// `[log]`: access log and messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogConfig {
-    /// Where access lines are written.
-    pub access: AccessTarget,
-    /// The least important message that is written to stderr.
-    pub level: LevelFilter,
-    /// Most access lines waiting to be written; more are dropped and counted.
-    pub access_queue_lines: usize,
-    /// Where the consumption log is at home.
-    pub home: log_home::LogHome,
-    /// Whether the file says so.
-    pub home_is_named: bool,
-    /// Where it was at home before, and is read as long as rows are there; [`log_home::LogHome::Store`]: nowhere.
-    pub former_home: log_home::LogHome,
-    /// For how long the store keeps the rows of a day that is over, once its home has them.
-    pub store_keep: Duration,
-    /// Who gets its rows as events.
-    pub events: Option<log_events::LogEventsConfig>,
+const LEVELS: [(&str, LevelFilter); 5] = [
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
+
+settings! {
+    /// `[log]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LogConfig {
+        /// One JSON line per request: "stdout", "off", or a file. When it is renamed weir goes on in a new one at its path.
+        access: AccessTarget = access_target().or("stdout"),
+        /// The least important message written to stderr: error, warn, info, debug or trace. Messages that nobody takes are dropped and
+        /// counted (weir_diagnostics_dropped_total), requests never wait for them.
+        level: LevelFilter = one_of("level", LEVELS).or("info"),
+        /// Most access lines waiting to be written. Beyond it they are dropped and counted, requests never wait.
+        access_queue_lines: usize = number(65_536, 1..=16_777_216),
+        /// Where the consumption log is at home: "files": Parquet files, which others read too (docs/log.md), "postgres": a table
+        /// (docs/postgres.md), or "store" alone. Without it: "files" with an embedded store and "store" with Redis, where a million rows
+        /// take about half a gigabyte of memory. A home that is away costs nothing but room in the journal.
+        named_home("home"): Option<HomeName> = one_of(
+            "home",
+            [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
+        )
+        .optional("files"),
+        /// The home before, "files" or "postgres", with its own section below: rows are read there too. `weir log move --to` the new
+        /// home brings them over while weir serves; when `weir log verify` finds all of them there, take this line out.
+        named_former_home("former_home"): Option<HomeName> =
+            one_of("home", [("files", HomeName::Files), ("postgres", HomeName::Postgres)]).optional("postgres"),
+        /// For how many hours the store keeps the rows of a day that is over, once they are known to be at a home elsewhere.
+        store_keep("store_keep_hours"): Duration = hours(48, 1..=4320),
+        /// The home "files".
+        files: LogFilesConfig = table(),
+        /// The home "postgres".
+        postgres: Option<LogPostgresConfig> = table_with("url"),
+        /// A billing system that gets each row as a CloudEvent, at least once; docs/events.md says more. Off without an address.
+        events: Option<LogEventsConfig> = table_with("url"),
+    } beside {
+        /// Where the consumption log is at home.
+        home: LogHome,
+        /// Where it was at home before, and is read as long as rows are there; [`LogHome::Store`]: nowhere.
+        former_home: LogHome,
+    }
 }
 
 /// Where access lines are written.
@@ -36,4 +69,53 @@ pub(crate) enum AccessTarget {
     Off,
     /// Standard output.
     Stdout,
+}
+
+fn access_target() -> Kind<AccessTarget> {
+    Kind::of(|given| match given.text()? {
+        "stdout" => Ok(AccessTarget::Stdout),
+        "off" => Ok(AccessTarget::Off),
+        _ => given.path().map(AccessTarget::File),
+    })
+}
+
+impl LogConfig {
+    /// Finds the homes of the log, and tells for whom the journal keeps its files. Where no home is named: files beside an embedded
+    /// store, and a Redis alone, for other nodes would have files of their own.
+    pub(super) fn settle(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
+        let (beside, default, store) = match store {
+            StoreConfig::Embedded(store) => {
+                let beside = store.path.with_file_name("log");
+                (beside, HomeName::Files, Some(JournalSink::EMBEDDED_STORE))
+            }
+            StoreConfig::Redis(_) => (PathBuf::from("/var/lib/weir/log"), HomeName::Store, None),
+        };
+        self.files.path = self.files.named_path.clone().unwrap_or(beside);
+        let (home, former) = (self.named_home.unwrap_or(default), self.named_former_home);
+        if former == Some(home) {
+            let message = "name the one that log.home does not name; what the store has is read in any case";
+            from.wrong("log.former_home", &["log.home"], message);
+        }
+        self.home = self.at(home, "log.home", from);
+        self.former_home = former.map_or(LogHome::Store, |former| self.at(former, "log.former_home", from));
+        let events = self.events.as_ref().map(|events| JournalSink {
+            name: "events",
+            required: events.required,
+        });
+        self.home.sink().into_iter().chain(events).chain(store).collect()
+    }
+
+    /// The home of a name that stands at `key`, with its own section.
+    fn at(&self, name: HomeName, key: &str, from: &Section<'_>) -> LogHome {
+        match (name, &self.postgres) {
+            (HomeName::Store, _) => LogHome::Store,
+            (HomeName::Files, _) => LogHome::Files(Box::new(self.files.clone())),
+            (HomeName::Postgres, Some(postgres)) => LogHome::Postgres(Box::new(postgres.clone())),
+            (HomeName::Postgres, None) => {
+                let message = "missing, name the secret with the connection string, such as \"env:WEIR_LOG_POSTGRES\"";
+                from.wrong("log.postgres.url", &[key], message);
+                LogHome::Store
+            }
+        }
+    }
 }

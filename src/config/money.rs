@@ -1,84 +1,52 @@
-//! `[money]`: grace without the store, and waiting for holds of running requests.
+//! `[money]` and `[leases]`: grace without the store, waiting for holds of running requests, and what a node admits by itself.
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use super::kinds::usd;
+use crate::domain::{
+    money::NanoUsd,
+    settings::{flag, flat, millis, number, settings},
+};
 
-use super::values::Values;
-use crate::domain::money::NanoUsd;
-
-/// The section as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawMoney {
-    grace_usd: Option<String>,
-    grace_account_usd: Option<String>,
-    held_wait_ms: Option<u64>,
-    held_waiting_max: Option<u64>,
-    held_waiting_account_max: Option<u64>,
-}
-
-/// How many requests may wait for what running ones hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WaitingMax {
-    /// On this node.
-    pub all: usize,
-    pub account: usize,
-}
-
-/// The section, checked and with defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MoneyConfig {
-    /// What each key may commit on this node while the store is away.
-    pub grace: NanoUsd,
-    /// The same for all keys of an account together.
-    pub grace_account: NanoUsd,
-    /// How long a request waits for what running ones hold.
-    pub held_wait: Duration,
-    /// How many requests may wait for what running ones hold.
-    pub held_waiting_max: WaitingMax,
-}
-
-/// 0.10 USD: some requests of most models, and bounded by keys times nodes.
-const GRACE_DEFAULT: NanoUsd = NanoUsd::from_nanos(100_000_000);
-/// 1 USD: the grace of ten keys.
-const GRACE_ACCOUNT_DEFAULT: NanoUsd = NanoUsd::from_nanos(1_000_000_000);
-
-/// As long as a person waits without a thought.
-const HELD_WAIT_MS: u64 = 1_000;
-const HELD_WAITING_MAX: u64 = 1_024;
-const HELD_WAITING_ACCOUNT_MAX: u64 = 64;
-
-pub(super) fn resolve(values: &mut Values<'_>, raw: &RawMoney) -> MoneyConfig {
-    let account = raw.grace_account_usd.as_deref();
-    let mut waiting = |name, given, default| values.count(&["money", name], given, default, 1..=65_536);
-    let held_waiting_max = WaitingMax {
-        all: waiting("held_waiting_max", raw.held_waiting_max, HELD_WAITING_MAX),
-        account: waiting(
-            "held_waiting_account_max",
-            raw.held_waiting_account_max,
-            HELD_WAITING_ACCOUNT_MAX,
-        ),
-    };
-    MoneyConfig {
-        grace: amount(values, "grace_usd", raw.grace_usd.as_deref(), GRACE_DEFAULT),
-        grace_account: amount(values, "grace_account_usd", account, GRACE_ACCOUNT_DEFAULT),
-        held_wait: values.millis(&["money", "held_wait_ms"], raw.held_wait_ms, HELD_WAIT_MS, 0..=60_000),
-        held_waiting_max,
+settings! {
+    /// `[money]`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct MoneyConfig {
+        /// What each key may spend on this node while the store is away, in USD; beyond it 503. The last known balance and quota bound
+        /// it further, rate limits and concurrency hold, and a key that was refused when last seen, or was never seen, has none. What is
+        /// spent is recorded and charged when the store is back: limits can be exceeded by at most this much per node that is cut off.
+        grace("grace_usd"): NanoUsd = usd().or("0.10"),
+        /// The same for all keys of an account together.
+        grace_account("grace_account_usd"): NanoUsd = usd().or("1.00"),
+        /// How long a request waits when running ones hold all that is left of its key's quota or its account's balance; then it is
+        /// 429, to be sent again a second later. What is spent is refused at once.
+        held_wait("held_wait_ms"): Duration = millis(1_000, 0..=60_000),
+        /// How many requests may wait so.
+        held_waiting_max: WaitingMax = flat(),
     }
 }
 
-fn amount(values: &mut Values<'_>, name: &str, given: Option<&str>, default: NanoUsd) -> NanoUsd {
-    match given.map(NanoUsd::parse_usd) {
-        None => default,
-        Some(Ok(amount)) if amount >= NanoUsd::ZERO => amount,
-        Some(Ok(_)) => {
-            values.wrong(&["money", name], "an amount of 0 or more");
-            default
-        }
-        Some(Err(error)) => {
-            values.wrong(&["money", name], error);
-            default
-        }
+settings! {
+    /// How many requests may wait for what running ones hold.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct WaitingMax {
+        /// How many may wait so, on this node; more are 429 at once.
+        all("held_waiting_max"): usize = number(1_024, 1..=65_536),
+        /// The same for one account.
+        account("held_waiting_account_max"): usize = number(64, 1..=65_536),
+    }
+}
+
+settings! {
+    /// `[leases]`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct LeasesConfig {
+        /// Whether there are any.
+        enabled: bool = flag(true),
+        /// The requests per second from which on a key gets one. A lease takes about eight calls a second, however much is admitted out
+        /// of it.
+        requests_per_second: u64 = number(10, 1..=1_000_000),
+        /// The most at one time on this node; keys beyond are admitted by Redis.
+        max: usize = number(1_000, 1..=100_000),
     }
 }

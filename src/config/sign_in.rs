@@ -3,144 +3,102 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
-
-use super::console::ConsoleConfig;
-use super::values::Values;
+use super::{
+    console::ConsoleConfig,
+    kinds::{path, usd},
+};
 use crate::domain::{
     keys::{
         template::KeyTemplate,
         terms::{KeyTerms, Rates, Reset},
     },
     money::NanoUsd,
+    settings::{Section, flag, list_of, number, one_of, optional_table, settings, text, within},
 };
 
-const DAY_SECONDS: u64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
+const RESETS: [Reset; 4] = [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly];
 
-/// The section as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawSignIn {
-    enabled: Option<bool>,
-    access_seconds: Option<u64>,
-    days: Option<u64>,
-    codes_max: Option<u64>,
-    managed_settings: Option<String>,
-    template: Option<RawTemplate>,
-}
-
-/// The template as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawTemplate {
-    account: Option<String>,
-    quota_usd: Option<String>,
-    reset: Option<String>,
-    models: Option<Vec<String>>,
-    rpm: Option<u64>,
-    tpm: Option<u64>,
-    concurrency: Option<u64>,
-    groups: Option<Vec<String>>,
-}
-
-/// The section, checked and with defaults.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SignInConfig {
-    /// Whether agents can sign in at all.
-    pub enabled: bool,
-    /// How long an access token is good, in seconds.
-    pub access_seconds: i64,
-    /// How long a sign-in lasts, however often it is refreshed, in seconds.
-    pub sign_in_seconds: i64,
-    /// The most codes that wait for a decision at one node.
-    pub codes_max: usize,
-    /// The settings that agents are given, JSON; `None`: none.
-    pub managed_settings: Option<PathBuf>,
-    /// What people get who sign in at the portal by the OpenID provider; `None`: they come with a key.
-    pub template: Option<KeyTemplate>,
-}
-
-pub(super) fn resolve(values: &mut Values<'_>, raw: &RawSignIn, console: &ConsoleConfig) -> SignInConfig {
-    let enabled = raw.enabled.unwrap_or(false);
-    if enabled && !console.portal {
-        values.wrong(
-            &["sign_in", "enabled"],
-            "needs the portal, where people approve it: take [console] portal = false out",
-        );
-    }
-    let seconds = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    let access = values.number(
-        &["sign_in", "access_seconds"],
-        raw.access_seconds,
-        3600,
-        60..=DAY_SECONDS,
-    );
-    let days = values.number(&["sign_in", "days"], raw.days, 30, 1..=365);
-    let template = raw.template.as_ref().map(|raw| template(values, raw));
-    if template.is_some() && !(console.portal && console.openid.is_some()) {
-        values.wrong(
-            &["sign_in", "template"],
-            "is for people who sign in at the portal by the OpenID provider: set [console.openid], and leave the portal on",
-        );
-    }
-    SignInConfig {
-        enabled,
-        access_seconds: seconds(access),
-        sign_in_seconds: seconds(days * DAY_SECONDS),
-        codes_max: values.count(&["sign_in", "codes_max"], raw.codes_max, 1000, 1..=100_000),
-        template,
-        managed_settings: values.optional_path(&["sign_in", "managed_settings"], raw.managed_settings.as_deref()),
+settings! {
+    /// `[sign_in]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct SignInConfig {
+        /// Whether Claude Code may be signed in to this gateway: by its `/login`, which shows a code that a person approves in the
+        /// portal with their key. It does so only with gateways of private networks. docs/sign-in.md says more.
+        enabled: bool = flag(false),
+        /// How long the agent's token is good before it is refreshed.
+        access_seconds: i64 = number(3600, 60..=DAY_SECONDS),
+        /// How long a sign-in lasts in all: then a person approves it anew.
+        sign_in_seconds("days"): i64 = number(30, 1..=365).map(|days: i64| days * DAY_SECONDS),
+        /// Most codes that wait for approval at this node. Beyond it nobody begins to sign in.
+        codes_max: usize = number(1000, 1..=100_000),
+        /// Settings for all agents that are signed in, a JSON object as in Claude Code's managed-settings.json.
+        managed_settings: Option<PathBuf> = path().optional("managed-settings.json"),
+        /// With this table people sign in at the portal by the provider of [console.openid], which has to let them come back to
+        /// https://GATEWAY/portal/openid/return. Each gets one key, at the first sign-in, as it says here; docs/sign-in.md says more.
+        template: Option<KeyTemplate> = optional_table::<TemplateSection>().map(|section| section.map(KeyTemplate::from)),
     }
 }
 
-fn template(values: &mut Values<'_>, raw: &RawTemplate) -> KeyTemplate {
-    let at = |key: &'static str| ["sign_in", "template", key];
-    let account = raw.account.clone().unwrap_or_default();
-    if account.is_empty() {
-        values.wrong(&["sign_in", "template"], "needs an account that pays: set account");
-    }
-    let quota = raw.quota_usd.as_deref().map(NanoUsd::parse_usd).transpose();
-    let quota = match quota {
-        Ok(quota) if quota.is_none_or(|quota| quota >= NanoUsd::ZERO) => quota,
-        Ok(_) => {
-            values.wrong(&at("quota_usd"), "zero or more, or leave it out for no limit");
-            None
+settings! {
+    /// `[sign_in.template]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct TemplateSection {
+        /// The account that pays.
+        account: String = text().fits("needs an account that pays", |account| !account.is_empty()).example("people"),
+        /// What each key may spend in each period, in USD. Without it: no limit.
+        quota_usd: Option<NanoUsd> = usd().optional("20"),
+        /// When that begins anew: none, daily, weekly or monthly.
+        reset: Option<Reset> = one_of("reset", RESETS.map(|reset| (reset.as_str(), reset))).optional("monthly"),
+        /// The models it may use. Without it: all.
+        models: Option<Vec<String>> = list_of(text()).optional(vec!["claude-haiku-4-5"]),
+        /// Requests per minute.
+        rpm: Option<u64> = within(1..=Rates::MAX).optional(60),
+        /// Tokens per minute.
+        tpm: Option<u64> = within(1..=Rates::MAX).optional(200_000),
+        /// Requests at one time.
+        concurrency: Option<u64> = within(1..=Rates::MAX).optional(4),
+        /// The groups at the provider whose members get a key. Without it: everybody whom it vouches for.
+        groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
+    } checked by quota_begins_anew
+}
+
+impl From<TemplateSection> for KeyTemplate {
+    fn from(section: TemplateSection) -> Self {
+        Self {
+            account: section.account,
+            models: section.models,
+            terms: KeyTerms {
+                quota: section.quota_usd,
+                reset: section.reset.unwrap_or_default(),
+                rates: Rates {
+                    rpm: section.rpm,
+                    tpm: section.tpm,
+                    concurrency: section.concurrency,
+                },
+                ..KeyTerms::default()
+            },
+            groups: section.groups,
         }
-        Err(error) => {
-            values.wrong(&at("quota_usd"), error);
-            None
-        }
-    };
-    let reset = raw.reset.as_deref().map(str::parse::<Reset>).transpose();
-    let reset = reset.unwrap_or_else(|_| {
-        values.wrong(&at("reset"), "none, daily, weekly or monthly");
-        None
-    });
-    if quota.is_none() && reset.is_some_and(|reset| reset != Reset::None) {
-        values.wrong_combination(
-            &[&at("quota_usd")[..]],
-            &at("reset"),
-            "only a quota begins anew: set quota_usd, or take this out",
-        );
     }
-    let mut rate = |key, given: Option<u64>| {
-        let given = given?;
-        Some(values.number(&at(key), Some(given), 1, 1..=Rates::MAX))
-    };
-    let rates = Rates {
-        rpm: rate("rpm", raw.rpm),
-        tpm: rate("tpm", raw.tpm),
-        concurrency: rate("concurrency", raw.concurrency),
-    };
-    KeyTemplate {
-        account,
-        models: raw.models.clone(),
-        terms: KeyTerms {
-            quota,
-            reset: reset.unwrap_or_default(),
-            rates,
-            ..KeyTerms::default()
-        },
-        groups: raw.groups.clone(),
+}
+
+fn quota_begins_anew(read: TemplateSection, from: &Section<'_>) -> TemplateSection {
+    if read.quota_usd.is_none() && read.reset.is_some_and(|reset| reset != Reset::None) {
+        let message = "only a quota begins anew: set quota_usd, or take this out";
+        from.wrong("reset", &["quota_usd"], message);
+    }
+    read
+}
+
+/// Notes what is missing of the portal, where people sign in.
+pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: &Section<'_>) {
+    if sign_in.enabled && !console.portal {
+        let message = "needs the portal, where people approve it: take [console] portal = false out";
+        from.wrong("sign_in.enabled", &["console.portal"], message);
+    }
+    if sign_in.template.is_some() && !(console.portal && console.openid.is_some()) {
+        let message = "is for people who sign in at the portal by the OpenID provider: set [console.openid], and leave the portal on";
+        from.wrong("sign_in.template", &["console.portal", "console.openid"], message);
     }
 }

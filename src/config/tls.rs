@@ -1,78 +1,58 @@
 //! `[gateway.tls]`, `[stability.tls]`, `[console.tls]` and `[admin.tls]`: what the listeners show and demand.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
-use serde::Deserialize;
+use super::kinds::{address, path};
+use crate::domain::{
+    catalogue::{SecretRef, secret},
+    settings::{Section, flat, settings, tables},
+};
 
-use super::raw_secret::RawSecret;
-use super::values::Values;
-use crate::domain::catalogue::SecretRef;
-
-/// A section as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawTls {
-    certificate: Vec<RawCertificate>,
+settings! {
+    /// The certificates of a listener, in the order of preference; without any it speaks no TLS.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct TlsConfig {
+        /// With a certificate the listener speaks TLS 1.2 and 1.3, and HTTP/2 or HTTP/1.1; without one it is plain. Give several for
+        /// several names, or for one name with keys of different kinds (ECDSA, RSA, Ed25519): a client gets one for the name that it asks
+        /// for and that it can verify, the first such; for a name that none is good for, the first of all. The same files may stand at
+        /// several listeners. They are loaded anew when they change; while what is new cannot be used the old ones stay, as with the
+        /// whole configuration. `weir check` tells what each is good for, and until when.
+        certificates("certificate"): Vec<CertificateConfig> = tables().restart_by(|certificates| certificates.is_empty()),
+    }
 }
 
-/// `[gateway.tls]` as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawGatewayTls {
-    redirect_listen: Option<String>,
-    certificate: Vec<RawCertificate>,
+settings! {
+    /// Where a certificate is found.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct CertificateConfig {
+        /// The certificate, then those between it and its authority's root, PEM.
+        chain: PathBuf = path().example("tls/weir.example.com.pem"),
+        /// Where its private key is found, PEM, not encrypted.
+        key: SecretRef = secret().example("file:tls/weir.example.com.key"),
+    }
 }
 
-/// `[admin.tls]` as in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawAdminTls {
-    client_ca_file: Option<String>,
-    certificate: Vec<RawCertificate>,
+settings! {
+    /// `[gateway.tls]`
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct GatewayTlsConfig {
+        /// A further, plain listener, IP:PORT, whose every answer sends the client to the one with TLS (308). Off without it.
+        redirect_listen: Option<SocketAddr> = address().optional("127.0.0.1:8082").restart(),
+        /// What the listener shows.
+        tls: TlsConfig = flat(),
+    } checked by redirects_somewhere
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawCertificate {
-    chain: Option<String>,
-    key: Option<RawSecret>,
-}
-
-/// The certificates of a listener, in the order of preference; without any it speaks no TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TlsConfig {
-    /// One for each name or kind of key.
-    pub certificates: Vec<CertificateConfig>,
-}
-
-/// Where a certificate is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CertificateConfig {
-    /// The certificate and those between it and its authority's root, PEM.
-    pub chain: PathBuf,
-    /// Its private key, PEM.
-    pub key: SecretRef,
-}
-
-/// `[gateway.tls]`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GatewayTlsConfig {
-    /// What the listener shows.
-    pub tls: TlsConfig,
-    /// A plain listener whose every answer sends the client to the one with TLS; port 0 takes a free one.
-    pub redirect_listen: Option<SocketAddr>,
-}
-
-/// The admin API over TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminTcpConfig {
-    /// Where it listens; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// What it shows; never empty.
-    pub tls: TlsConfig,
-    /// The authorities of those that may connect, PEM.
-    pub client_ca_file: PathBuf,
+settings! {
+    /// `[admin.tls]`
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct AdminTlsConfig {
+        /// The authorities of those that may connect, PEM. Anybody with a certificate of theirs may do everything, so use an
+        /// authority of its own.
+        client_ca_file: Option<PathBuf> = path().optional("tls/operators-ca.pem"),
+        /// What the listener shows.
+        tls: TlsConfig = flat(),
+    }
 }
 
 impl TlsConfig {
@@ -82,68 +62,10 @@ impl TlsConfig {
     }
 }
 
-/// The certificates of `section`; one without a chain or key is told and left out.
-pub(super) fn resolve(values: &mut Values<'_>, section: &str, raw: &RawTls) -> TlsConfig {
-    certificates(values, section, &raw.certificate)
-}
-
-pub(super) fn gateway(values: &mut Values<'_>, raw: &RawGatewayTls) -> GatewayTlsConfig {
-    let at = ["gateway", "tls", "redirect_listen"];
-    let redirect_listen = values.optional_address(&at, raw.redirect_listen.as_deref());
-    if redirect_listen.is_some() && raw.certificate.is_empty() {
-        values.wrong(
-            &at,
-            "there is nothing to send clients to, add a [[gateway.tls.certificate]]",
-        );
+fn redirects_somewhere(read: GatewayTlsConfig, from: &Section<'_>) -> GatewayTlsConfig {
+    if read.redirect_listen.is_some() && !read.tls.is_on() {
+        let message = "there is nothing to send clients to, add a [[gateway.tls.certificate]]";
+        from.wrong("redirect_listen", &["certificate"], message);
     }
-    GatewayTlsConfig {
-        tls: certificates(values, "gateway", &raw.certificate),
-        redirect_listen,
-    }
-}
-
-/// `None`: the admin API has its unix socket alone.
-pub(super) fn admin(values: &mut Values<'_>, listen: Option<&str>, raw: &RawAdminTls) -> Option<AdminTcpConfig> {
-    let tls = certificates(values, "admin", &raw.certificate);
-    let client_ca_file = raw.client_ca_file.as_deref();
-    let client_ca_file = client_ca_file.map(|path| values.path(&["admin", "tls", "client_ca_file"], path));
-    let Some(listen) = values.optional_address(&["admin", "listen"], listen) else {
-        if tls.is_on() || client_ca_file.is_some() {
-            values.wrong(&["admin", "tls"], "has no listener, set [admin] listen or take it out");
-        }
-        return None;
-    };
-    // Whoever reaches this listener can do anything with money: it never takes clients without a certificate.
-    match (raw.certificate.is_empty(), client_ca_file) {
-        (false, Some(client_ca_file)) => {
-            return Some(AdminTcpConfig {
-                listen,
-                tls,
-                client_ca_file,
-            });
-        }
-        (true, _) => values.wrong(&["admin", "listen"], "needs TLS, add an [[admin.tls.certificate]]"),
-        (false, None) => values.wrong(
-            &["admin", "listen"],
-            "takes clients with a certificate only, name their authority as [admin.tls] client_ca_file",
-        ),
-    }
-    None
-}
-
-fn certificates(values: &mut Values<'_>, section: &str, raw: &[RawCertificate]) -> TlsConfig {
-    let mut certificates = Vec::new();
-    for (number, raw) in (1_usize..).zip(raw) {
-        let number = number.to_string();
-        let at = [section, "tls", "certificate", &number];
-        let (Some(chain), Some(key)) = (&raw.chain, &raw.key) else {
-            values.wrong(&at, "give a certificate its `chain` and its `key`");
-            continue;
-        };
-        let chain = values.path(&[section, "tls", "certificate", &number, "chain"], chain);
-        if let Some(key) = values.secret(&[section, "tls", "certificate", &number, "key"], Some(key)) {
-            certificates.push(CertificateConfig { chain, key });
-        }
-    }
-    TlsConfig { certificates }
+    read
 }

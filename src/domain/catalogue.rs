@@ -3,22 +3,24 @@
 
 mod build;
 mod models;
-mod places;
 mod pricing;
 pub(crate) mod route;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub(crate) use self::places::Places;
-pub(crate) use crate::domain::rules::{
-    RawModel,
-    secret_ref::{LackingSecret, SecretRef, SecretRefError},
-};
 use crate::domain::{
     ledger::consumption::Modifiers,
     money::price::Price,
     rules::{Fallback, Provider, endpoint::EndpointTemplate},
+    settings::{flag, named, settings, tables, text},
     wire::{model_name, operation::Operation, protocol::Protocol, usage::Usage},
+};
+pub(crate) use crate::domain::{
+    rules::{
+        RawModel,
+        secret_ref::{LackingSecret, SecretRef, secret},
+    },
+    settings::Places,
 };
 
 /// All models and providers of one configuration. Shared in an `Arc`.
@@ -117,27 +119,43 @@ impl Model {
     }
 }
 
-/// What weir.toml says about the catalogue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CatalogueSettings {
-    /// `[provider.NAME]`: changes to shipped and own provider files.
-    pub overrides: BTreeMap<String, ProviderOverride>,
-    /// `[[model]]`: models added, or put in the place of those with the same name.
-    pub models: Vec<RawModel>,
-    /// The lines of these settings in the file, for errors.
-    pub places: Places,
+settings! {
+    /// What weir.toml says about the catalogue.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct CatalogueSettings {
+        /// Changes to a provider of the rule files, by its name. All three keys are optional.
+        overrides("provider"): BTreeMap<String, ProviderOverride> = named("anthropic"),
+        /// A model beside those of the rule files, or in place of the one with the same name.
+        models("model"): Vec<RawModel> = tables(),
+    } beside {
+        /// The lines of all settings in the file, for errors.
+        places: Places,
+    }
 }
 
-/// `[provider.NAME]` of weir.toml.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ProviderOverride {
-    /// `scheme://host[:port]` in the place of that of every endpoint; the endpoints' paths stay.
-    pub base_url: Option<String>,
-    /// Replaces the place of the secret.
-    pub secret: Option<SecretRef>,
-    /// `false` switches the provider off.
-    pub enabled: Option<bool>,
+settings! {
+    /// `[provider.NAME]` of weir.toml.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct ProviderOverride {
+        /// `scheme://host[:port]` in the place of that of every endpoint, for example a `weir sample-provider`; the endpoints' paths
+        /// stay.
+        base_url: Option<String> = text()
+            .fits("not a base URL, give http(s)://HOST[:PORT] without a path or a user", |url| is_base_url(url))
+            .optional("http://127.0.0.1:9000"),
+        /// Another place for its secret.
+        secret: Option<SecretRef> = secret().optional("file:anthropic.key"),
+        /// Whether it is used at all.
+        enabled: Option<bool> = flag(true).optional(true),
+    }
+}
+
+fn is_base_url(text: &str) -> bool {
+    let Ok(url) = text.parse::<http::Uri>() else {
+        return false;
+    };
+    let web = matches!(url.scheme_str(), Some("http" | "https"));
+    let bare = url.path_and_query().is_none_or(|path| path.as_str() == "/");
+    web && bare && !text.contains('#') && url.authority().is_some_and(|place| !place.as_str().contains('@'))
 }
 
 /// What an operator should know although weir can serve.

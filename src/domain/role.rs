@@ -15,7 +15,8 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Owner];
+    /// Every role.
+    pub(crate) const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Owner];
 
     /// Its name.
     pub(crate) const fn as_str(self) -> &'static str {

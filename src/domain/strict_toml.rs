@@ -1,13 +1,13 @@
 //! Strict TOML: either weir understands a file completely, or the error names file, line, key and the nearest valid
 //! name. Errors never quote values, because a value may be a misplaced secret.
 
-pub(crate) mod all;
+mod all;
 mod faults;
 mod reader;
 
 use std::ops::Range;
 
-pub(crate) use all::{Parsed, parse_all};
+pub(crate) use all::{Parsed, lines, parse_all};
 pub(in crate::domain) use faults::Faults;
 use reader::{ReadError, Reason};
 
@@ -76,7 +76,15 @@ pub(crate) fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a st
         .unwrap_or_default()
 }
 
-/// What the parser says of text that is no TOML. It quotes none of it.
+/// What the parser says of text that is no TOML: one fault per line.
+pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::de::Error]) -> Vec<FileError> {
+    let mut errors: Vec<FileError> = faults.iter().map(|fault| explain_syntax(file, text, fault)).collect();
+    errors.sort_by_key(|error| error.line);
+    errors.dedup_by_key(|error| error.line);
+    errors
+}
+
+/// It quotes none of the text.
 fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
     let span = error.span();
     let start = span.as_ref().map(|span| span.start);
@@ -97,9 +105,9 @@ fn explain(file: &str, text: &str, error: &ReadError) -> FileError {
     match &error.reason {
         Reason::UnknownKey { name, valid } => {
             let line = start.map(|start| line_of_key(text, start, name));
-            about(file, line, Some(name), unknown("key", name, valid))
+            about(file, line, Some(name), unknown("key", ("", name), valid))
         }
-        Reason::UnknownValue { name, valid } => about(file, line, here, unknown("value", name, valid)),
+        Reason::UnknownValue { name, valid } => about(file, line, here, unknown("value", ("", name), valid)),
         Reason::MissingKey(name) => about(file, line, Some(name), format!("key `{name}` is missing")),
         Reason::RepeatedKey(name) => about(file, line, Some(name), format!("key `{name}` is given twice")),
         Reason::WrongType { expected, found } => {
@@ -130,15 +138,17 @@ fn about(file: &str, line: Option<usize>, key: Option<&str>, message: String) ->
     }
 }
 
-fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
+/// That a name (behind those of the tables around it) is none of the candidates.
+pub(in crate::domain) fn unknown(what: &str, (table, name): (&str, &str), candidates: &[&str]) -> String {
     let near = suggestion(name, candidates.iter().copied());
     let valid = if near.is_empty() && !candidates.is_empty() {
         format!(", valid here: {}", candidates.join(", "))
     } else {
         near
     };
+    let dot = if table.is_empty() { "" } else { "." };
     if name.len() <= ECHO_BYTES_MAX && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
-        format!("{what} `{name}` is unknown{valid}")
+        format!("{what} `{table}{dot}{name}` is unknown{valid}")
     } else {
         format!("{what} is unknown{valid}")
     }

@@ -18,7 +18,7 @@ impl ClientTimes {
     /// As configured.
     pub(crate) fn new(config: &GatewayConfig) -> Self {
         Self {
-            body: config.bodies.time,
+            body: config.bodies.time(),
             answer: config.answer_pace(),
         }
     }

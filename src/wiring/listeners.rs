@@ -43,7 +43,7 @@ pub(super) fn wanted(config: &Config) -> Vec<Wanted> {
         (GATEWAY, Some(config.gateway.listen)),
         (OPS, Some(config.ops.listen)),
         (STABILITY, Some(config.stability.listen)),
-        (ADMIN, config.admin.tcp.as_ref().map(|tcp| tcp.listen)),
+        (ADMIN, config.admin.listen),
         (REDIRECT, config.gateway.tls.redirect_listen),
         (CONSOLE, config.console.listen),
     ];

@@ -44,8 +44,8 @@ fn settings(bucket: &LogBucketConfig) -> Result<BucketSettings, StartError> {
         name: bucket.name.clone(),
         prefix: bucket.prefix.clone(),
         region: bucket.region.clone(),
-        endpoint: bucket.endpoint.clone(),
-        path_style: bucket.path_style,
+        endpoint: bucket.endpoint(),
+        path_style: bucket.path_style(),
         access_key_id: secret("[log.files.bucket] access_key_id", &bucket.access_key_id)?,
         secret_access_key: secret("[log.files.bucket] secret_access_key", &bucket.secret_access_key)?,
         ca: bucket

@@ -142,6 +142,6 @@ impl LogSinks {
 /// What is to be said of where the log is at home.
 pub(super) fn warning(config: &Config) -> Option<&'static str> {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
-    let stays = is_redis && config.log.home == log_home::LogHome::Store && !config.log.home_is_named;
+    let stays = is_redis && config.log.home == log_home::LogHome::Store && config.log.named_home.is_none();
     stays.then_some(STAYS_IN_REDIS)
 }

@@ -11,8 +11,8 @@ use crate::{
 pub(super) fn settings(config: &NoticesConfig) -> Result<NoticeSettings, StartError> {
     let wrong = |why: String| StartError::Configuration(format!("[notices] secret: {why}"));
     let secret = secret(config).map_err(wrong)?;
-    let webhook = config.webhook.as_ref().zip(secret);
-    let webhook = webhook.map(|(webhook, secret)| Webhook::new(webhook.url.clone(), &secret, config.timeout));
+    let webhook = config.webhook().zip(secret);
+    let webhook = webhook.map(|((url, _), secret)| Webhook::new(url.clone(), &secret, config.timeout));
     Ok(NoticeSettings {
         quota_percent: config.quota_percent,
         webhook: webhook.transpose().map_err(wrong)?,
@@ -25,10 +25,9 @@ pub(super) fn settings(config: &NoticesConfig) -> Result<NoticeSettings, StartEr
 /// # Errors
 /// It is not where the configuration says, or is none to sign with.
 pub(super) fn secret(config: &NoticesConfig) -> Result<Option<Secret>, String> {
-    let Some(webhook) = &config.webhook else {
+    let Some((_, reference)) = config.webhook() else {
         return Ok(None);
     };
-    let reference = &webhook.secret;
     let secret = secret_source::read(reference)?;
     let secret = secret.ok_or_else(|| format!("{reference} is not there"))?;
     Webhook::check(&secret).map_err(|why| format!("{reference}: {why}"))?;

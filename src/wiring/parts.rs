@@ -155,7 +155,7 @@ impl Parts {
             deadlines: deadlines(&drain, background),
             drain,
             bodies: Bodies::new(&config.gateway),
-            heads: HeadBudget::new(config.connections.heads),
+            heads: HeadBudget::new(config.heads()),
             money,
             stability,
             cache_task,

@@ -374,7 +374,7 @@ fn admin_tcp_service(
     state: &AdminState,
     listeners: &Listeners,
 ) -> Option<(SideService, watch::Receiver<Bound>)> {
-    let tcp = parts.config.admin.tcp.as_ref()?;
+    let tcp = parts.config.admin.tcp()?;
     let tls = Arc::clone(parts.tls.admin.as_ref()?);
     let serve = admin::tcp::serve(state.clone(), tls);
     Some(SideService::tcp(

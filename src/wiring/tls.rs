@@ -11,8 +11,8 @@ use jiff::Timestamp;
 
 use crate::{
     config::{
-        Config, secret_source,
-        tls::{AdminTcpConfig, CertificateConfig, TlsConfig},
+        AdminTcpConfig, Config, secret_source,
+        tls::{CertificateConfig, TlsConfig},
     },
     domain::strict_toml::FileError,
     edges::clock,
@@ -75,12 +75,12 @@ pub(crate) type Identities = ByListener<Identity>;
 
 /// Every file that is read, whether or not it is there.
 pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
-    let tcp = config.admin.tcp.as_ref();
+    let tcp = config.admin.tcp();
     let all = [
         Some(&config.gateway.tls.tls),
         Some(&config.stability.tls),
         Some(&config.console.tls),
-        tcp.map(|tcp| &tcp.tls),
+        tcp.map(|tcp| tcp.tls),
     ];
     let certificates = all.into_iter().flatten().flat_map(|tls| &tls.certificates);
     let mut files: Vec<PathBuf> = tcp.map(|tcp| tcp.client_ca_file.clone()).into_iter().collect();
@@ -106,7 +106,7 @@ pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     let gateway = shown("gateway", &config.gateway.tls.tls);
     let stability = shown("stability", &config.stability.tls);
     let console = shown("console", &config.console.tls);
-    let admin = config.admin.tcp.as_ref().map(|tcp| admin(config, tcp, &mut errors));
+    let admin = config.admin.tcp().map(|tcp| admin(config, tcp, &mut errors));
     match errors.is_empty() {
         true => Ok(ByListener {
             gateway,
@@ -118,15 +118,15 @@ pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     }
 }
 
-fn admin(config: &Config, tcp: &AdminTcpConfig, errors: &mut Vec<FileError>) -> Identity {
-    let clients = bounded(&tcp.client_ca_file).and_then(|pem| Clients::of(&pem).map_err(|error| error.to_string()));
+fn admin(config: &Config, tcp: AdminTcpConfig<'_>, errors: &mut Vec<FileError>) -> Identity {
+    let clients = bounded(tcp.client_ca_file).and_then(|pem| Clients::of(&pem).map_err(|error| error.to_string()));
     let clients = clients.unwrap_or_else(|why| {
         let path = tcp.client_ca_file.display();
         errors.push(fault(config, "admin.tls.client_ca_file", &format!("{path}: {why}")));
         Clients::All
     });
     Identity {
-        certificates: certificates(config, "admin", &tcp.tls, errors),
+        certificates: certificates(config, "admin", tcp.tls, errors),
         clients,
     }
 }

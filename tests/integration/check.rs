@@ -101,15 +101,15 @@ fn every_mistake_is_told_with_file_line_and_key() {
         ("rules/one.toml", 9, "connect_ms"),
         ("rules/one.toml", 10, "idle_seconds"),
         ("rules/one.toml", 12, "op"),
-        ("weir.toml", 2, "listen"),
+        ("weir.toml", 2, "gateway.listen"),
         ("weir.toml", 3, "gateway.json_depth_max"),
-        ("weir.toml", 4, "keepalive_secnds"),
+        ("weir.toml", 4, "gateway.keepalive_secnds"),
         ("weir.toml", 6, "upstream.ca_file"),
         ("weir.toml", 12, "provider.nobody"),
         ("weir.toml", 16, "model.1.providers"),
         ("weir.toml", 17, "model.1.created"),
-        ("weir.toml", 18, "name"),
-        ("weir.toml", 19, "providers"),
+        ("weir.toml", 18, "model.2.name"),
+        ("weir.toml", 19, "model.2.providers"),
     ]
     .map(|(file, line, key)| (file.to_owned(), line, key.to_owned()));
     assert_eq!(places, expected, "{errors:#?}");
@@ -274,7 +274,7 @@ fn what_is_given_twice_and_what_is_not_quoted_is_said_so() {
         ),
         (
             "[gateway]\nlisten = 127.0\n",
-            "weir.toml:2: key `listen`: expected a string, found floating point: quote it",
+            "weir.toml:2: key `gateway.listen`: expected a string, found a floating-point number: quote it",
         ),
     ] {
         let folder = folder(conf);

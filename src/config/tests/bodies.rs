@@ -23,7 +23,7 @@ fn each_limit_is_checked_beside_the_others() {
 fn one_key_and_one_address_have_a_share_of_the_memory_for_bodies() {
     let shares = |text: &str| {
         let bodies = parse(&format!("[gateway]\n{text}")).unwrap().gateway.bodies;
-        (bodies.key_bytes_max, bodies.address_bytes_max, bodies.budget_bytes)
+        (bodies.key_bytes_max(), bodies.address_bytes_max(), bodies.budget_bytes)
     };
     const MIB: u64 = 1 << 20;
     assert_eq!(

@@ -5,7 +5,7 @@ use crate::config::connections::HeadsConfig;
 
 #[test]
 fn heads_have_a_budget_with_room_for_one_in_all_and_per_address() {
-    let heads = |text: &str| parse(text).unwrap().connections.heads;
+    let heads = |text: &str| parse(text).unwrap().heads();
     let limits = |bytes_max, address_bytes_max, head_bytes_max| HeadsConfig {
         bytes_max,
         address_bytes_max,

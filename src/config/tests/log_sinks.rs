@@ -18,16 +18,16 @@ fn bucket(more: &str) -> LogBucketConfig {
 #[test]
 fn a_bucket_is_one_of_s3_unless_another_server_is_named() {
     let own = bucket("region = \"eu-central-1\"\nprefix = \"a/b=1\"\n");
-    assert_eq!(own.endpoint, "https://s3.eu-central-1.amazonaws.com");
-    assert_eq!((own.prefix.as_str(), own.path_style), ("a/b=1/", false));
+    assert_eq!(own.endpoint(), "https://s3.eu-central-1.amazonaws.com");
+    assert_eq!((own.prefix.as_str(), own.path_style()), ("a/b=1/", false));
     let other = bucket("endpoint = \"https://s3.example.com:9000/\"\n");
-    assert_eq!(other.endpoint, "https://s3.example.com:9000");
-    assert_eq!((other.prefix.as_str(), other.path_style), ("", true));
+    assert_eq!(other.endpoint(), "https://s3.example.com:9000");
+    assert_eq!((other.prefix.as_str(), other.path_style()), ("", true));
     for near in ["http://127.0.0.1:9000", "http://localhost:9000", "http://[::1]:9000"] {
-        assert_eq!(bucket(&format!("endpoint = \"{near}\"\n")).endpoint, near);
+        assert_eq!(bucket(&format!("endpoint = \"{near}\"\n")).endpoint(), near);
     }
     let said = bucket("endpoint = \"http://minio:9000\"\nallow_http = true\n");
-    assert_eq!(said.endpoint, "http://minio:9000");
+    assert_eq!(said.endpoint(), "http://minio:9000");
     // Without a name there is none, and the files are in a folder.
     let LogHome::Files(files) = parse("[log]\nhome = \"files\"\n").unwrap().log.home else {
         panic!("files are the home")

@@ -47,7 +47,7 @@ fn a_provider_that_could_be_read_on_its_way_or_lets_nobody_in_is_refused() {
     }
     assert!(parse(&whole.replace("https://login.example", "http://127.0.0.1:9000/realm")).is_ok());
     assert!(with("\"weir\"", "\"\"").contains("console.openid.client_id"));
-    assert!(with("\"owner\"", "\"root\"").contains("`root` is no role"));
+    assert!(with("\"owner\"", "\"root\"").contains("no such role, give viewer, operator or owner"));
     let said = one_error(&section("scopes = [\"a b\"]"));
     assert!(said.contains("console.openid.scopes"), "{said}");
     let (nobody, _) = whole.split_once("[console.openid.roles]").unwrap();
@@ -101,7 +101,7 @@ fn a_template_is_for_people_whom_the_provider_vouches_for() {
         assert!(error.contains(said), "{wrong}: {error}");
     }
     let nobody = one_error(&whole("").replace("account = \"people\"", ""));
-    assert!(nobody.contains("needs an account that pays"), "{nobody}");
+    assert!(nobody.contains("key `sign_in.template.account` is missing"), "{nobody}");
     let alone = one_error("[sign_in.template]\naccount = \"people\"");
     assert!(alone.contains("set [console.openid]"), "{alone}");
 }

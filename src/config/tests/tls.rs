@@ -31,7 +31,7 @@ fn a_certificate_that_is_not_whole_is_told_with_its_line() {
     let text = format!("{GATEWAY_CERTIFICATE}[[gateway.tls.certificate]]\nchain = \"d.pem\"\n");
     assert_eq!(
         one_error(&text),
-        "weir.toml:4: key `gateway.tls.certificate.2`: give a certificate its `chain` and its `key`"
+        "weir.toml:4: key `gateway.tls.certificate.2.key` is missing"
     );
     let text = GATEWAY_CERTIFICATE.replace("file:c.key", "/etc/private.key");
     assert_eq!(
@@ -53,7 +53,8 @@ fn the_admin_api_over_tcp_has_tls_and_asks_for_certificates_in_any_case() {
     let idle = one_error(certificate);
     assert!(idle.contains("key `admin.tls`: has no listener"), "{idle}");
     let whole = format!("{listen}[admin.tls]\nclient_ca_file = \"ca.pem\"\n{certificate}");
-    let tcp = parse(&whole).unwrap().admin.tcp.expect("on");
+    let tcp = parse(&whole).unwrap().admin;
+    let tcp = tcp.tcp().expect("on");
     assert_eq!((tcp.listen.port(), tcp.tls.certificates.len()), (9465, 1));
     assert_eq!(tcp.client_ca_file, Path::new("/etc/weir/ca.pem"));
 }

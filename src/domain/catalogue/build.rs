@@ -234,7 +234,7 @@ impl Completion<'_> {
                     self.wrong(&format!("provider.{provider}.secret"), &format!("{secret}: {message}"));
                 }
                 (Some(message), None) => {
-                    let lines = strict_toml::all::lines(self.text, &["auth", "credential"]);
+                    let lines = strict_toml::lines(self.text);
                     let place = [format!("credential.{number}.secret"), "auth.secret".to_owned()];
                     self.errors.push(FileError {
                         line: place.iter().find_map(|key| lines.get(key)).copied(),

@@ -8,7 +8,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub(crate) use self::edits::{RawBodyEdit, RawBodyOp, RawCondition, RawHeaders, RawQuery};
-use crate::domain::{rules::secret_ref::SecretRef, wire::protocol::Protocol};
+use crate::domain::{
+    rules::secret_ref::SecretRef,
+    settings::{flag, list_of, map_of, one_of, settings, text, within},
+    wire::protocol::Protocol,
+};
 
 mod resilience;
 
@@ -181,39 +185,47 @@ impl OnClientGone {
     }
 }
 
-/// `[[model]]`, in a provider file (without `providers`) and in weir.toml (with it).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawModel {
-    /// The public name: what clients ask for.
-    pub name: String,
-    /// The name for people; without it, `name`.
-    pub display_name: Option<String>,
-    /// Names of the providers that serve it, the preferred one first. Only in weir.toml.
-    #[serde(default)]
-    pub providers: Vec<String>,
-    /// Other names that clients may ask for.
-    #[serde(default)]
-    pub aliases: Vec<String>,
-    /// The provider's own name for it; without it, `name`.
-    pub upstream_name: Option<String>,
-    /// The same for single providers, where they call it differently. Only in weir.toml.
-    #[serde(default)]
-    pub upstream_names: BTreeMap<String, String>,
-    /// The protocols it is served through; without it, all that its provider serves.
-    pub protocols: Option<Vec<Protocol>>,
-    /// Input tokens that it takes.
-    pub context_tokens: Option<u64>,
-    /// Output tokens that it gives.
-    pub output_tokens: Option<u64>,
-    /// The name of its price.
-    pub price: Option<String>,
-    /// Whether it costs nothing.
-    #[serde(default)]
-    pub free: bool,
-    /// Whether it may reason without showing it, so that only the usage at the end of an answer tells what was generated.
-    #[serde(default)]
-    pub hidden_reasoning: bool,
-    /// When it appeared: a date (`2026-11-21`) or an RFC 3339 time.
-    pub created: Option<String>,
+settings! {
+    /// `[[model]]`, in a provider file (without `providers`) and in weir.toml (with it).
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RawModel {
+        /// The public name: what clients ask for.
+        name: String = text().example("house-model").stand_in(String::new()),
+        /// The name for people. Without it: the public name.
+        display_name: Option<String> = text().optional("House Model"),
+        /// Other names that clients may ask for.
+        #[serde(default)]
+        aliases: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["house"]),
+        /// The providers that serve it, the preferred one first. The others serve when it fails before the first byte of an answer
+        /// ([retry]), and at once while it is known to fail. Only in weir.toml.
+        #[serde(default)]
+        providers: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["anthropic"]),
+        /// The provider's name for it. Without it: the public name.
+        upstream_name: Option<String> = text().optional("claude-haiku-4-5"),
+        /// The same for single providers, where they call it differently. Only in weir.toml.
+        #[serde(default)]
+        upstream_names: BTreeMap<String, String> = map_of(text())
+            .unset(BTreeMap::new())
+            .example(BTreeMap::from([("anthropic".to_owned(), "claude-haiku-4-5")])),
+        /// The protocols it is served through: messages, responses, gemini. Without it: all that its provider serves.
+        protocols: Option<Vec<Protocol>> =
+            list_of(one_of("protocol", Protocol::ALL.map(|protocol| (protocol.as_str(), protocol)))).optional(vec!["messages"]),
+        /// How many tokens it takes in.
+        context_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(200_000),
+        /// How many tokens it gives out.
+        output_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(64_000),
+        /// The name of its price. Without it: the model's own name. A model without a price at one of its providers that is on is
+        /// refused.
+        price: Option<String> = text().optional("claude-haiku-4-5"),
+        /// Whether it costs nothing.
+        #[serde(default)]
+        free: bool = flag(false),
+        /// Whether it may reason without showing it, so that only the usage at the end of an answer tells what was generated: then
+        /// its streams are read to their end when the client leaves.
+        #[serde(default)]
+        hidden_reasoning: bool = flag(false),
+        /// When it appeared: a date or an RFC 3339 time.
+        created: Option<String> = text().optional("2026-11-21"),
+    }
 }

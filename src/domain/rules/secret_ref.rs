@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::domain::settings::{Kind, Refused};
+
 /// A reference to a secret. The secret itself is never written into a file that weir reads as configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
@@ -49,6 +51,19 @@ impl SecretRef {
             Self::Env(_) | Self::Credential(_) => self.clone(),
         }
     }
+}
+
+/// The kind of settings that are references to secrets. What stands there instead may be a secret: it is never repeated, nor is
+/// its type.
+pub(crate) fn secret() -> Kind<SecretRef> {
+    Kind::of(|given| match given.text().ok().map(SecretRef::parse) {
+        Some(Ok(SecretRef::File(path))) => {
+            let path = given.folder().join(path);
+            Ok(SecretRef::File(path.to_string_lossy().into_owned()))
+        }
+        Some(Ok(other)) => Ok(other),
+        Some(Err(_)) | None => Err(Refused::Because(SecretRefError.to_string())),
+    })
 }
 
 /// A place without a secret.

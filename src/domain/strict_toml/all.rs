@@ -13,8 +13,9 @@ use toml::{
 };
 
 use super::{
-    FileError, explain, explain_syntax, line_of, nearest,
+    FileError, explain, nearest,
     reader::{ReadError, Reader, Reason},
+    syntax_faults,
 };
 
 /// More faults than this are not looked for.
@@ -41,12 +42,9 @@ pub(crate) struct Parsed<T> {
 pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
-        let mut errors: Vec<FileError> = syntax.iter().map(|error| explain_syntax(file, text, error)).collect();
-        errors.sort_by_key(|error| error.line);
-        errors.dedup_by_key(|error| error.line);
         return Parsed {
             value: None,
-            errors,
+            errors: syntax_faults(file, text, &syntax),
             struck: BTreeSet::new(),
             unsure: Vec::new(),
         };
@@ -260,34 +258,43 @@ fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Path> {
     inner.or_else(|| (value.span() == *span).then(Path::new))
 }
 
-/// The line of every key below some keys of a file: the names of keys, and the numbers of elements from 1, joined by dots.
-pub(crate) fn lines(text: &str, below: &[&str]) -> BTreeMap<String, usize> {
+/// The line of every key of a file: by the names of keys, and the numbers of elements from 1, joined by dots.
+pub(crate) fn lines(text: &str) -> BTreeMap<String, usize> {
+    let breaks: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |span: Range<usize>| 1 + breaks.partition_point(|at| *at < span.start);
     let mut lines = BTreeMap::new();
     if let Ok(document) = DeTable::parse(text) {
-        for (key, value) in document.get_ref() {
-            let name: &str = key.get_ref();
-            if below.contains(&name) {
-                note(text, name, value, &mut lines);
-            }
-        }
+        note_keys("", document.get_ref(), &line, &mut lines);
     }
     lines
 }
 
-fn note(text: &str, name: &str, value: &Spanned<DeValue<'_>>, lines: &mut BTreeMap<String, usize>) {
+fn note_keys(
+    before: &str,
+    table: &DeTable<'_>,
+    line: &impl Fn(Range<usize>) -> usize,
+    lines: &mut BTreeMap<String, usize>,
+) {
+    for (key, value) in table {
+        let name = format!("{before}{}", key.get_ref());
+        lines.insert(name.clone(), line(key.span()));
+        note_inside(&name, value, line, lines);
+    }
+}
+
+fn note_inside(
+    name: &str,
+    value: &Spanned<DeValue<'_>>,
+    line: &impl Fn(Range<usize>) -> usize,
+    lines: &mut BTreeMap<String, usize>,
+) {
     match value.get_ref() {
-        DeValue::Table(table) => {
-            for (key, value) in table {
-                let name = format!("{name}.{}", key.get_ref());
-                lines.insert(name.clone(), line_of(text, key.span().start));
-                note(text, &name, value, lines);
-            }
-        }
+        DeValue::Table(table) => note_keys(&format!("{name}."), table, line, lines),
         DeValue::Array(array) => {
             for (number, element) in (1_usize..).zip(array.iter()) {
                 let name = format!("{name}.{number}");
-                lines.insert(name.clone(), line_of(text, element.span().start));
-                note(text, &name, element, lines);
+                lines.insert(name.clone(), line(element.span()));
+                note_inside(&name, element, line, lines);
             }
         }
         _ => {}
@@ -372,7 +379,7 @@ mod tests {
     #[test]
     fn keys_have_their_lines() {
         let text = "[part.p]\nmodel = \"m\"\n[[list]]\n[[list]]\nmodel = \"m\"\n";
-        let lines = lines(text, &["list", "part"]);
+        let lines = lines(text);
         assert_eq!(lines["part.p.model"], 2);
         assert_eq!((lines["list.1"], lines["list.2"], lines["list.2.model"]), (3, 4, 5));
     }

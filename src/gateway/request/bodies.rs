@@ -28,8 +28,8 @@ impl Bodies {
         Self {
             budget: BodyBudget::new(BodyLimits {
                 bytes_max: limits.budget_bytes,
-                key_bytes_max: limits.key_bytes_max,
-                address_bytes_max: limits.address_bytes_max,
+                key_bytes_max: limits.key_bytes_max(),
+                address_bytes_max: limits.address_bytes_max(),
             }),
             work: BodyWork::new(share, TURN_WAIT_MAX),
         }

@@ -54,9 +54,9 @@ pub(crate) async fn gather(
         coding: head.coding,
         bytes_max: limits.bytes_max,
         work,
-        time: BodyTime::new(limits.time, clock::instant()),
+        time: BodyTime::new(limits.time(), clock::instant()),
     };
-    session.set_read_timeout(Some(limits.time.pace.wait_max));
+    session.set_read_timeout(Some(limits.read));
     if head.expectation == Expectation::Continue {
         session.write_continue_response().await.map_err(|_| End::ClientLeft)?;
     }

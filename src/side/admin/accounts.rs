@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 pub(super) use self::record::existing;
 use self::record::{audit, change_record, changed, put_record};
 use super::{
+    author,
     fields::{self, Body},
     peer::Peer,
     query::Query,

@@ -1,0 +1,200 @@
+//! `[store]`: the engine, and where its data is.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use super::{
+    host_port::HostPort,
+    kinds::{host_port, path},
+};
+use crate::domain::{
+    catalogue::{SecretRef, secret},
+    settings::{Kind, Section, Settings, Told, flag, list_of, millis, number, one_of, settings, table, text},
+};
+
+/// The engine chosen, with its own settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoreConfig {
+    /// Files of this node; for a single node only.
+    Embedded(EmbeddedConfig),
+    /// A Redis shared between nodes.
+    Redis(Box<RedisConfig>),
+}
+
+/// The engines, by their names in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Engine {
+    Embedded,
+    Redis,
+}
+
+settings! {
+    /// `[store]` as in the file: both engines are checked, so that a mistake shows before the day the engine is changed.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct StoreSection {
+        /// "embedded": files of this node. "redis": shared between nodes.
+        engine: Engine = one_of("engine", [("embedded", Engine::Embedded), ("redis", Engine::Redis)]).or("embedded"),
+        /// The store in files of this node.
+        embedded: EmbeddedConfig = table(),
+        /// The store in Redis 6 or later. weir warns of settings that lose data. A Redis whose maxmemory-policy is not noeviction is not
+        /// used: it counts as away until that is mended (keys in use go on within their grace, nothing else is served). Nor is one used
+        /// at which the user lacks a right that weir's scripts need: docs/redis.md has those of each mode. Set list-compress-depth 1
+        /// there: rows of the log take a third of the memory then; and in a cluster cluster-require-full-coverage no, or one master that
+        /// is away stops all.
+        redis: RedisConfig = table(),
+    }
+}
+
+settings! {
+    /// `[store.embedded]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct EmbeddedConfig {
+        /// The folder of the store.
+        path: PathBuf = path().or("/var/lib/weir/store").trying_out("./weir-data/store"),
+    }
+}
+
+settings! {
+    /// `[store.redis]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct RedisConfig {
+        /// "standalone": one server. "sentinel": a master and its replicas, found through sentinels. "cluster": masters that share the
+        /// slots.
+        mode_name("mode"): Mode = one_of(
+            "mode",
+            [("standalone", Mode::Standalone), ("sentinel", Mode::Sentinel), ("cluster", Mode::Cluster)],
+        )
+        .or("standalone"),
+        /// HOST:PORT of the server, of the sentinels (default then: "127.0.0.1:26379"), or of some nodes of the cluster.
+        nodes: Vec<HostPort> = list_of(host_port())
+            .fits("empty, give at least one HOST:PORT", |nodes| !nodes.is_empty())
+            .or(vec!["127.0.0.1:6379"]),
+        /// The name by which the sentinels know the master. Mode "sentinel" only, as the next two.
+        master_name: Option<String> =
+            text().fits("empty, give the name that the sentinels know the master by", |name| !name.is_empty()).optional("main"),
+        /// The ACL user at the sentinels, if they ask for one.
+        sentinel_username: Option<String> = user().optional("weir"),
+        /// Where that user's password is found.
+        sentinel_password: Option<SecretRef> = secret().optional("env:SENTINEL_PASSWORD"),
+        /// The ACL user. Without it: the default user.
+        username: Option<String> = user().optional("weir"),
+        /// Where the password is found. Without it: no password.
+        password: Option<SecretRef> = secret().optional("env:REDIS_PASSWORD"),
+        /// The number of the Redis database. Always 0 in a cluster.
+        database: u16 = number(0, 0..=u16::MAX),
+        /// Whether to speak TLS, with the sentinels too.
+        tls: bool = flag(false),
+        /// Certificates trusted beside the platform's, PEM.
+        ca_file: Option<PathBuf> = path().optional("redis-ca.pem"),
+        /// What the names of all Redis keys begin with: 1 to 64 of A-Z, a-z, 0-9, _, . and -.
+        namespace: String = text()
+            .fits("not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -", |name| {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+                (1..=64).contains(&name.len()) && name.bytes().all(plain)
+            })
+            .or("weir"),
+        /// How long Redis may be silent under a call, tries included; beyond it 503.
+        budget("budget_ms"): Duration = millis(100, 1..=10_000),
+        /// While Redis answers other calls the next one waits its turn, at most this long in all.
+        queue("queue_ms"): Duration = millis(5_000, 1..=60_000),
+    } beside {
+        /// How the servers in `nodes` belong together.
+        mode: RedisModeConfig,
+    } checked by belongs_together
+}
+
+/// How the servers of a Redis belong together, by its name in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A single server.
+    Standalone,
+    /// A master and its replicas.
+    Sentinel,
+    /// Masters that share the slots.
+    Cluster,
+}
+
+/// How the servers of a Redis belong together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RedisModeConfig {
+    /// A single server.
+    #[default]
+    Standalone,
+    /// A master and its replicas, watched by the nodes.
+    Sentinel {
+        /// What the sentinels call the master; never empty.
+        master_name: String,
+        /// The ACL user at the sentinels; none means the default user.
+        username: Option<String>,
+        /// Where that user's password is found.
+        password: Option<SecretRef>,
+    },
+    /// Masters that share the slots; the nodes are some of them.
+    Cluster,
+}
+
+fn user() -> Kind<String> {
+    text().fits("empty, leave it out for the default user", |name| !name.is_empty())
+}
+
+fn belongs_together(mut read: RedisConfig, from: &Section<'_>) -> RedisConfig {
+    read.mode = match read.mode_name {
+        Mode::Standalone => RedisModeConfig::Standalone,
+        Mode::Cluster => RedisModeConfig::Cluster,
+        Mode::Sentinel => {
+            if read.master_name.is_none() {
+                let message = "missing, give the name that the sentinels know the master by";
+                from.wrong("master_name", &["mode"], message);
+            }
+            if !from.has("nodes") {
+                read.nodes = HostPort::parse("127.0.0.1:26379").into_iter().collect();
+            }
+            RedisModeConfig::Sentinel {
+                master_name: read.master_name.clone().unwrap_or_default(),
+                username: read.sentinel_username.clone(),
+                password: read.sentinel_password.clone(),
+            }
+        }
+    };
+    for key in ["master_name", "sentinel_username", "sentinel_password"] {
+        if read.mode_name != Mode::Sentinel && from.has(key) {
+            from.wrong(key, &["mode"], "without effect, set mode = \"sentinel\" beside it");
+        }
+    }
+    if read.mode_name == Mode::Standalone && read.nodes.len() > 1 {
+        let message = "a standalone server is one, set mode = \"sentinel\" or \"cluster\" beside it for more";
+        from.wrong("nodes", &["mode"], message);
+    }
+    if read.mode_name == Mode::Cluster && read.database != 0 {
+        from.wrong("database", &["mode"], "a cluster has database 0 only, leave it out");
+    }
+    if read.ca_file.is_some() && !read.tls {
+        from.wrong("ca_file", &["tls"], "without effect, set tls = true beside it");
+    }
+    read
+}
+
+impl Settings for StoreConfig {
+    fn told() -> Vec<Told> {
+        StoreSection::told()
+    }
+
+    fn read_keys(from: &Section<'_>) -> Option<Self> {
+        let section = StoreSection::read_keys(from)?;
+        Some(match section.engine {
+            Engine::Embedded => Self::Embedded(section.embedded),
+            Engine::Redis => Self::Redis(Box::new(section.redis)),
+        })
+    }
+
+    fn differing(&self, before: &Self, at: &str, all: bool, keys: &mut BTreeSet<String>) {
+        match (self, before) {
+            (Self::Embedded(now), Self::Embedded(before)) => {
+                now.differing(before, &format!("{at}.embedded"), all, keys)
+            }
+            (Self::Redis(now), Self::Redis(before)) => now.differing(before, &format!("{at}.redis"), all, keys),
+            (Self::Embedded(_), Self::Redis(_)) | (Self::Redis(_), Self::Embedded(_)) => {
+                keys.insert(format!("{at}.engine"));
+            }
+        }
+    }
+}
