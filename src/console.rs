@@ -5,8 +5,8 @@
 
 mod answer;
 mod ask;
+mod chart;
 mod cookie;
-mod day_chart;
 mod desk;
 mod example;
 mod exchange;
@@ -28,6 +28,7 @@ mod rows;
 mod sent;
 mod session;
 mod snippet;
+mod usage_chart;
 mod usage_table;
 mod view;
 

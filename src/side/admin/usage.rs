@@ -9,7 +9,7 @@ use axum::{
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::civil::Date;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     accounts,
@@ -20,6 +20,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         consumption::RETENTION_DAYS,
+        daily_costs::DailyCosts,
         daily_sums::{DailySum, Subject, SumsOf},
         tag::Tag,
         usage_report::{self, SplitBy, UsageReport},
@@ -30,6 +31,8 @@ use crate::domain::{
 const DAYS_DEFAULT: i64 = 30;
 /// Accounts in one answer where none is named, all asked about together. Others are for the next one.
 const ACCOUNTS_AT_ONCE: usize = 32;
+/// The names whose cost is told day by day; that of the others is told together.
+pub(super) const DAILY_MAX: usize = 6;
 const DAY_MS: i64 = 24 * 3_600_000;
 
 /// What is asked for.
@@ -65,6 +68,9 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     let (accounts, next) = accounts_asked(&state, &query, key.as_ref()).await?;
     let most = query.most.unwrap_or(usize::MAX);
     let mut report = UsageReport::default();
+    let mut costs = DailyCosts::new(days.clone());
+    // A picture of days shows their models.
+    let split = if by == SplitBy::Day { SplitBy::Model } else { by };
     let reads = accounts
         .iter()
         .map(|account| state.ledger.sums(account, days.clone(), &of));
@@ -72,16 +78,17 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     while let Some(sums) = reads.try_next().await? {
         let takes = |sum: &&DailySum| query.model.as_ref().is_none_or(|model| *model == sum.model);
         report.add(sums.iter().filter(takes), by);
+        costs.add(sums.iter().filter(takes), split);
     }
-    Ok(Json(json!({
-        "from": usage_report::date(*days.start()).to_string(),
-        "until": usage_report::date(*days.end() + 1).to_string(),
-        "by": by.as_str(),
-        "usage": report.lines(by, most),
-        "left_out": report.left_out(most),
-        "total": report.total(),
-        "next": next,
-    })))
+    let mut answer = usage_report::fields_of_costs(&costs, DAILY_MAX);
+    answer.extend([
+        ("by".to_owned(), json!(by.as_str())),
+        ("usage".to_owned(), json!(report.lines(by, most))),
+        ("left_out".to_owned(), json!(report.left_out(most))),
+        ("total".to_owned(), report.total()),
+        ("next".to_owned(), json!(next)),
+    ]);
+    Ok(Json(Value::Object(answer)))
 }
 
 /// Which sums answer the question.
