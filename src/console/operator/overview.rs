@@ -125,17 +125,22 @@ fn dearest(dearest: &Value) -> Markup {
         ("Keys", "keys", "/keys"),
         ("Models", "models", "/models"),
     ];
+    let is_empty = parts.iter().all(|(_, part, _)| view::list(dearest, part).is_empty());
     html! {
+        @if !is_empty {
+            h2 { "What cost most in the last 7 days" }
+            p class="lead" { "With the change to the 7 days before." }
+        }
         div class="cards" {
             @for (heading, part, page) in parts {
                 @let lines = view::list(dearest, part);
                 @if !lines.is_empty() {
                     section class="card" {
-                        h2 { (heading) ", the last 7 days" }
+                        h2 { (heading) }
                         table class="list" {
                             thead { tr {
                                 th scope="col" { "Name" } th scope="col" class="figure" { "Cost" }
-                                th scope="col" class="figure" { "To the 7 days before" }
+                                th scope="col" class="figure" { "Change" }
                             } }
                             tbody { @for line in lines { (dearest_line(line, page)) } }
                         }
