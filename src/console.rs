@@ -5,8 +5,8 @@
 
 mod answer;
 mod ask;
+mod chart;
 mod cookie;
-mod day_chart;
 mod desk;
 mod example;
 mod exchange;
@@ -29,6 +29,7 @@ mod sent;
 mod session;
 mod site;
 mod snippet;
+mod usage_chart;
 mod usage_table;
 mod view;
 

@@ -12,6 +12,7 @@ pub(crate) mod calibration;
 pub(crate) mod consumption;
 pub(crate) mod counters;
 pub(crate) mod crash;
+pub(crate) mod daily_costs;
 pub(crate) mod daily_sums;
 pub(crate) mod journaled;
 pub(crate) mod lease;

@@ -1,6 +1,7 @@
 //! Accounts: their balances, and the forms that change them.
 
 use http::Method;
+use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
@@ -11,11 +12,16 @@ use crate::{
         fields::{Fields, query},
         forms::{Field, is_changed},
         frame::Page,
-        limits, view,
+        limits, usage_chart, view,
     },
+    domain::money::NanoUsd,
     side::admin::local::Refused,
 };
 
+/// The days by which the present rate is told.
+const WEEK: i64 = 7;
+/// The days beyond which no end is told.
+const YEAR: i64 = 365;
 /// Accounts on one page.
 const PAGE: usize = 50;
 
@@ -105,6 +111,9 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, Ref
 pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
     let account = desk.read(&below("/v1/accounts", id)).await?;
     let id = view::text(&account, "id");
+    let used = desk
+        .read(&format!("/v1/usage{}", query(&[("account", id), ("by", "model")])))
+        .await?;
     let at = |verb: &str| below(&below("/accounts", id), verb);
     let is_suspended = view::text(&account, "state") == "suspended";
     let content = html! {
@@ -120,6 +129,9 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
             a href={ "/usage" (query(&[("account", id)])) } { "Its use" } " "
             a href={ "/log" (query(&[("account", id)])) } { "Its log" }
         }
+        h2 { "Spent in the last 30 days" }
+        @if let Some(end) = BalanceEnd::of(&account, &used) { p class="lead" { (end.sentence()) } }
+        (usage_chart::spent(&used, true))
         div class="cards" {
             section class="card" { h2 { "Credit" } (credit(desk, &at("credit"))) }
             section class="card" { h2 { "Adjust" } (adjust(desk, &at("adjust"))) }
@@ -140,6 +152,56 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
         title: id.to_owned(),
         content,
     })
+}
+
+/// When a balance ends, if as much is spent each day as in the last seven days, or since the account was made.
+#[derive(Debug, PartialEq, Eq)]
+struct BalanceEnd {
+    a_day: NanoUsd,
+    /// The days until then, and the date; `None`: later than in a year.
+    at: Option<(i64, Date)>,
+}
+
+impl BalanceEnd {
+    /// By an account and what it has used by the day. `None` if nothing is left, or nothing was spent.
+    fn of(account: &Value, used: &Value) -> Option<Self> {
+        let today = view::text(used, "until").parse::<Date>().ok()?.yesterday().ok()?;
+        let created = view::text(account, "created_at").parse::<Timestamp>().ok();
+        let age = created.map_or(WEEK, |created| {
+            let created = created.to_zoned(TimeZone::UTC).date();
+            created
+                .until(today)
+                .map_or(WEEK, |age| i64::from(age.get_days()).saturating_add(1))
+        });
+        let days = age.clamp(1, WEEK);
+        let costs = view::list(used, "daily").iter().flat_map(|line| {
+            let costs = view::list(line, "cost_nano_usd").iter().rev();
+            costs
+                .take(usize::try_from(days).unwrap_or(usize::MAX))
+                .filter_map(Value::as_i64)
+        });
+        let spent = costs.map(i128::from).sum::<i128>();
+        let balance = i128::from(account.get("balance_nano_usd")?.as_i64()?);
+        if spent <= 0 || balance <= 0 {
+            return None;
+        }
+        let left = i64::try_from(balance * i128::from(days) / spent).unwrap_or(i64::MAX);
+        let at = (left <= YEAR).then(|| today.checked_add(left.days()).ok()).flatten();
+        Some(Self {
+            a_day: NanoUsd::from_nanos(i64::try_from(spent / i128::from(days)).unwrap_or(i64::MAX)),
+            at: at.map(|date| (left, date)),
+        })
+    }
+
+    fn sentence(&self) -> String {
+        let rate = format!("At the rate of the last days, ${} a day, the balance", self.a_day);
+        match self.at {
+            Some((0, _)) => format!("{rate} ends today."),
+            Some((1, date)) => format!("{rate} ends tomorrow, {date}."),
+            Some((days, date)) => format!("{rate} ends on {date}, in {days} days."),
+            None => format!("{rate} lasts for more than a year."),
+        }
+    }
 }
 
 fn credit(desk: &Desk<'_>, action: &str) -> Markup {
@@ -197,4 +259,41 @@ pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields)
         }
     }
     Ok(Answer::see(&below("/accounts", id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_balance_ends_when_it_is_spent_at_the_rate_of_the_last_days() {
+        let account = |balance: i64, created: &str| json!({ "balance_nano_usd": balance, "created_at": created });
+        let used = json!({
+            "until": "2026-11-27",
+            "daily": [
+                { "name": "a", "cost_nano_usd": [900, 0, 0, 0, 0, 0, 0, 70] },
+                { "name": null, "cost_nano_usd": [900, 0, 0, 0, 0, 0, 70, 0] },
+            ],
+        });
+        let end = |balance, created: &str| BalanceEnd::of(&account(balance, created), &used).map(|end| end.sentence());
+        let old = "2026-01-01T00:00:00Z";
+        let sentence = |end: &str| {
+            Some(format!(
+                "At the rate of the last days, $0.00000002 a day, the balance {end}"
+            ))
+        };
+        assert_eq!(end(140, old), sentence("ends on 2026-12-03, in 7 days."));
+        assert_eq!(end(19, old), sentence("ends today."));
+        assert_eq!(end(39, old), sentence("ends tomorrow, 2026-11-27."));
+        assert_eq!(end(20 * 366, old), sentence("lasts for more than a year."));
+        assert_eq!(end(0, old), None);
+        // Made yesterday: 140 in two days.
+        let young = end(140, "2026-11-25T10:00:00Z").unwrap();
+        assert!(
+            young.contains("$0.00000007 a day") && young.contains("in 2 days"),
+            "{young}"
+        );
+        let nothing = json!({ "until": "2026-11-27", "daily": [] });
+        assert_eq!(BalanceEnd::of(&account(5, old), &nothing), None);
+    }
 }

@@ -7,7 +7,7 @@ use crate::{
     console::{
         desk::{Desk, below},
         frame::Page,
-        rows, view,
+        rows, usage_chart, view,
     },
     domain::faults::stability::{Counters, Window},
     side::admin::local::Refused,
@@ -20,6 +20,9 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let content = html! {
         (attention(desk, &all, view::list(&providers, "providers")))
         (money(&all))
+        h2 { "Spent in the last 30 days" }
+        (usage_chart::spent(all.get("spent").unwrap_or(&Value::Null), true))
+        (dearest(all.get("dearest").unwrap_or(&Value::Null)))
         (used("Today (UTC)", all.get("today").unwrap_or(&Value::Null), &view::nanos(&all, "paid_today_nano_usd")))
         (used("This month", all.get("month").unwrap_or(&Value::Null), &view::nanos(&all, "paid_month_nano_usd")))
         (traffic(window.as_ref()))
@@ -119,6 +122,64 @@ fn used(name: &str, sums: &Value, paid_in: &Markup) -> Markup {
     }
 }
 
+/// The accounts, keys and models that cost most in the last seven days.
+fn dearest(dearest: &Value) -> Markup {
+    let parts = [
+        ("Accounts", "accounts", "/accounts"),
+        ("Keys", "keys", "/keys"),
+        ("Models", "models", "/models"),
+    ];
+    let is_empty = parts.iter().all(|(_, part, _)| view::list(dearest, part).is_empty());
+    html! {
+        @if !is_empty {
+            h2 { "What cost most in the last 7 days" }
+            p class="lead" { "With the change to the 7 days before." }
+        }
+        div class="cards" {
+            @for (heading, part, page) in parts {
+                @let lines = view::list(dearest, part);
+                @if !lines.is_empty() {
+                    section class="card" {
+                        h2 { (heading) }
+                        table class="list" {
+                            thead { tr {
+                                th scope="col" { "Name" } th scope="col" class="figure" { "Cost" }
+                                th scope="col" class="figure" { "Change" }
+                            } }
+                            tbody { @for line in lines { (dearest_line(line, page)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn dearest_line(line: &Value, page: &str) -> Markup {
+    let name = view::text(line, "name");
+    html! {
+        tr {
+            th scope="row" { a href=(below(page, name)) { (view::name(name)) } }
+            td class="figure" { (view::nanos(line, "cost_nano_usd")) }
+            td class="figure" { (change(line)) }
+        }
+    }
+}
+
+/// By how much a cost differs from the one before, in percent.
+fn change(line: &Value) -> String {
+    let nanos = |field: &str| line.get(field).and_then(Value::as_i64).unwrap_or(0);
+    let (cost, before) = (i128::from(nanos("cost_nano_usd")), i128::from(nanos("before_nano_usd")));
+    if before <= 0 {
+        return "new".to_owned();
+    }
+    match (cost - before) * 100 / before {
+        more @ 1.. => format!("+{more} %"),
+        0 => "\u{b1}0 %".to_owned(),
+        less => format!("\u{2212}{} %", less.abs()),
+    }
+}
+
 fn traffic(window: Option<&Window>) -> Markup {
     let mut total = Counters::default();
     for model in window.iter().flat_map(|window| &window.models) {
@@ -138,6 +199,7 @@ fn traffic(window: Option<&Window>) -> Markup {
             (figure("Success rate", &measured(rate)))
             (figure("Mean first token", &measured(first_token)))
         }
+        @if let Some(window) = window { (usage_chart::requests(window)) }
         p class="none" {
             "Model by model: " a href="/models" { "Models" } ". Day by day: " a href="/usage" { "Usage" }
             ". From billed requests of all nodes."

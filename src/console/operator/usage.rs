@@ -5,11 +5,10 @@ use serde_json::Value;
 
 use crate::{
     console::{
-        day_chart,
         desk::{Desk, below},
         fields::query,
         frame::Page,
-        usage_table, view,
+        usage_chart, usage_table, view,
     },
     side::admin::local::Refused,
 };
@@ -48,7 +47,7 @@ fn shown(usage: &Value, filter: &[(&str, &str)]) -> Markup {
         @if !next.is_empty() || filter.iter().any(|(name, value)| *name == "after" && !value.is_empty()) {
             p class="lead" { "Of some of the accounts only: there are too many for one page." }
         }
-        @if view::text(usage, "by") == "day" { (day_chart::chart(usage)) }
+        (usage_chart::spent(usage, false))
         @if view::count(usage.get("total").unwrap_or(&Value::Null), "requests") == 0 {
             p class="card" { "Nothing was used from " (view::text(usage, "from")) " to " (view::text(usage, "until")) "." }
         } @else { (usage_table::table(usage, name)) }
@@ -59,12 +58,19 @@ fn shown(usage: &Value, filter: &[(&str, &str)]) -> Markup {
 }
 
 fn filters(filter: &[(&str, &str)]) -> Markup {
-    let labels = ["Account", "Key id", "Model", "Tag", "From, a date (UTC)", "Until"];
+    let labels = [
+        ("Account", "text"),
+        ("Key id", "text"),
+        ("Model", "text"),
+        ("Tag", "text"),
+        ("From (UTC)", "date"),
+        ("Until, not itself", "date"),
+    ];
     let by = filter.last().map_or("", |(_, by)| *by);
     html! {
         form method="get" action="/usage" class="filter" role="search" {
-            @for ((name, value), label) in filter.iter().zip(labels) {
-                label { span { (label) } input type="text" name=(name) value=(value); }
+            @for ((name, value), (label, kind)) in filter.iter().zip(labels) {
+                label { span { (label) } input type=(kind) name=(name) value=(value); }
             }
             label {
                 span { "By" }

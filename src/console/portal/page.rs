@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::console::{
     answer::Answer,
-    day_chart,
     example::Examples,
     forms::{Field, Forms},
     frame::{Frame, Page},
@@ -14,7 +13,7 @@ use crate::console::{
     oauth::VERIFICATION,
     rotation, rows,
     session::Session,
-    snippet, usage_table, view,
+    snippet, usage_chart, usage_table, view,
 };
 use crate::domain::sign_in::user_code::UserCode;
 
@@ -47,7 +46,7 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
         }
         (key_view::facts(key))
         h2 { "The last 30 days" }
-        (day_chart::chart(&facts.by_day))
+        (usage_chart::spent(&facts.by_day, true))
         @if !view::list(&facts.by_model, "usage").is_empty() { (usage_table::table(&facts.by_model, view::name)) }
         h2 { "The last requests" }
         @let not_read = facts.rows.get("not_read").is_some_and(Value::is_string);

@@ -5,7 +5,10 @@ use std::{borrow::Cow, collections::HashMap, str::FromStr};
 use jiff::{Span, civil::Date};
 use serde_json::{Map, Value, json};
 
-use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
+use crate::domain::ledger::{
+    daily_costs::{CostLine, DailyCosts},
+    daily_sums::{DailySum, Subject, Sums},
+};
 
 /// The name under which tags beyond the limit of a day are told.
 const OTHER: &str = "other";
@@ -34,7 +37,8 @@ impl SplitBy {
         }
     }
 
-    fn name(self, sum: &DailySum) -> Cow<'_, str> {
+    /// The name by which a sum is told.
+    pub(super) fn name(self, sum: &DailySum) -> Cow<'_, str> {
         match (self, &sum.subject) {
             (Self::Day, _) => Cow::Owned(date(sum.day).to_string()),
             (Self::Model, _) => Cow::Borrowed(&sum.model),
@@ -122,6 +126,21 @@ pub(crate) fn fields_of(sums: &Sums) -> Map<String, Value> {
         fields.extend(usage);
     }
     fields
+}
+
+/// The days of costs and their dearest names, `most` at most, each with its cost of each day: `from`, `until` and `daily`.
+pub(crate) fn fields_of_costs(costs: &DailyCosts, most: usize) -> Map<String, Value> {
+    let days = costs.days();
+    let lines = costs.dearest(most).into_iter();
+    let line = |(name, costs): CostLine<'_>| json!({ "name": name, "cost_nano_usd": costs });
+    Map::from_iter([
+        ("from".to_owned(), json!(date(*days.start()).to_string())),
+        (
+            "until".to_owned(),
+            json!(date(days.end().saturating_add(1)).to_string()),
+        ),
+        ("daily".to_owned(), json!(lines.map(line).collect::<Vec<_>>())),
+    ])
 }
 
 /// The date of a day that is counted from the Unix epoch.

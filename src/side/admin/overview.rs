@@ -1,21 +1,24 @@
 //! What all accounts come to: balances now, what was used today and this month. For the console's first page.
 
-use std::ops::RangeInclusive;
-
 use axum::{Json, extract::State};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::{
+    TryFutureExt,
+    stream::{self, StreamExt, TryStreamExt},
+};
 use serde_json::{Map, Value, json};
 
 use super::{
     reply::{JsonResult, account_body},
     state::AdminState,
+    usage,
 };
 use crate::{
     domain::{
         ledger::{
             AccountView,
+            daily_costs::{DailyCosts, WEEK, WeekCost, dearest_weeks},
             daily_sums::{Subject, Sums, SumsOf},
-            usage_report::{date, day, fields_of},
+            usage_report::{SplitBy, date, day, fields_of, fields_of_costs},
         },
         money::NanoUsd,
     },
@@ -31,6 +34,12 @@ const ACCOUNTS_MAX: usize = 10_000;
 const AT_ONCE: usize = 16;
 /// Accounts whose balance is low that are named.
 const LOW_MAX: usize = 20;
+/// The days whose costs are told one by one.
+const DAYS_SHOWN: i64 = 30;
+/// Accounts, models and keys that are named because they cost most in the last week.
+const DEAREST_MAX: usize = 5;
+/// Accounts, the dearest first, whose keys are looked at for the dearest keys. Fewer are, once no key of the others can be one.
+const KEYS_OF_ACCOUNTS_MAX: usize = 32;
 const DAY_MS: i64 = 24 * 3_600_000;
 
 /// `GET /v1/overview`. `is_whole` says whether there are no more accounts than [`ACCOUNTS_MAX`], the first of which are counted.
@@ -42,7 +51,7 @@ pub(super) async fn page(State(state): State<AdminState>) -> JsonResult {
 async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Overview, StoreError> {
     let today = ledger.now_ms().await?.div_euclid(DAY_MS);
     let month = day(date(today).first_of_month());
-    let mut all = Overview::default();
+    let mut all = Overview::new(today);
     let mut after: Option<String> = None;
     loop {
         // One beyond the last tells whether there are others.
@@ -50,21 +59,21 @@ async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Overv
         let page = ledger.accounts(after.as_deref(), asked).await?;
         if all.accounts == accounts_max {
             all.is_whole = page.is_empty();
-            return Ok(all);
+            break;
         }
-        let (of_today, of_month) = used(ledger, &page, month..=today).await?;
-        (all.today, all.month) = (all.today.plus(&of_today), all.month.plus(&of_month));
+        all.add_sums(ledger, &page, month).await?;
         page.iter().for_each(|account| all.add(account));
         if page.len() < asked {
             all.is_whole = true;
-            return Ok(all);
+            break;
         }
         after = page.last().map(|account| account.id.clone());
     }
+    all.find_dearest_keys(ledger).await?;
+    Ok(all)
 }
 
 /// What accounts come to, as far as they were counted.
-#[derive(Default)]
 struct Overview {
     accounts: usize,
     /// There are no others.
@@ -80,9 +89,81 @@ struct Overview {
     low: Vec<(NanoUsd, Map<String, Value>)>,
     today: Sums,
     month: Sums,
+    /// The costs of the models, by day.
+    models: DailyCosts,
+    /// The costs of the accounts and of the dearest keys in two weeks.
+    account_weeks: DailyCosts,
+    key_weeks: DailyCosts,
 }
 
 impl Overview {
+    /// No accounts yet, on a day that is counted from the Unix epoch.
+    fn new(today: i64) -> Self {
+        let weeks = DailyCosts::new(today - 2 * WEEK as i64 + 1..=today);
+        Self {
+            accounts: 0,
+            is_whole: false,
+            suspended: 0,
+            balance: NanoUsd::ZERO,
+            held: NanoUsd::ZERO,
+            spent: NanoUsd::ZERO,
+            paid_today: NanoUsd::ZERO,
+            paid_month: NanoUsd::ZERO,
+            low_count: 0,
+            low: Vec::new(),
+            today: Sums::default(),
+            month: Sums::default(),
+            models: DailyCosts::new(today - DAYS_SHOWN + 1..=today),
+            account_weeks: weeks.clone(),
+            key_weeks: weeks,
+        }
+    }
+
+    /// Adds the sums of accounts. The month begins with this day.
+    async fn add_sums(
+        &mut self,
+        ledger: &dyn LedgerStore,
+        accounts: &[AccountView],
+        month: i64,
+    ) -> Result<(), StoreError> {
+        let days = self.models.days();
+        let (today, asked) = (*days.end(), month.min(*days.start())..=*days.end());
+        let whole = SumsOf::One(Subject::Account);
+        let reads = accounts.iter().map(|account| {
+            ledger
+                .sums(&account.id, asked.clone(), &whole)
+                .map_ok(|sums| (&account.id, sums))
+        });
+        let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        while let Some((account, sums)) = reads.try_next().await? {
+            self.models.add(&sums, SplitBy::Model);
+            for sum in &sums {
+                self.account_weeks.add_cost(account, sum.day, sum.sums.cost_nano_usd);
+                if sum.day >= month {
+                    self.month = self.month.plus(&sum.sums);
+                }
+                if sum.day == today {
+                    self.today = self.today.plus(&sum.sums);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the keys of the accounts that cost most, until no key of the others can be among the dearest: a key costs no more
+    /// than its account.
+    async fn find_dearest_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
+        for account in dearest_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
+            let found = dearest_weeks(self.key_weeks.weeks(), DEAREST_MAX);
+            if found.len() == DEAREST_MAX && found.last().is_some_and(|last| last.cost >= account.cost) {
+                break;
+            }
+            let sums = ledger.sums(&account.name, self.key_weeks.days(), &SumsOf::Keys).await?;
+            self.key_weeks.add(&sums, SplitBy::Key);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, account: &AccountView) {
         self.accounts += 1;
         self.suspended += usize::from(account.record.suspended);
@@ -102,6 +183,11 @@ impl Overview {
     }
 
     fn body(&self) -> Value {
+        let dearest = |costs: &DailyCosts| {
+            let weeks = dearest_weeks(costs.weeks(), DEAREST_MAX).into_iter();
+            let week = |week: WeekCost| json!({ "name": week.name, "cost_nano_usd": week.cost, "before_nano_usd": week.before });
+            weeks.map(week).collect::<Vec<_>>()
+        };
         json!({
             "accounts": self.accounts,
             "is_whole": self.is_whole,
@@ -115,33 +201,16 @@ impl Overview {
             "spent_nano_usd": self.spent,
             "today": fields_of(&self.today),
             "month": fields_of(&self.month),
+            "spent": fields_of_costs(&self.models, usage::DAILY_MAX),
+            "dearest": {
+                "accounts": dearest(&self.account_weeks),
+                "keys": dearest(&self.key_weeks),
+                "models": dearest(&self.models),
+            },
             "low_count": self.low_count,
             "low": self.low.iter().map(|(_, account)| account).collect::<Vec<_>>(),
         })
     }
-}
-
-/// What the accounts have used on the last of these days, and on all of them.
-async fn used(
-    ledger: &dyn LedgerStore,
-    accounts: &[AccountView],
-    days: RangeInclusive<i64>,
-) -> Result<(Sums, Sums), StoreError> {
-    let whole = SumsOf::One(Subject::Account);
-    let last = *days.end();
-    let reads = accounts
-        .iter()
-        .map(|account| ledger.sums(&account.id, days.clone(), &whole));
-    stream::iter(reads.collect::<Vec<_>>())
-        .buffer_unordered(AT_ONCE)
-        .try_fold((Sums::default(), Sums::default()), |(today, all), sums| async move {
-            let of = |only_last: bool| {
-                let those = sums.iter().filter(|sum| !only_last || sum.day == last);
-                those.fold(Sums::default(), |sum, one| sum.plus(&one.sums))
-            };
-            Ok((today.plus(&of(true)), all.plus(&of(false))))
-        })
-        .await
 }
 
 #[cfg(test)]
@@ -229,7 +298,7 @@ mod tests {
             paid_this_month: NanoUsd::ZERO,
             created_at: 0,
         };
-        let mut all = Overview::default();
+        let mut all = Overview::new(0);
         let most = i64::try_from(LOW_MAX).unwrap();
         // Upwards and downwards in turn: what comes late is named, too.
         for step in 0..2 * most {
@@ -253,7 +322,7 @@ mod tests {
             (lowest.iter().map(String::as_str).collect(), &json!(2 * most))
         );
         // Where nothing is said of it, nothing left is low.
-        let mut all = Overview::default();
+        let mut all = Overview::new(0);
         for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
             all.add(&account(number, low_balance));
         }

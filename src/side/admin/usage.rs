@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::civil::Date;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     accounts,
@@ -18,6 +18,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         consumption::RETENTION_DAYS,
+        daily_costs::DailyCosts,
         daily_sums::{DailySum, Subject, SumsOf},
         tag::Tag,
         usage_report::{self, SplitBy, UsageReport},
@@ -29,6 +30,8 @@ use crate::store::StoreError;
 const DAYS_DEFAULT: i64 = 30;
 /// Accounts in one answer where none is named, all asked about together. Others are for the next one.
 const ACCOUNTS_AT_ONCE: usize = 32;
+/// The names whose cost is told day by day; that of the others is told together.
+pub(super) const DAILY_MAX: usize = 6;
 const DAY_MS: i64 = 24 * 3_600_000;
 
 /// What is asked for.
@@ -64,6 +67,9 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     let (accounts, next) = accounts_asked(&state, &query, key.as_ref()).await?;
     let most = query.most.unwrap_or(usize::MAX);
     let mut report = UsageReport::default();
+    let mut costs = DailyCosts::new(days.clone());
+    // A picture of days shows their models.
+    let split = if by == SplitBy::Day { SplitBy::Model } else { by };
     // A request with two tags is in the sums of both, one without any in none: what all of them come to, the account knows.
     let whole = (of == SumsOf::Tags).then_some(SumsOf::One(Subject::Account));
     let (ledger, asked, of, whole) = (&*state.ledger, &days, &of, &whole);
@@ -80,16 +86,17 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
     while let Some((sums, all)) = reads.try_next().await? {
         report.add_lines(sums.iter().filter(takes), by);
         report.add_total(all.as_ref().unwrap_or(&sums).iter().filter(takes));
+        costs.add(sums.iter().filter(takes), split);
     }
-    Ok(Json(json!({
-        "from": usage_report::date(*days.start()).to_string(),
-        "until": usage_report::date(*days.end() + 1).to_string(),
-        "by": by.as_str(),
-        "usage": report.lines(by, most),
-        "left_out": report.left_out(most),
-        "total": report.total(),
-        "next": next,
-    })))
+    let mut answer = usage_report::fields_of_costs(&costs, DAILY_MAX);
+    answer.extend([
+        ("by".to_owned(), json!(by.as_str())),
+        ("usage".to_owned(), json!(report.lines(by, most))),
+        ("left_out".to_owned(), json!(report.left_out(most))),
+        ("total".to_owned(), report.total()),
+        ("next".to_owned(), json!(next)),
+    ]);
+    Ok(Json(Value::Object(answer)))
 }
 
 /// Which sums answer the question.

@@ -247,7 +247,13 @@ fn the_pages_show_what_was_used() {
     come_in(&mut browser, &weir, "viewer");
     let address = super::address(&weir);
     looks_well(&mut browser, "the overview with data");
-    view(&mut browser, "console-overview");
+    for (path, picture) in [
+        ("/", "console-overview"),
+        ("/usage?account=tests&by=model", "console-usage"),
+        ("/accounts/tests", "console-account"),
+    ] {
+        in_both_themes(&mut browser, &format!("http://{address}{path}"), picture);
+    }
     for (path, picture, has) in [
         ("/keys", "console-keys", "build server 7"),
         ("/models?search=claude", "console-models", "claude-sonnet-5-5"),
@@ -255,7 +261,6 @@ fn the_pages_show_what_was_used() {
         ("/accounts", "console-accounts", "tests"),
         ("/providers", "console-providers", "Anthropic"),
         ("/audit", "console-audit", "key.create"),
-        ("/usage?account=tests", "console-usage", "Spent from"),
     ] {
         browser.open(&format!("http://{address}{path}"));
         browser.evaluate("document.querySelectorAll('tbody details').forEach((e, place) => { e.open = place == 0 })");
@@ -264,10 +269,20 @@ fn the_pages_show_what_was_used() {
         looks_well(&mut browser, path);
         view(&mut browser, picture);
     }
-    browser.open(&format!("http://{address}/usage?account=tests"));
-    let bars = browser.evaluate("document.querySelectorAll('rect.day').length");
-    assert!(bars.as_u64().unwrap() >= 9, "{bars} days");
-    on_a_phone(&mut browser, &format!("http://{address}/"), "console-overview-phone");
+    for path in [
+        "/",
+        "/usage?account=tests",
+        "/usage?account=tests&by=key",
+        "/accounts/tests",
+    ] {
+        browser.open(&format!("http://{address}{path}"));
+        let told = browser.text("document.querySelector('main').innerText");
+        assert!(told.contains("Spent from"), "{path}: {told}");
+        let bars = browser.evaluate("document.querySelectorAll('.bars rect').length");
+        assert!(bars.as_u64().unwrap() >= 9, "{path}: {bars} bars");
+        browser.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })");
+        looks_well(&mut browser, path);
+    }
     for door in ["/portal", "/portal/device"] {
         browser.open(&format!("http://{}{door}", weir.gateway));
         has_status(&mut browser, 401);
@@ -278,6 +293,21 @@ fn the_pages_show_what_was_used() {
     looks_well(&mut browser, "the portal with data");
     view(&mut browser, "portal");
     on_a_phone(&mut browser, &portal, "portal-phone");
+}
+
+/// Takes pictures of a page as a desk and a phone show it, in both themes.
+fn in_both_themes(browser: &mut Browser, url: &str, name: &str) {
+    for ((width, height), size) in [(DESK, ""), ((390, 780), "-phone")] {
+        for (theme, suffix) in [("light", ""), ("dark", "-dark")] {
+            browser.look(width, height, theme);
+            browser.open(url);
+            if size == "-phone" {
+                browser.evaluate("document.querySelector('figure').scrollIntoView()");
+            }
+            view(browser, &format!("{name}{size}{suffix}"));
+        }
+    }
+    browser.look(DESK.0, DESK.1, "light");
 }
 
 /// Takes a picture of a page as a phone shows it in the dark.

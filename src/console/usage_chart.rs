@@ -1,0 +1,199 @@
+//! Pictures of the admin API's answers: what was spent day by day, and the requests of the last hours.
+
+use jiff::{Timestamp, ToSpan, civil::Date};
+use maud::Markup;
+use serde_json::Value;
+
+use super::{
+    chart::{Chart, Series, Unit, colour},
+    view,
+};
+use crate::domain::{faults::stability::Window, money::NanoUsd};
+
+/// The most days: as long as sums are kept.
+const DAYS_MAX: usize = 181;
+
+/// What was spent on each day from `from` to before `until`, by the lines of `daily`. `has_table`: whether the picture brings a table
+/// of its own.
+pub(super) fn spent(answer: &Value, has_table: bool) -> Markup {
+    let columns = days(answer);
+    let series: Vec<Series> = (0..)
+        .zip(view::list(answer, "daily"))
+        .map(|(place, line)| {
+            let name = line.get("name").and_then(Value::as_str);
+            let costs = view::list(line, "cost_nano_usd").iter();
+            Series {
+                name: name.unwrap_or("others").to_owned(),
+                colour: colour(name.is_some().then_some(place)),
+                values: costs.map(|cost| cost.as_i64().unwrap_or(0)).collect(),
+            }
+        })
+        .collect();
+    let total = |place: usize| {
+        let values = series.iter().filter_map(|one| one.values.get(place));
+        values.fold(NanoUsd::ZERO, |sum, value| {
+            sum.saturating_add(NanoUsd::from_nanos(*value))
+        })
+    };
+    let totals: Vec<NanoUsd> = (0..columns.len()).map(total).collect();
+    // A request is drawn with each of its tags, so the bars of tags do not add up to the total.
+    let is_by_tag = view::text(answer, "by") == "tag";
+    let all = match answer.get("total") {
+        Some(total) => view::text(total, "cost_usd").to_owned(),
+        None => totals.iter().fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one)).to_string(),
+    };
+    let most = totals
+        .iter()
+        .zip(&columns)
+        .filter(|(cost, _)| **cost > NanoUsd::ZERO)
+        .max_by_key(|(cost, _)| **cost);
+    let caption = match (most, columns.first(), columns.last()) {
+        (Some(_), Some(first), Some(last)) if is_by_tag => format!("Spent from {first} to {last}: ${all} in all"),
+        (Some((most, on)), Some(first), Some(last)) => {
+            format!("Spent from {first} to {last}: ${all} in all, most on {on}, ${most}")
+        }
+        _ => "Nothing was spent in this time".to_owned(),
+    };
+    let chart = Chart {
+        caption,
+        over: "Day (UTC)",
+        columns: columns.iter().map(Date::to_string).collect(),
+        series,
+        unit: Unit::Money,
+        has_table,
+    };
+    chart.draw()
+}
+
+/// All days of the answer, also those without any use.
+fn days(answer: &Value) -> Vec<Date> {
+    let date = |field: &str| view::text(answer, field).parse::<Date>();
+    let (Ok(from), Ok(until)) = (date("from"), date("until")) else {
+        return Vec::new();
+    };
+    from.series(1.day())
+        .take_while(|date| *date < until)
+        .take(DAYS_MAX)
+        .collect()
+}
+
+/// The requests of each hour of the window, and those of them that failed.
+pub(super) fn requests(window: &Window) -> Markup {
+    let mut columns = Vec::new();
+    let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
+    for hour in window.now.window() {
+        let start = Timestamp::from_second(hour.start_seconds()).unwrap_or_default();
+        columns.push(start.strftime("%Y-%m-%d %H:00").to_string());
+        let counted = window
+            .models
+            .iter()
+            .flat_map(|model| &model.hours)
+            .filter(|(of, _)| *of == hour);
+        let (requests, successes) = counted.fold((0_u64, 0_u64), |(requests, successes), (_, one)| {
+            (
+                requests.saturating_add(one.requests),
+                successes.saturating_add(one.successes),
+            )
+        });
+        let shown = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        succeeded.push(shown(successes));
+        failed.push(shown(requests.saturating_sub(successes)));
+    }
+    let sum = |values: &[i64]| view::thousands(values.iter().map(|value| value.unsigned_abs()).sum());
+    let caption = format!(
+        "Requests of the last 24 hours, hour by hour: {} succeeded, {} failed",
+        sum(&succeeded),
+        sum(&failed)
+    );
+    let series = |name: &str, colour, values| Series {
+        name: name.to_owned(),
+        colour,
+        values,
+    };
+    let chart = Chart {
+        caption,
+        over: "Hour (UTC)",
+        columns,
+        series: vec![
+            series("Succeeded", colour(Some(0)), succeeded),
+            series("Failed", "failed", failed),
+        ],
+        unit: Unit::Count,
+        has_table: true,
+    };
+    chart.draw()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::faults::stability::{Bucket, Counters, Hour};
+
+    #[test]
+    fn each_day_of_an_answer_has_its_column_and_each_line_its_colour() {
+        let answer = json!({
+            "from": "2026-11-20", "until": "2026-11-24",
+            "daily": [
+                { "name": "claude", "cost_nano_usd": [0, 500_000_000, 0, 1_500_000_000_i64] },
+                { "name": null, "cost_nano_usd": [0, 0, 0, 500_000_000] },
+            ],
+        });
+        let drawn = spent(&answer, false).into_string();
+        for text in [
+            "Spent from 2026-11-20 to 2026-11-23: $2.50 in all, most on 2026-11-23, $2.00.",
+            "2026-11-21, claude: $0.50",
+            "2026-11-23, others: $0.50",
+            "swatch s6",
+            "viewBox=\"0 0 40 ",
+        ] {
+            assert!(drawn.contains(text), "{text}: {drawn}");
+        }
+        assert_eq!(
+            (drawn.matches("<rect").count(), drawn.contains("<table")),
+            (3, false),
+            "{drawn}"
+        );
+        assert!(
+            spent(&answer, true)
+                .into_string()
+                .contains("<td class=\"figure\">$1.50</td>")
+        );
+    }
+
+    #[test]
+    fn without_any_use_there_is_no_picture() {
+        let none = json!({ "from": "2026-11-20", "until": "2026-11-24", "daily": [] });
+        assert!(
+            spent(&none, true)
+                .into_string()
+                .contains("Nothing was spent in this time.")
+        );
+        assert!(!spent(&Value::Null, true).into_string().contains("<svg"));
+    }
+
+    #[test]
+    fn hours_show_the_requests_of_all_models_and_those_that_failed() {
+        let now = Hour::from_number(480_000);
+        let counted = |requests, successes| Counters {
+            requests,
+            successes,
+            ..Counters::default()
+        };
+        let hour: Bucket = [("a".to_owned(), counted(10, 9)), ("b".to_owned(), counted(5, 5))].into();
+        let window = Window::new(now, ["a", "b"], &BTreeMap::from([(now.plus(-1), hour)]));
+        let drawn = requests(&window).into_string();
+        for text in [
+            "hour by hour: 14 succeeded, 1 failed.",
+            "Succeeded: 14",
+            "Failed: 1",
+            "class=\"failed\"",
+        ] {
+            assert!(drawn.contains(text), "{text}: {drawn}");
+        }
+        assert_eq!(drawn.matches("<th scope=\"row\">").count(), 24);
+    }
+}
