@@ -191,13 +191,14 @@ impl<'b> Picks<'b> {
 
     /// The fields of the object kept at this path, which were read as it was found (see [`Take::Fields`]); `None` if it came in
     /// pieces, or there is none.
-    pub(crate) fn fields_read<const N: usize>(&self, path: usize) -> Option<[Field<'_>; N]> {
-        let is_same = std::ptr::eq(self.raw(path)?, self.fields_of);
+    pub(in crate::domain) fn fields_read<const N: usize>(&self, path: usize) -> Option<[Field<'_>; N]> {
+        // Empty texts are at the same place, and none is an object.
+        let is_same = !self.fields_of.is_empty() && std::ptr::eq(self.raw(path)?, self.fields_of);
         self.fields.first_chunk().filter(|_| is_same).copied()
     }
 
     /// The same, whether it came in pieces or not; the names are those of the path.
-    pub(crate) fn fields<const N: usize>(&self, path: usize, names: &[&str; N]) -> Option<[Field<'_>; N]> {
+    pub(in crate::domain) fn fields<const N: usize>(&self, path: usize, names: &[&str; N]) -> Option<[Field<'_>; N]> {
         self.fields_read(path)
             .or_else(|| Field::of(self.raw(path)?).object(names))
     }

@@ -158,7 +158,8 @@ proptest! {
         let fields = Field::of(json.as_bytes()).object(&NAMES).unwrap();
         for (name, field) in NAMES.iter().zip(fields) {
             let wanted = all.get(*name);
-            prop_assert_eq!(read(field).as_ref(), wanted);
+            let found = read(field);
+            prop_assert_eq!(found.as_ref(), wanted);
             let text = field.text();
             prop_assert_eq!(text.as_deref(), wanted.and_then(Value::as_str));
             let objects: Vec<[Option<Value>; NAMES.len()]> = field.objects(&NAMES).map(|object| object.map(read)).collect();
