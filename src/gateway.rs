@@ -36,7 +36,7 @@ pub(crate) mod ticket;
 pub(crate) mod upstream;
 pub(crate) mod write_gate;
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,7 +74,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        panics::waiting(self.metrics(), arrival::handle(self, session, exchange)).await
+        // In its place from the beginning: handed on by value it would be copied as a whole.
+        let handled = pin!(arrival::handle(self, session, exchange));
+        panics::waiting(self.metrics(), handled).await
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {

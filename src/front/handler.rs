@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::BytesMut;
 use pingora::{
     apps::HttpServerApp,
@@ -32,7 +31,6 @@ impl Arrived {
 }
 
 /// Answers requests.
-#[async_trait]
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Takes Pingora's sessions.
     type App: HttpServerApp + Send + Sync + 'static;
@@ -46,15 +44,17 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn enter(&self) -> Self::Visit;
 
     /// Answers one request over HTTP/1.1; the connection comes back if it can carry another.
-    async fn request(
-        &self,
-        _visit: &Self::Visit,
+    fn request<'a>(
+        &'a self,
+        _visit: &'a Self::Visit,
         arrived: Arrived,
         over: Box<Guarded>,
-        shutdown: &ShutdownWatch,
-    ) -> Option<Box<Guarded>> {
-        let session = arrived.session(over);
-        let (stream, _) = self.app().process_new_http(session, shutdown).await?.consume();
-        stream.into_any().downcast::<Guarded>().ok()
+        shutdown: &'a ShutdownWatch,
+    ) -> impl Future<Output = Option<Box<Guarded>>> + Send {
+        let answering = self.app().process_new_http(arrived.session(over), shutdown);
+        async move {
+            let (stream, _) = answering.await?.consume();
+            stream.into_any().downcast::<Guarded>().ok()
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod caller;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header};
 use pingora_proxy::Session;
@@ -83,60 +83,50 @@ async fn consider(
     query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
     let tags = tags::of(session.req_header(), &live.config.gateway)?;
     let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
-    let read = read_request(gateway, session, exchange, &caller, operation, path_model, body_head);
-    let Read {
-        body,
-        scan,
-        asked,
-        route,
-    } = read.await?;
+    let read = read_request(gateway, session, exchange, &caller, operation, path_model, body_head).await?;
     let log = &mut *exchange.log;
-    let stream = is_stream(operation, &scan);
-    let basis = basis(gateway, &live, &caller.key, &route, operation, &scan);
-    let basis = basis.naming(&scan.models, operation.protocol(), &body.bytes);
+    let stream = is_stream(operation, &read.scan);
+    let basis = basis(gateway, &live, &caller.key, &read, operation);
     let asking = AdmissionRequest {
         key: caller.found(),
         request_id: &log.record.request_id,
         operation,
-        model_asked: &asked,
+        model_asked: &read.asked,
         stream,
         tags: &tags,
         route: basis.route(),
-        estimate: basis.estimate(&scan),
+        estimate: basis.estimate(&read.scan),
         arrived: log.started,
         limits: &live.config.money,
     };
-    let (bill, hint) = hold(gateway, session, &asking, &route, (&scan, &body)).await?;
-    log.record.model = Some(route.prices.model.clone());
+    let (bill, hint) = hold(gateway, session, &asking, &read).await?;
+    log.record.model = Some(read.route.prices.model.clone());
     log.record.stream = stream;
     let ticket = Ticket::issue(log, bill, basis);
-    let Caller {
-        key, presented, digest, ..
-    } = caller;
+    let Caller { key, presented, digest } = caller;
     let query = session.req_header().uri.query();
     let request = Request {
         live,
         operation,
         stream,
-        asked,
-        model: Arc::clone(&route.model),
+        asked: read.asked,
+        model: Arc::clone(&read.route.model),
         query: query::forwarded(operation, query, &PresentedKey::new(&presented)),
         presented,
-        scan,
+        scan: read.scan,
     };
+    let client = Client::new(gateway.metrics(), session, &request, key, count_slot);
+    let forward = begin(request, read.body, (&read.route, hint), ticket, client)?;
     let work = gateway.limits.bodies.work(digest);
-    let prepared = prepare(request, &route, hint, body)?;
-    let prepared = edit(prepared, &session.req_header().headers, &work).await?;
-    let (request, provider) = (&prepared.request, &prepared.attempts.endpoint().provider);
-    let shared = (&gateway.limits.finishing, &gateway.sinks.metrics);
-    let client = Client::connect(shared, session, request, provider, key, count_slot);
-    Ok(prepared.forward(ticket, client))
+    let mut forward = edit(forward, &session.req_header().headers, &work).await?;
+    forward.connect_client(session, &gateway.limits.finishing, &gateway.sinks.metrics);
+    Ok(forward)
 }
 
 /// A request whose body is read, and the route to its model.
 struct Read {
     body: RequestBody,
-    scan: Scan,
+    scan: Box<Scan>,
     /// The model's name as the client gave it.
     asked: String,
     route: Arc<Route>,
@@ -187,62 +177,38 @@ async fn read_request(
     })
 }
 
-/// A request whose first endpoint is chosen.
-struct Prepared {
+/// Chooses the first provider and credential: the request as it is forwarded.
+fn begin(
     request: Request,
-    attempts: Attempts,
-    body: RequestBody,
-}
-
-impl Prepared {
-    /// Edits the body for the first provider.
-    fn edit(mut self, headers: &HeaderMap) -> Result<Self, Refusal> {
-        let (index, endpoint) = (self.attempts.index(), self.attempts.endpoint());
-        let facts = self.request.facts(headers, endpoint);
-        self.body
-            .edit_for(index, &endpoint.provider.body, &facts, &self.request.scan)?;
-        Ok(self)
-    }
-
-    /// The request with its ticket and its client, which may be forwarded.
-    fn forward(self, ticket: Ticket, client: Client) -> Box<Forward> {
-        Forward::new(self.request, self.attempts, self.body, ticket, client)
-    }
-}
-
-/// Chooses the first provider and credential.
-fn prepare(
-    request: Request,
-    route: &Arc<Route>,
-    hint: Option<SessionHint>,
     mut body: RequestBody,
-) -> Result<Prepared, Refusal> {
+    (route, hint): (&Arc<Route>, Option<SessionHint>),
+    ticket: Ticket,
+    client: Client,
+) -> Result<Box<Forward>, Refusal> {
     if route.endpoints.len() > 1 {
         // Only a further provider needs the body as the client sent it.
         body.keep_original();
     }
     let (dice, now) = (rand::rng().random(), clock::instant());
-    let attempts = Attempts::begin(route, hint, body.probing(), dice, now);
-    Ok(Prepared {
-        attempts: attempts.ok_or(Refusal::Internal)?,
-        request,
-        body,
-    })
+    let attempts = Attempts::begin(route, hint, body.probing(), dice, now).ok_or(Refusal::Internal)?;
+    Ok(Forward::new(request, attempts, body, ticket, client))
 }
 
 /// Edits the body for the first provider. The edits of a route that has some take another walk over the body, which is done and
 /// charged as the scan is.
-async fn edit(prepared: Prepared, headers: &HeaderMap, work: &KeyWork) -> Result<Prepared, Refusal> {
-    let length = prepared.body.bytes.len();
-    if !prepared.attempts.has_edits() || length <= FREE_BYTES_MAX {
-        return prepared.edit(headers);
+async fn edit(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
+    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
+    if !forward.attempts.has_edits() || length <= FREE_BYTES_MAX {
+        forward.edit_body(headers)?;
+    } else if length <= AT_ONCE_BYTES_MAX {
+        work.charged(|| forward.edit_body(headers))?;
+    } else {
+        let headers = headers.clone();
+        let edited = work.in_turn(move || forward.edit_body(&headers).map(|()| forward));
+        // Boxed, because few bodies are so large and each request would carry the room for it.
+        return Box::pin(edited).await?;
     }
-    if length <= AT_ONCE_BYTES_MAX {
-        return work.charged(|| prepared.edit(headers));
-    }
-    let headers = headers.clone();
-    // Boxed, because few bodies are so large and each request would carry the room for it.
-    Box::pin(work.in_turn(move || prepared.edit(&headers))).await?
+    Ok(forward)
 }
 
 /// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
@@ -262,9 +228,12 @@ fn count_slot(
 }
 
 /// What the request's estimates are based on, with the prices of its route.
-fn basis(gateway: &Gateway, live: &Live, key: &KeyRecord, route: &Route, operation: Operation, scan: &Scan) -> Basis {
-    let (learnt, catalogue, prices) = (&gateway.learnt, &live.catalogue, Arc::clone(&route.prices));
-    Basis::new(learnt, catalogue, key, &route.model, prices, operation, scan)
+fn basis(gateway: &Gateway, live: &Live, key: &KeyRecord, read: &Read, operation: Operation) -> Basis {
+    let (learnt, catalogue) = (&gateway.learnt, &live.catalogue);
+    let (model, prices) = (&read.route.model, Arc::clone(&read.route.prices));
+    let mut basis = Basis::new(learnt, catalogue, key, model, prices, operation, &read.scan);
+    basis.name(&read.scan.models, operation.protocol(), &read.body.bytes);
+    basis
 }
 
 /// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
@@ -303,12 +272,12 @@ async fn read_body(
     caller: &Caller,
     protocol: Protocol,
     body_head: BodyHead,
-) -> Result<(RequestBody, Scan), End> {
+) -> Result<(RequestBody, Box<Scan>), End> {
     let limits = &live.config.gateway;
     let address = peer::client_alone(session, &gateway.limits.trusted_proxies);
     let lease = gateway.limits.bodies.lease(caller.digest, address);
     let work = gateway.limits.bodies.work(caller.digest);
-    let reading = async {
+    let reading = pin!(async {
         let body = gather::gather(session, body_head, &limits.bodies, lease, &work).await?;
         let limits = ScanLimits {
             depth_max: limits.json_depth_max,
@@ -316,7 +285,7 @@ async fn read_body(
         };
         let scan = scanning::scan(&body, protocol, limits, &work).await?;
         Ok::<_, End>((body, scan))
-    };
+    });
     tokio::select! {
         biased;
         read = reading => read,
@@ -347,10 +316,9 @@ async fn hold(
     gateway: &Gateway,
     session: &mut Session,
     asking: &AdmissionRequest<'_>,
-    route: &Route,
-    (scan, body): (&Scan, &RequestBody),
+    read: &Read,
 ) -> Result<(Option<Bill>, Option<SessionHint>), End> {
-    let key = asking.key.record;
+    let (key, route, scan, body) = (asking.key.record, &read.route, &read.scan, &read.body.bytes);
     let named = provider_state::look_up(&gateway.sessions, &key.account, route, scan);
     let mut answered = |time: Duration| gateway.metrics().store.admission.observe(time.as_secs_f64());
     // A token count is free.
@@ -372,7 +340,6 @@ async fn hold(
         // Boxed, because few requests wait and each would carry the room for it.
         Some(Admission::Queued(ticket)) => Some(Box::pin(wait(session, ticket)).await?),
     };
-    let body = &body.bytes;
     named.refuse_others(&gateway.billing, key, bill.as_ref(), body).await?;
     let headers = &session.req_header().headers;
     let of_session = || session_hint::session(key.id.as_str(), headers, body, scan);

@@ -46,24 +46,48 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects the client's connection to its request. `provider` is the first one: its file decides whether the request may
-    /// outlive the client. `finishing` limits the answers that do.
-    pub(crate) fn connect(
-        (finishing, metrics): (&Arc<Semaphore>, &Arc<Metrics>),
-        session: &mut Session,
+    /// The client of a request that its connection knows nothing of yet: [`Client::connect`].
+    pub(crate) fn new(
+        metrics: &Metrics,
+        session: &Session,
         request: &Request,
-        provider: &Provider,
         key: Arc<KeyRecord>,
         count_slot: Option<KeySlot>,
     ) -> Self {
-        let presence = presence(finishing, metrics, request, provider);
         let is_kept = session_hint::is_kept(request.operation.protocol(), &request.scan);
+        // Over HTTP/2 each request has a gate of its own.
+        let gate = stream(session).map(|stream| Arc::clone(stream.gate()));
         Self {
-            write_gate: write_gate(session, request, presence.as_ref()),
-            presence,
+            write_gate: gate.unwrap_or_default(),
+            presence: None,
             recorder: Some(StateRecorder::new(key, is_kept)),
             stream_gauge: request.stream.then(|| metrics.requests.streams_open.guard()),
             count_slot,
+        }
+    }
+
+    /// Connects the client's connection to its request. `provider` is the first one: its file decides whether the request may
+    /// outlive the client. `finishing` limits the answers that do.
+    pub(crate) fn connect(
+        &mut self,
+        session: &mut Session,
+        (finishing, metrics): (&Arc<Semaphore>, &Arc<Metrics>),
+        request: &Request,
+        provider: &Provider,
+    ) {
+        self.presence = presence(finishing, metrics, request, provider);
+        if session.is_http2() {
+            let nobody = ServerSession::new_custom(Box::new(()));
+            *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
+                ServerSession::H2(h2) => {
+                    let (presence, gate) = (self.presence.clone(), Arc::clone(&self.write_gate));
+                    let times = ClientTimes::new(&request.live.config.gateway);
+                    ServerSession::new_custom(Box::new(ClientH2::new(h2, presence, gate, times)))
+                }
+                other => other,
+            };
+        } else if let (Some(stream), Some(presence)) = (stream(session), &self.presence) {
+            stream.watch(presence);
         }
     }
 
@@ -130,33 +154,8 @@ fn presence(
     Some(Presence::new(terms, Arc::clone(finishing), Arc::clone(metrics)))
 }
 
-/// Connects the client's connection to `presence`, if there is one, and to the gate, which is returned.
-fn write_gate(session: &mut Session, request: &Request, presence: Option<&Arc<Presence>>) -> Arc<WriteGate> {
-    if let Some(stream) = session.downstream_session.stream() {
-        let Some(stream) = (**stream).as_any().downcast_ref::<ClientStream>() else {
-            return Arc::default();
-        };
-        let gate = Arc::clone(stream.gate());
-        if let Some(presence) = presence {
-            stream.watch(presence);
-            // The stream enforces this limit itself; Pingora's would fire first.
-            session.set_write_timeout(None);
-        }
-        return gate;
-    }
-    let gate = Arc::<WriteGate>::default();
-    let nobody = ServerSession::new_custom(Box::new(()));
-    *session.downstream_session = match std::mem::replace(&mut *session.downstream_session, nobody) {
-        ServerSession::H2(h2) => {
-            let h2 = ClientH2::new(
-                h2,
-                presence.cloned(),
-                Arc::clone(&gate),
-                ClientTimes::new(&request.live.config.gateway),
-            );
-            ServerSession::new_custom(Box::new(h2))
-        }
-        other => other,
-    };
-    gate
+/// The client's connection over HTTP/1.1.
+fn stream(session: &Session) -> Option<&ClientStream> {
+    let stream = session.downstream_session.stream()?;
+    (**stream).as_any().downcast_ref()
 }

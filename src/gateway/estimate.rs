@@ -88,11 +88,9 @@ impl Basis {
         }
     }
 
-    /// With the models that the request's body names.
-    #[must_use]
-    pub(crate) fn naming(mut self, models: &NamedModels, protocol: Protocol, body: &[u8]) -> Self {
+    /// Adds the models that the request's body names.
+    pub(crate) fn name(&mut self, models: &NamedModels, protocol: Protocol, body: &[u8]) {
         self.named = Named::new(models, protocol, body);
-        self
     }
 
     /// The route that the request was admitted to.

@@ -1,9 +1,11 @@
 //! An admitted request on its way to a provider, and its answer on the way back.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use http::HeaderMap;
 use pingora::{Error, ErrorType};
+use pingora_proxy::Session;
+use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
@@ -24,6 +26,7 @@ use crate::{
         ticket::Ticket,
     },
     providers::sessions::Sessions,
+    telemetry::metrics::Metrics,
 };
 
 /// An admitted request.
@@ -76,6 +79,17 @@ impl Forward {
             body: Some(body),
             request,
         })
+    }
+
+    /// Connects the client's connection to the request: it may be forwarded from now on.
+    pub(crate) fn connect_client(&mut self, session: &mut Session, finishing: &Arc<Semaphore>, metrics: &Arc<Metrics>) {
+        let Self {
+            client,
+            request,
+            attempts,
+            ..
+        } = self;
+        client.connect(session, (finishing, metrics), request, &attempts.endpoint().provider);
     }
 
     /// An attempt begins at the current endpoint. Nothing observed of an earlier one counts.

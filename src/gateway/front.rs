@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use pingora::{apps::HttpServerApp, server::ShutdownWatch, server::configuration::ServerConf};
 use pingora_proxy::{HttpProxy, http_proxy};
 
@@ -43,7 +42,6 @@ impl GatewayHandler {
     }
 }
 
-#[async_trait]
 impl Handler for GatewayHandler {
     type App = HttpProxy<Gateway>;
     type Visit = Visit;
@@ -59,21 +57,21 @@ impl Handler for GatewayHandler {
         }
     }
 
-    async fn request(
-        &self,
-        visit: &Visit,
+    fn request<'a>(
+        &'a self,
+        visit: &'a Visit,
         arrived: Arrived,
         over: Box<Guarded>,
-        shutdown: &ShutdownWatch,
-    ) -> Option<Box<Guarded>> {
+        shutdown: &'a ShutdownWatch,
+    ) -> impl Future<Output = Option<Box<Guarded>>> + Send {
         let stream = ClientStream::new(over, visit.parking.sign());
-        let session = arrived.session(Box::new(stream));
-        let reused = self.proxy.process_new_http(session, shutdown).await;
-        // Pingora may be done with a connection that goes on nevertheless.
-        let stream = reused
-            .map(|reused| reused.consume().0)
-            .or_else(|| visit.parking.take())?;
-        stream.into_any().downcast::<ClientStream>().ok()?.into_guarded()
+        let answering = self.proxy.process_new_http(arrived.session(Box::new(stream)), shutdown);
+        async move {
+            // Pingora may be done with a connection that goes on nevertheless.
+            let reused = answering.await.map(|reused| reused.consume().0);
+            let stream = reused.or_else(|| visit.parking.take())?;
+            stream.into_any().downcast::<ClientStream>().ok()?.into_guarded()
+        }
     }
 }
 

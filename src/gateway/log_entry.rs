@@ -73,16 +73,16 @@ impl LogEntry {
             return;
         }
         self.written = true;
-        let mut record = std::mem::take(&mut self.record);
+        let record = &mut self.record;
         record.outcome = end.label();
         if let End::Refused(refusal) = end {
             record.status = refusal.status();
             record.refusal = Some(refusal.reason());
         }
         record.latency_ms = millis_between(self.started, clock::instant());
-        failure_log::of_request(&record, end, self.cause);
+        failure_log::of_request(record, end, self.cause);
         let series = self.endpoint.as_ref().map(|endpoint| &endpoint.series);
-        self.sinks.metrics.record_request(&record, series);
+        self.sinks.metrics.record_request(record, series);
         self.sinks.access_log.write(record);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Request {
     /// The client's query without its key.
     pub query: Option<String>,
     /// The facts read from the body.
-    pub scan: Scan,
+    pub scan: Box<Scan>,
 }
 
 impl Request {

@@ -53,7 +53,7 @@ impl Rows {
 pub(super) fn row_of(record: Record) -> Option<Row> {
     let Record::Step { step, .. } = record else { return None };
     match step.change {
-        Change::Settle(settlement) => settlement.row,
+        Change::Settle(settlement) => settlement.row.map(Arc::unwrap_or_clone),
         Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
     }
 }

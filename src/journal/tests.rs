@@ -88,7 +88,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
         attempts: None,
     };
     Admitted {
-        row,
+        row: row.into(),
         tokens_estimated: 7,
         lease: None,
     }

@@ -76,10 +76,10 @@ impl AccessLog {
         Ok(Self { lines: Some(lines) })
     }
 
-    /// Hands a record to the writer. Never waits: a full queue drops it and counts it.
-    pub(crate) fn write(&self, record: RequestRecord) {
+    /// Takes a record out and hands it to the writer. Never waits: a full queue drops it and counts it.
+    pub(crate) fn write(&self, record: &mut RequestRecord) {
         if let Some(lines) = &self.lines {
-            lines.write(Box::new(record));
+            lines.write(Box::new(std::mem::take(record)));
         }
     }
 

@@ -42,7 +42,7 @@
 //!
 //! **Counters** of a key are by period. Those that ended more than 7 days before now may be dropped, `all` never.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -302,7 +302,7 @@ impl Account {
     }
 
     /// See [`crate::store::ledger::LedgerStore::apply`]: the watermark afterwards, and the rows that enter the log.
-    pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step]) -> (u64, Vec<Row>) {
+    pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step]) -> (u64, Vec<Arc<Row>>) {
         let mut watermark = self.watermark(node);
         let mut rows = Vec::new();
         for step in steps {
@@ -320,7 +320,7 @@ impl Account {
         (watermark, rows)
     }
 
-    fn change(&mut self, node: &NodeId, step: &Step) -> Option<Row> {
+    fn change(&mut self, node: &NodeId, step: &Step) -> Option<Arc<Row>> {
         self.recall_for_change(&step.change);
         let summary = self.summary.get_or_insert_default();
         match &step.change {

@@ -1,7 +1,8 @@
 //! The charge for requests that were running when weir crashed.
 
+use std::sync::Arc;
+
 use crate::domain::ledger::{
-    consumption::Row,
     journaled::{Admitted, Checkpoint},
     step::Settlement,
 };
@@ -14,32 +15,30 @@ pub(crate) const STATUS: u16 = 502;
 /// admitted with.
 pub(crate) fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
     let Admitted {
-        mut row,
+        row: mut shared,
         tokens_estimated,
         lease,
     } = admitted;
+    let row = Arc::make_mut(&mut shared);
     if let Some(last) = checkpoint {
         // Both are counted from the arrival.
         let later = last.latency_ms.saturating_sub(row.latency_ms);
-        row = Row {
-            time_ms: row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX)),
-            provider: last.provider,
-            status: last.status,
-            usage: last.usage,
-            usage_source: last.source,
-            parts: last.parts,
-            modifiers: last.modifiers,
-            cost_nano_usd: last.cost,
-            latency_ms: row.latency_ms.max(last.latency_ms),
-            ttft_ms: last.ttft_ms,
-            attempts: Some(last.attempts),
-            ..row
-        };
+        row.time_ms = row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX));
+        row.provider = last.provider;
+        row.status = last.status;
+        row.usage = last.usage;
+        row.usage_source = last.source;
+        row.parts = last.parts;
+        row.modifiers = last.modifiers;
+        row.cost_nano_usd = last.cost;
+        row.latency_ms = row.latency_ms.max(last.latency_ms);
+        row.ttft_ms = last.ttft_ms;
+        row.attempts = Some(last.attempts);
     }
     if row.status == 0 {
         row.status = STATUS;
     }
-    Settlement::of(row, tokens_estimated).in_lease(lease)
+    Settlement::of(shared, tokens_estimated).in_lease(lease)
 }
 
 /// The settlement of a request that was charged already: it ends the request and changes nothing else.
@@ -55,13 +54,13 @@ mod tests {
     use super::*;
     use crate::domain::{
         keys::key::KeyId,
-        ledger::consumption::{CRASH, Modifiers, Part, UsageSource},
+        ledger::consumption::{CRASH, Modifiers, Part, Row, UsageSource},
         money::NanoUsd,
         wire::usage::{RunKind, Usage},
     };
 
     fn admitted() -> Admitted {
-        let row = Row {
+        let row = Arc::new(Row {
             time_ms: 9_990,
             admitted_ms: 9_990,
             request_id: "r1".into(),
@@ -88,7 +87,7 @@ mod tests {
             ttft_ms: None,
             hold_nano_usd: None,
             attempts: None,
-        };
+        });
         Admitted {
             row,
             tokens_estimated: 700,
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn a_crash_leaves_what_was_held_and_no_attempts_that_nobody_counted() {
         let mut admitted = admitted();
-        admitted.row.hold_nano_usd = Some(NanoUsd::from_nanos(5_000));
+        Arc::make_mut(&mut admitted.row).hold_nano_usd = Some(NanoUsd::from_nanos(5_000));
         let row = settlement_after_crash(admitted, None).row.unwrap();
         assert_eq!(
             (row.hold_nano_usd, row.attempts),

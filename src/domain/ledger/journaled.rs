@@ -9,6 +9,8 @@ mod written;
 
 pub use read::reread;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -108,7 +110,7 @@ pub(crate) enum Record {
 pub(crate) struct Admitted {
     /// The row that it has if nothing more is ever known: weir has crashed before its answer's head, and its estimated input is
     /// charged, at the most expensive of its providers and without a cache.
-    pub row: Row,
+    pub row: Arc<Row>,
     /// The tokens taken from the tokens per minute.
     pub tokens_estimated: u64,
     /// The lease that it was admitted out of, if it was.
@@ -118,13 +120,8 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// The settlement that charges nothing: the request's hold ends.
     pub(crate) fn without_charge(self) -> Settlement {
-        let Row {
-            request_id,
-            key_id,
-            admitted_ms,
-            ..
-        } = self.row;
-        Settlement::without_charge(request_id, key_id, admitted_ms, self.tokens_estimated).in_lease(self.lease)
+        let (request, key) = (self.row.request_id.clone(), self.row.key_id.clone());
+        Settlement::without_charge(request, key, self.row.admitted_ms, self.tokens_estimated).in_lease(self.lease)
     }
 }
 

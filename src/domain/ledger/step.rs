@@ -1,5 +1,7 @@
 //! The numbered changes of an account.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -103,12 +105,13 @@ pub struct Settlement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseId>,
     /// Its row in the consumption log; `None` for a request that is not billed, whose cost is then zero.
-    pub row: Option<Row>,
+    pub row: Option<Arc<Row>>,
 }
 
 impl Settlement {
     /// The settlement of a billed request.
-    pub fn of(row: Row, tokens_estimated: u64) -> Self {
+    pub fn of(row: impl Into<Arc<Row>>, tokens_estimated: u64) -> Self {
+        let row = row.into();
         Self {
             request: row.request_id.clone(),
             key: row.key_id.clone(),

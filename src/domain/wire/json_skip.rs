@@ -10,7 +10,16 @@ const STACK_WORDS: usize = DEPTH_MAX / 64;
 
 /// What comes next but white space.
 #[inline]
-pub(super) fn skip_space(mut text: &[u8]) -> &[u8] {
+pub(super) fn skip_space(text: &[u8]) -> &[u8] {
+    match text {
+        [b'\0'..=b' ', ..] => skip_spaces(text),
+        _ => text,
+    }
+}
+
+/// The same: most JSON is written without any.
+#[cold]
+fn skip_spaces(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = text {
         text = rest;
     }
@@ -19,7 +28,7 @@ pub(super) fn skip_space(mut text: &[u8]) -> &[u8] {
 
 /// What follows the value that a text begins with, inside so many containers. `None` if there is none, it is not whole, or too
 /// many containers are open in it.
-#[inline]
+#[inline(always)]
 pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
     match text {
         [b'"', inside @ ..] => skip_string(inside),
@@ -32,18 +41,37 @@ pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
 #[inline]
 pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let [b'"', inside @ ..] = text else { return None };
-    let behind = skip_string(inside)?;
-    let key = inside.get(..inside.len() - behind.len() - 1)?;
+    let (key, behind) = match inside.split_at_checked(plain_run(inside))? {
+        (key, [b'"', behind @ ..]) => (key, behind),
+        (_, escaped) => {
+            let behind = skip_escaped(escaped)?;
+            (before(inside, behind).split_last()?.1, behind)
+        }
+    };
     match skip_space(behind) {
         [b':', value @ ..] => Some((key, skip_space(value))),
         _ => None,
     }
 }
 
-/// What follows a string, from behind its first quote.
+/// What of a text stands before its end `behind`.
 #[inline]
+pub(super) fn before<'t>(text: &'t [u8], behind: &[u8]) -> &'t [u8] {
+    text.get(..text.len() - behind.len()).unwrap_or(text)
+}
+
+/// What follows a string, from behind its first quote.
+#[inline(always)]
 fn skip_string(inside: &[u8]) -> Option<&[u8]> {
-    let mut rest = inside;
+    match inside.get(plain_run(inside)..)? {
+        [b'"', behind @ ..] => Some(behind),
+        rest => skip_escaped(rest),
+    }
+}
+
+/// The same of what has an escape.
+#[inline(never)]
+fn skip_escaped(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         match rest.get(plain_run(rest)..)? {
             [b'"', behind @ ..] => return Some(behind),
@@ -79,6 +107,8 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
 /// The containers that are open within the value, one bit each: set for an array.
 struct Open {
     arrays: [u64; STACK_WORDS],
+    /// What the innermost is, which is asked for after each value.
+    is_in_array: bool,
     outer: usize,
     depth: usize,
 }
@@ -87,7 +117,8 @@ impl Open {
     fn push(&mut self, is_array: bool) -> Option<()> {
         let word = self.arrays.get_mut(self.depth / 64)?;
         let bit = self.depth % 64;
-        *word = *word & !(1 << bit) | u64::from(is_array) << bit;
+        *word = *word & !(1 << bit) | u64::from(self.is_in_array) << bit;
+        self.is_in_array = is_array;
         self.depth += 1;
         Some(())
     }
@@ -95,20 +126,20 @@ impl Open {
     /// The innermost ends; false if it was the last.
     fn pop(&mut self) -> bool {
         self.depth -= 1;
+        let word = self.arrays.get(self.depth / 64);
+        self.is_in_array = word.is_some_and(|word| word >> (self.depth % 64) & 1 != 0);
         self.depth > self.outer
-    }
-
-    fn is_in_array(&self) -> bool {
-        let innermost = self.depth - 1;
-        let word = self.arrays.get(innermost / 64);
-        word.is_some_and(|word| word >> (innermost % 64) & 1 != 0)
     }
 }
 
+#[inline(never)]
 fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
-    let arrays = [0; STACK_WORDS];
-    let depth = outer;
-    let mut open = Open { arrays, outer, depth };
+    let mut open = Open {
+        arrays: [0; STACK_WORDS],
+        is_in_array: false,
+        outer,
+        depth: outer,
+    };
     let mut rest = text;
     loop {
         // A value begins here.
@@ -129,7 +160,7 @@ fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
         };
         // It has ended, or only its end follows.
         loop {
-            rest = match (skip_space(rest), open.is_in_array()) {
+            rest = match (skip_space(rest), open.is_in_array) {
                 ([b',', next @ ..], true) => {
                     rest = skip_space(next);
                     break;

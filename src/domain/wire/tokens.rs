@@ -24,6 +24,9 @@ use steps::{CLASS, FIRST_ROW, TURNS};
 /// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.
 pub(crate) const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 
+/// The bytes that are counted without a look at how many are left.
+const WORD_BYTES: usize = 8;
+
 /// The estimate of a text, from its bytes by kind. Constant in size; any division of the same bytes gives the same
 /// result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +50,13 @@ impl CharClasses {
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         let (mut row, mut worth) = (self.row, 0);
-        for byte in bytes {
+        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+        for word in words {
+            for byte in word {
+                step(&mut row, &mut worth, *byte);
+            }
+        }
+        for byte in rest {
             step(&mut row, &mut worth, *byte);
         }
         self.row = row;
@@ -74,8 +83,9 @@ impl CharClasses {
 #[inline(always)]
 fn step(row: &mut u32, worth: &mut u64, byte: u8) {
     let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
-    // Never missing: the table covers all indices.
-    if let Some(turn) = TURNS.get((*row + u32::from(class)) as usize) {
+    // The table covers all indices, so that there is nothing to take off.
+    let index = (*row + u32::from(class)) as usize % TURNS.len();
+    if let Some(turn) = TURNS.get(index) {
         *row = turn.row;
         *worth += u64::from(turn.worth);
     }

@@ -248,7 +248,6 @@ fn take_off<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
 }
 
 pub(in crate::domain) mod fields;
-mod members;
 mod modalities;
 mod run;
 mod source;
@@ -261,78 +260,7 @@ pub(crate) use unlimited::Unlimited;
 
 #[cfg(test)]
 mod tests {
-    use super::fields::{Fields, count};
     use super::*;
-
-    #[test]
-    fn anything_but_a_number_from_zero_to_the_largest_count_is_absent() {
-        assert_eq!(count("12"), Some(12));
-        assert_eq!(count("-0"), Some(0));
-        assert_eq!(count("2.9"), Some(2));
-        assert_eq!(count("9007199254740992"), Some(COUNT_MAX));
-        assert_eq!(count("9007199254740992.0"), Some(COUNT_MAX));
-        for other in [
-            "\"12\"",
-            "null",
-            "true",
-            "[]",
-            "{}",
-            "",
-            "inf",
-            "-",
-            "nan",
-            "-5",
-            "-0.1",
-            "-1e999",
-            "1e308",
-            "1e999",
-            "9007199254740993",
-            "18446744073709551615",
-            "99999999999999999999999999",
-        ] {
-            assert_eq!(count(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn one_bad_value_spoils_no_other() {
-        let fields = Fields::parse(br#"{"a":1e999,"b":"x","c":7,"d":{"e":3},"f":[{"g":1},2]}"#).unwrap();
-        assert_eq!(
-            (
-                fields.count("a"),
-                fields.count("b"),
-                fields.count("c"),
-                fields.count("z")
-            ),
-            (None, None, Some(7), None)
-        );
-        assert_eq!(fields.object("d").count("e"), Some(3));
-        assert_eq!(fields.objects("f").len(), 1);
-        assert_eq!(fields.text("b").as_deref(), Some("x"));
-        assert!(fields.is_absent("z") && !fields.is_absent("b"));
-    }
-
-    #[test]
-    fn of_a_repeated_key_the_last_value_counts_however_the_key_is_written() {
-        let fields = Fields::parse(br#"{"a":1,"b":2,"\u0061":3,"b":null}"#).unwrap();
-        assert_eq!((fields.count("a"), fields.count("b")), (Some(3), None));
-        assert!(fields.is_absent("b"));
-        for other in ["", "null", "[]", "7", "{", r#"{"a":}"#] {
-            assert!(Fields::parse(other.as_bytes()).is_none(), "{other}");
-        }
-    }
-
-    #[test]
-    fn a_name_is_short_and_plain() {
-        let json = format!(
-            r#"{{"a":"flex","b":"","c":"a b","d":7,"e":null,"f":"{}","g":"\u0007"}}"#,
-            "x".repeat(65)
-        );
-        let fields = Fields::parse(json.as_bytes()).unwrap();
-        let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| fields.name(key));
-        assert_eq!(names[0].as_deref(), Some("flex"));
-        assert!(names[1..].iter().all(Option::is_none), "{names:?}");
-    }
 
     #[test]
     fn totals_saturate() {

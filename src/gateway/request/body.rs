@@ -99,12 +99,8 @@ impl RequestBody {
 
     /// Whether the body can be sent again after it was sent once.
     pub(crate) fn can_resend(&self) -> bool {
-        self.form == BodyForm::Sized || self.is_replayable()
-    }
-
-    /// Whether Pingora can replay all that has come of the body, and so asks for it at a further attempt.
-    pub(super) fn is_replayable(&self) -> bool {
-        self.received <= REPLAY_BYTES_MAX
+        // Pingora replays as much, and so asks for the body at a further attempt.
+        self.form == BodyForm::Sized || self.received <= REPLAY_BYTES_MAX
     }
 
     /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.

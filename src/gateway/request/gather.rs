@@ -48,7 +48,7 @@ pub(crate) async fn gather(
     lease: BodyLease,
     work: &KeyWork,
 ) -> Result<RequestBody, End> {
-    let gathering = Gathering {
+    let mut gathering = Gathering {
         text: Text::new(head, limits.bytes_max, lease)?,
         received: 0,
         coding: head.coding,
@@ -60,10 +60,17 @@ pub(crate) async fn gather(
     if head.expectation == Expectation::Continue {
         session.write_continue_response().await.map_err(|_| End::ClientLeft)?;
     }
-    match head.length {
-        Some(length) => sized(session, length, gathering).await,
-        None => open(session, gathering).await,
+    let form = match head.length {
+        Some(length) => sized(session, length, &mut gathering).await?,
+        None => open(session, &mut gathering).await?,
+    };
+    let body = gathering.finish(form)?;
+    if session.is_body_done() && !body.can_resend() {
+        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. Nothing is left
+        // that would make Pingora ask for the body.
+        return Err(Refusal::LengthRequired.into());
     }
+    Ok(body)
 }
 
 /// A body being read.
@@ -141,7 +148,7 @@ impl Gathering<'_> {
     }
 }
 
-async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> Result<RequestBody, End> {
+async fn sized(session: &mut Session, length: u64, body: &mut Gathering<'_>) -> Result<BodyForm, End> {
     loop {
         let left = length.saturating_sub(body.received as u64);
         if left <= REPLAY_BYTES_MAX as u64 {
@@ -150,18 +157,18 @@ async fn sized(session: &mut Session, length: u64, mut body: Gathering<'_>) -> R
         if left == 0 {
             break;
         }
-        let Some(piece) = read(session, &mut body).await? else {
+        let Some(piece) = read(session, body).await? else {
             break;
         };
         body.push(piece, Some(length)).await?;
     }
-    body.finish(BodyForm::Sized)
+    Ok(BodyForm::Sized)
 }
 
-async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestBody, End> {
+async fn open(session: &mut Session, body: &mut Gathering<'_>) -> Result<BodyForm, End> {
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
-    while let Some(piece) = read(session, &mut body).await? {
+    while let Some(piece) = read(session, body).await? {
         let may_end = body.push(piece.clone(), None).await?;
         let is_complete = match body.coding {
             None => matches!(end.push(&piece), Progress::CompleteAt(_)),
@@ -171,13 +178,7 @@ async fn open(session: &mut Session, mut body: Gathering<'_>) -> Result<RequestB
             break;
         }
     }
-    let body = body.finish(BodyForm::Open)?;
-    if session.is_body_done() && !body.is_replayable() {
-        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. Nothing is left
-        // that would make Pingora ask for the body.
-        return Err(Refusal::LengthRequired.into());
-    }
-    Ok(body)
+    Ok(BodyForm::Open)
 }
 
 /// Reads a piece. Pingora's own time limit does nothing over HTTP/2.

@@ -19,7 +19,8 @@ use crate::{
 /// The largest body that is worked on at once: mostly about a millisecond of work, as much as a few requests are anyway.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body, which is charged to its key unless it is small.
+/// Scans the body, which is charged to its key unless it is small. Boxed, because what is found is moved often and lives as
+/// long as the request.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if its key has too
@@ -29,7 +30,7 @@ pub(crate) async fn scan(
     protocol: Protocol,
     limits: ScanLimits,
     work: &KeyWork,
-) -> Result<Scan, Refusal> {
+) -> Result<Box<Scan>, Refusal> {
     let at_once = match body.is_coded() {
         true => AT_ONCE_DECODED_BYTES_MAX,
         false => AT_ONCE_BYTES_MAX,
@@ -43,7 +44,7 @@ pub(crate) async fn scan(
             work.in_turn(move || json_scan::scan(&bytes, protocol, &limits)).await?
         }
     };
-    scanned.map_err(invalid)
+    scanned.map(Box::new).map_err(invalid)
 }
 
 fn invalid(error: ScanError) -> Refusal {

@@ -283,9 +283,9 @@ fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>
         }
         Act::Settle(which, hour) => {
             let mut settlement = crate::domain::ledger::settlement_after_crash(admitted(&request(which)), None);
-            settlement.row = settlement.row.zip(*hour).map(|(row, hour)| Row {
-                time_ms: hour * 3_600_000,
-                ..row
+            settlement.row = settlement.row.zip(*hour).map(|(mut row, hour)| {
+                Arc::make_mut(&mut row).time_ms = hour * 3_600_000;
+                row
             });
             step(*which, Change::Settle(Box::new(settlement)));
         }

@@ -127,7 +127,7 @@ fn room_that_many_take_and_give_at_once_is_free_again() {
 /// An admission whose texts are this one, but for those of a fixed form.
 fn admitted_with_texts(text: &str) -> Admitted {
     let mut admitted = admitted(text);
-    let row = &mut admitted.row;
+    let row = Arc::make_mut(&mut admitted.row);
     for field in [
         &mut row.account,
         &mut row.protocol,
@@ -205,7 +205,7 @@ fn the_parts_of_a_request_fit_into_its_reservation() {
         above_input_tokens: COUNT_MAX,
         cost_nano_usd: NanoUsd::from_nanos(i64::MIN),
     };
-    admitted.row.parts = vec![part; PARTS_MAX];
+    Arc::make_mut(&mut admitted.row).parts = vec![part; PARTS_MAX];
     let bytes = frame_bytes(&settled(admitted));
     assert!(bytes <= STEP_BYTES_MAX, "{bytes}");
 }
@@ -214,7 +214,7 @@ fn the_parts_of_a_request_fit_into_its_reservation() {
 #[test]
 fn the_records_of_a_usual_request_are_small() {
     let mut admitted = admitted("req_0123456789abcdef0123456789");
-    let row = &mut admitted.row;
+    let row = Arc::make_mut(&mut admitted.row);
     (row.account, row.model_asked) = ("acme-research".into(), "claude-sonnet-4-5".into());
     (row.model, row.provider, row.price_version) =
         ("claude-sonnet-4-5".into(), "anthropic".into(), "2026-11-01".into());

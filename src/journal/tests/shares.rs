@@ -10,10 +10,10 @@ const HOUR_MS: i64 = 3_600_000;
 /// A settlement whose row ended at `time_ms` under `model`; `None`: it is not billed.
 fn settlement(request: &str, billed: Option<(i64, &str)>) -> Change {
     let mut settlement = crate::domain::ledger::settlement_after_crash(admitted(request), None);
-    settlement.row = settlement.row.zip(billed).map(|(row, (time_ms, model))| Row {
-        time_ms,
-        model: model.into(),
-        ..row
+    settlement.row = settlement.row.zip(billed).map(|(row, (time_ms, model))| {
+        let model = model.into();
+        let row = Arc::unwrap_or_clone(row);
+        Arc::new(Row { time_ms, model, ..row })
     });
     Change::Settle(Box::new(settlement))
 }

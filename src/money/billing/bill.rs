@@ -22,12 +22,7 @@ use crate::{
         wire::usage::Usage,
     },
     journal::Reservation,
-    money::billing::{
-        engine::{BillingEngine, GrantedHold},
-        growth::TopUpAnswer,
-        running::Running,
-        tally::Settled,
-    },
+    money::billing::{engine::BillingEngine, growth::TopUpAnswer, running::Running, tally::Settled},
 };
 
 /// How often a running answer's cost is computed at most because an event may have reported a usage.
@@ -108,7 +103,6 @@ pub(crate) struct Bill {
     pub(super) running: Arc<Running>,
     /// What its admission knows, as recorded in the journal; `None` once it is settled.
     pub(super) admitted: Option<Box<Admitted>>,
-    pub(super) granted: GrantedHold,
     pub(super) route: Arc<PricedRoute>,
     pub(super) reservation: Reservation,
 }
@@ -124,12 +118,12 @@ impl std::fmt::Debug for Bill {
 impl Bill {
     /// Which state at providers the account may name, as of the admission.
     pub(crate) fn provider_state(&self) -> ProviderState {
-        self.granted.provider_state
+        self.running.granted.provider_state
     }
 
     /// The key's quota at admission; `None` if it has none, or the store was unreachable.
     pub(crate) fn quota(&self) -> Option<QuotaUse> {
-        self.granted.quota
+        self.running.granted.quota
     }
 
     /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
@@ -178,7 +172,7 @@ impl Bill {
 
     fn ask_for_more(&self, more: NanoUsd, now: Instant) {
         let engine = Arc::clone(&self.engine);
-        let part = self.granted.part;
+        let part = self.running.granted.part;
         let (mut node, mut request) = (engine.node.clone(), self.running.request.clone());
         if let Some(part) = part {
             let got = engine.leases.enlarge(part, more, now);
@@ -193,7 +187,7 @@ impl Bill {
             request,
             account: self.running.account.clone(),
             key: self.running.key.clone(),
-            at_ms: self.running.at_ms,
+            at_ms: self.running.granted.at_ms,
             more,
         };
         let running = Arc::clone(&self.running);
@@ -223,11 +217,11 @@ impl Bill {
         let Some(admitted) = self.admitted.take() else { return };
         let settlement = if end.is_billed(progress.status) {
             let Admitted {
-                row,
+                mut row,
                 tokens_estimated,
                 lease,
             } = *admitted;
-            let row = self.completed(row, end, progress, consumed, now);
+            self.complete(Arc::make_mut(&mut row), end, progress, consumed, now);
             Settlement::of(row, tokens_estimated).in_lease(lease)
         } else {
             admitted.without_charge()
@@ -235,26 +229,23 @@ impl Bill {
         self.settle(settlement);
     }
 
-    /// The row of the admission, completed by the request's end.
-    fn completed(&self, row: Row, end: &End, progress: Progress, consumed: Consumed, now: Instant) -> Row {
+    /// Completes the row of the admission by the request's end.
+    fn complete(&self, row: &mut Row, end: &End, progress: Progress, consumed: Consumed, now: Instant) {
         let endpoint = self.route.endpoint(progress.endpoint);
         let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
-        Row {
-            time_ms: self.time_ms(now),
-            provider: endpoint.provider.clone(),
-            status: end.recorded_status(progress.status),
-            outcome: SmolStr::new_static(end.label()),
-            usage: consumed.usage,
-            usage_source: consumed.source,
-            parts,
-            modifiers: consumed.modifiers,
-            price_version: endpoint.price.version().into(),
-            cost_nano_usd: cost,
-            latency_ms: progress.latency_ms,
-            ttft_ms: progress.ttft_ms,
-            attempts: Some(progress.attempts),
-            ..row
-        }
+        row.time_ms = self.time_ms(now);
+        row.provider.clone_from(&endpoint.provider);
+        row.status = end.recorded_status(progress.status);
+        row.outcome = SmolStr::new_static(end.label());
+        row.usage = consumed.usage;
+        row.usage_source = consumed.source;
+        row.parts = parts;
+        row.modifiers = consumed.modifiers;
+        row.price_version = endpoint.price.version().into();
+        row.cost_nano_usd = cost;
+        row.latency_ms = progress.latency_ms;
+        row.ttft_ms = progress.ttft_ms;
+        row.attempts = Some(progress.attempts);
     }
 
     /// Ends the hold with this settlement of the request.
@@ -272,7 +263,7 @@ impl Bill {
         let (account, key) = (&self.running.account, &self.running.key);
         let change = Change::Settle(Box::new(settlement));
         let journal = &self.engine.journal;
-        match journal.append_step(account, change, self.granted.watermark, &mut self.reservation) {
+        match journal.append_step(account, change, self.running.granted.watermark, &mut self.reservation) {
             Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
                 // The next start of the process finds the admission unsettled and charges its last checkpoint.
@@ -280,17 +271,19 @@ impl Bill {
                 self.engine.counters.failed();
             }
         }
-        if let Some(part) = self.granted.part {
+        if let Some(part) = self.running.granted.part {
             self.engine.leases.ended(part, settled.cost, settled.step);
         }
-        self.engine.grace.ended(account, key, self.granted.seat, &settled);
+        self.engine
+            .grace
+            .ended(account, key, self.running.granted.seat, &settled);
     }
 
     /// A time by the store's clock: the admission's, plus the monotonic time since.
     fn time_ms(&self, now: Instant) -> i64 {
-        let since = now.saturating_duration_since(self.granted.at).as_millis();
+        let since = now.saturating_duration_since(self.running.granted.at).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);
-        self.granted.at_ms.saturating_add(since)
+        self.running.granted.at_ms.saturating_add(since)
     }
 
     fn charge(&self, price: &Price, consumed: &Consumed) -> Charge {

@@ -9,8 +9,7 @@ use crate::{
     domain::{
         faults::refusal::Refusal,
         keys::key::KeyRecord,
-        ledger::{Admit, AdmitReply, Denial, NodeId, ProviderState, QuotaUse, Scope},
-        money::NanoUsd,
+        ledger::{Admit, AdmitReply, Denial, NodeId, ProviderState, Scope},
     },
     edges::clock,
     journal::Journal,
@@ -19,9 +18,9 @@ use crate::{
         denials::Denials,
         grace::Grace,
         last_seen::GraceLimits,
-        leases::{LeaseLimits, LeasePart, Leases},
+        leases::{LeaseLimits, Leases},
         queue::Queues,
-        running::RunningRequests,
+        running::{GrantedHold, RunningRequests},
         tally::Seat,
         unconfirmed::UnconfirmedHolds,
     },
@@ -73,26 +72,6 @@ impl From<Refusal> for NotAdmitted {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
-}
-
-/// What an admitted request was granted, by the store or by its key's grace.
-pub(super) struct GrantedHold {
-    /// Its entry in this node's own counts.
-    pub(super) seat: Seat,
-    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
-    pub(super) at_ms: i64,
-    /// The same time by this node's monotonic clock.
-    pub(super) at: Instant,
-    /// The last step of this node that the store had applied then.
-    pub(super) watermark: u64,
-    /// The account's balance then; `None` if the store could not be asked.
-    pub(super) balance: Option<NanoUsd>,
-    /// The key's quota then; `None` if it has none or the store could not be asked.
-    pub(super) quota: Option<QuotaUse>,
-    /// Which state at providers the request may name.
-    pub(super) provider_state: ProviderState,
-    /// Its part of the lease that it was admitted out of, if it was.
-    pub(super) part: Option<LeasePart>,
 }
 
 impl BillingEngine {

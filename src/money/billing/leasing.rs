@@ -15,7 +15,7 @@ use crate::{
         money::NanoUsd,
     },
     edges::clock,
-    money::billing::engine::{BillingEngine, GrantedHold},
+    money::billing::{engine::BillingEngine, running::GrantedHold},
 };
 
 /// How often it is looked whether there is something to ask; and without any leases, which keys can be forgotten.

@@ -15,9 +15,18 @@ use smol_str::SmolStr;
 use tokio::sync::Notify;
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::Checkpoint, money::NanoUsd, quick_map::QuickMap},
+    domain::{
+        keys::key::KeyId,
+        ledger::{Checkpoint, ProviderState, QuotaUse},
+        money::NanoUsd,
+        quick_map::QuickMap,
+    },
     edges::clock,
-    money::billing::growth::{Growth, TopUpAnswer},
+    money::billing::{
+        growth::{Growth, TopUpAnswer},
+        leases::LeasePart,
+        tally::Seat,
+    },
 };
 
 /// How often the consumption of running requests is written to the journal.
@@ -28,6 +37,27 @@ const LOOKED_AHEAD: Duration = Duration::from_millis(150);
 /// The number of shards, so that requests do not contend for one lock.
 const SHARDS: usize = 16;
 
+/// What an admitted request was granted, by the store or by its key's grace.
+#[derive(Debug)]
+pub(super) struct GrantedHold {
+    /// Its entry in this node's own counts.
+    pub(super) seat: Seat,
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
+    pub(super) at_ms: i64,
+    /// The same time by this node's monotonic clock.
+    pub(super) at: Instant,
+    /// The last step of this node that the store had applied then.
+    pub(super) watermark: u64,
+    /// The account's balance then; `None` if the store could not be asked.
+    pub(super) balance: Option<NanoUsd>,
+    /// The key's quota then; `None` if it has none or the store could not be asked.
+    pub(super) quota: Option<QuotaUse>,
+    /// Which state at providers the request may name.
+    pub(super) provider_state: ProviderState,
+    /// Its part of the lease that it was admitted out of, if it was.
+    pub(super) part: Option<LeasePart>,
+}
+
 /// One running request.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -37,8 +67,8 @@ pub(super) struct Running {
     pub(super) account: SmolStr,
     /// The key that the request was made with.
     pub(super) key: KeyId,
-    /// When it was admitted, in milliseconds since the Unix epoch.
-    pub(super) at_ms: i64,
+    /// What it was granted at its admission.
+    pub(super) granted: GrantedHold,
     growth: Mutex<Growth>,
     /// The answer must end.
     is_over: AtomicBool,
@@ -48,12 +78,12 @@ pub(super) struct Running {
 
 impl Running {
     /// A request that was admitted with a hold.
-    pub(super) fn new(request: SmolStr, account: SmolStr, key: KeyId, at_ms: i64, growth: Growth) -> Self {
+    pub(super) fn new(request: SmolStr, account: SmolStr, key: KeyId, granted: GrantedHold, growth: Growth) -> Self {
         Self {
             request,
             account,
             key,
-            at_ms,
+            granted,
             growth: Mutex::new(growth),
             is_over: AtomicBool::new(false),
             news: Mutex::default(),
@@ -208,8 +238,19 @@ mod tests {
 
     fn running(request: &str, account: &str) -> Arc<Running> {
         let key = KeyId::parse("key_0000000000000001").unwrap();
-        let growth = Growth::new(NanoUsd::from_nanos(10), NanoUsd::from_nanos(4), Bound::None);
-        Arc::new(Running::new(request.into(), account.into(), key, 0, growth))
+        let hold = NanoUsd::from_nanos(10);
+        let granted = GrantedHold {
+            seat: Seat { hold, on_grace: false },
+            at_ms: 0,
+            at: clock::instant(),
+            watermark: 0,
+            balance: None,
+            quota: None,
+            provider_state: ProviderState::Own,
+            part: None,
+        };
+        let growth = Growth::new(hold, NanoUsd::from_nanos(4), Bound::None);
+        Arc::new(Running::new(request.into(), account.into(), key, granted, growth))
     }
 
     #[test]

@@ -21,12 +21,12 @@ use crate::{
     money::billing::{
         admission_request::{AdmissionRequest, EstimatedCost},
         bill::Bill,
-        engine::{BillingEngine, GrantedHold, NotAdmitted},
+        engine::{BillingEngine, NotAdmitted},
         growth::{Bound, Growth},
         last_seen::GraceLimits,
         leases::LeaseLimits,
         queue::QueuePosition,
-        running::Running,
+        running::{GrantedHold, Running},
     },
     store::{key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
@@ -130,22 +130,20 @@ impl Billing {
         granted: GrantedHold,
     ) -> Result<Bill, NotAdmitted> {
         let engine = &self.engine;
+        let record = Record::Admit(Box::new(Admitted {
+            row: Arc::new(row(key, request, cost.uncached_input, &granted)),
+            tokens_estimated: request.estimate.tokens(),
+            lease: granted.part.map(|part| engine.leases.id(part)),
+        }));
+        let bound = Bound::of(&key.terms, granted.balance, cost.whole);
+        let growth = Growth::new(granted.seat.hold, cost.output, bound);
         let running = Arc::new(Running::new(
             request.request_id.clone(),
             key.account.clone(),
             key.id.clone(),
-            granted.at_ms,
-            Growth::new(
-                granted.seat.hold,
-                cost.output,
-                Bound::of(&key.terms, granted.balance, cost.whole),
-            ),
+            granted,
+            growth,
         ));
-        let admitted = Admitted {
-            lease: granted.part.map(|part| engine.leases.id(part)),
-            ..admitted(key, request, cost.uncached_input, &granted)
-        };
-        let record = Record::Admit(Box::new(admitted));
         let recorded = engine.journal.append(&record, &mut reservation);
         engine.running.add(Arc::clone(&running));
         let bill = Bill {
@@ -156,7 +154,6 @@ impl Billing {
                 Record::Admit(admitted) => Some(admitted),
                 _ => None,
             },
-            granted,
             route: Arc::clone(request.route),
             reservation,
         };
@@ -263,11 +260,11 @@ impl Billing {
     }
 }
 
-/// The record of an admission out of no lease.
-fn admitted(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Admitted {
+/// The row of a request that has just been admitted.
+fn row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Row {
     let first = &request.route.first;
     let latency = granted.at.saturating_duration_since(request.arrived);
-    let row = Row {
+    Row {
         time_ms: granted.at_ms,
         admitted_ms: granted.at_ms,
         request_id: request.request_id.clone(),
@@ -294,10 +291,5 @@ fn admitted(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd
         ttft_ms: None,
         hold_nano_usd: Some(granted.seat.hold),
         attempts: None,
-    };
-    Admitted {
-        row,
-        tokens_estimated: request.estimate.tokens(),
-        lease: None,
     }
 }

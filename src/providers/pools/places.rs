@@ -155,31 +155,50 @@ impl Places {
     /// answer in time, and on an answer which says that the front end has no working back end. `None` if no name of the
     /// places is resolved.
     pub(crate) fn pick(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Place, Permit)> {
-        let address = |backend: &Backend| backend.addr.as_inet().copied();
+        let there = self.balancer.backends().get_backend();
+        let chosen;
+        let (backend, permit) = match there.first() {
+            // A choice costs more than all else here.
+            Some(only) if there.len() == 1 => (only, self.enter_new(only, tried, probing, now)),
+            _ => {
+                let (backend, permit) = self.choose(tried, probing, now)?;
+                chosen = backend;
+                (&chosen, permit)
+            }
+        };
+        let address = *backend.addr.as_inet()?;
+        let Origins(origins) = backend.ext.get::<Origins>()?;
+        let origin = Arc::clone(origins.get(tried.len().checked_rem(origins.len())?)?);
+        let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway(now));
+        Some((self.place(address, origin, now), permit))
+    }
+
+    /// The permit for an address that is not in `tried`, unless it is ejected.
+    fn enter_new(&self, backend: &Backend, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<Permit> {
+        let address = backend.addr.as_inet().filter(|address| !tried.contains(address))?;
+        self.breaker(address).enter(probing, now)
+    }
+
+    /// One of several addresses, and the permit if it has one.
+    fn choose(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Backend, Option<Permit>)> {
         // One pass in the balancer's order, which advances by one with each pass. The second-best choices are noted on
         // the way.
         let (permit, untried, any) = (RefCell::new(None), RefCell::new(None), RefCell::new(None));
         let accept = |backend: &Backend, healthy: bool| {
-            let Some(address) = address(backend) else { return false };
-            let is_new = !tried.contains(&address);
-            if is_new && healthy {
-                *permit.borrow_mut() = self.breaker(&address).enter(probing, now);
+            if healthy {
+                *permit.borrow_mut() = self.enter_new(backend, tried, probing, now);
                 if permit.borrow().is_some() {
                     return true;
                 }
             }
+            let is_new = backend.addr.as_inet().is_some_and(|address| !tried.contains(address));
             let noted = if is_new { &untried } else { &any };
             noted.borrow_mut().get_or_insert_with(|| backend.clone());
             false
         };
         let best = self.balancer.select_with(b"", LOOKED_AT_MAX, accept);
         let backend = best.or(untried.into_inner()).or(any.into_inner())?;
-        let address = address(&backend)?;
-        let Origins(origins) = backend.ext.get::<Origins>()?;
-        let origin = Arc::clone(origins.get(tried.len().checked_rem(origins.len())?)?);
-        let permit = permit.into_inner();
-        let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway(now));
-        Some((self.place(address, origin, now), permit))
+        Some((backend, permit.into_inner()))
     }
 
     /// The place of an address, with the family that is expected to answer soonest.
@@ -349,7 +368,10 @@ mod tests {
             fail(&one, only, now);
         }
         assert!(!one.has_other(&[only]));
-        assert_eq!(one.pick(&[only], ANY, now).unwrap().0.address, only);
+        for tried in [&[][..], &[only]] {
+            assert_eq!(one.pick(tried, ANY, now).unwrap().0.address, only);
+        }
+        assert_eq!(one.ejected(now), 1);
     }
 
     #[tokio::test]

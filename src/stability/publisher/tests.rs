@@ -369,7 +369,7 @@ async fn a_full_hour_parts_what_ended_before_it_from_what_ended_at_it() {
             tokens_estimated: 0,
             tokens_used: 0,
             cost: row.cost_nano_usd,
-            row: Some(row),
+            row: Some(row.into()),
         };
         let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
         let change = Change::Settle(Box::new(settlement));

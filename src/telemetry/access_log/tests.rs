@@ -33,7 +33,7 @@ fn a_line_says_what_is_known_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("access.jsonl");
     let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
-    log.write(RequestRecord {
+    log.write(&mut RequestRecord {
         time_unix_ms: 1_764_633_600_007,
         model_asked: Some("line\nbreak".into()),
         protocol: Some("messages"),
@@ -65,12 +65,12 @@ fn closing_writes_everything_queued_and_appends_to_what_was_there() {
     for start in [0, 500] {
         let log = AccessLog::open(&target, 1000).expect("opens");
         for number in start..start + 500 {
-            log.write(record(&number.to_string()));
+            log.write(&mut record(&number.to_string()));
         }
         assert!(log.close(WAIT_MAX));
         assert!(log.close(WAIT_MAX), "closing twice is harmless");
         assert_eq!(log.dropped(), 0);
-        log.write(record("late"));
+        log.write(&mut record("late"));
         assert_eq!(log.dropped(), 1);
     }
     let expected: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
@@ -83,7 +83,7 @@ fn reopening_moves_on_to_a_new_file() {
     let path = folder.path().join("access.jsonl");
     let rotated = folder.path().join("access.jsonl.1");
     let log = AccessLog::open(&AccessLogTarget::File(path.clone()), 16).expect("opens");
-    log.write(record("before"));
+    log.write(&mut record("before"));
     while std::fs::metadata(&path).expect("there").len() == 0 {
         std::thread::yield_now();
     }
@@ -92,7 +92,7 @@ fn reopening_moves_on_to_a_new_file() {
     while !path.exists() {
         std::thread::yield_now();
     }
-    log.write(record("after"));
+    log.write(&mut record("after"));
     assert!(log.close(WAIT_MAX));
     assert_eq!(
         (ids(&rotated), ids(&path)),
@@ -111,7 +111,7 @@ fn a_renamed_file_is_left_for_a_new_one_without_a_word_from_anybody() {
         let rotated = folder.path().join(format!("access.jsonl.{round}"));
         let written = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
         while !written(&path) {
-            log.write(record("line"));
+            log.write(&mut record("line"));
             lines += 1;
             std::thread::yield_now();
         }
@@ -130,7 +130,7 @@ fn a_full_disk_costs_lines_and_no_request_waits_for_it() {
     const LINES: u64 = 2_000;
     let log = AccessLog::open(&AccessLogTarget::File("/dev/full".into()), 4_000).expect("opens");
     for count in 0..LINES {
-        log.write(record(&count.to_string()));
+        log.write(&mut record(&count.to_string()));
     }
     assert!(log.close(WAIT_MAX));
     assert_eq!(log.dropped(), LINES);
@@ -145,7 +145,7 @@ fn a_file_that_cannot_be_made_anew_is_written_on() {
     let moved = folder.path().join("old");
     std::fs::rename(&inner, &moved).expect("renamed");
     log.reopen();
-    log.write(record("kept"));
+    log.write(&mut record("kept"));
     assert!(log.close(WAIT_MAX));
     assert_eq!(
         (ids(&moved.join("access.jsonl")), log.dropped()),
@@ -172,7 +172,7 @@ fn a_fifo_without_a_reader_holds_up_neither_the_start_nor_a_request() {
     // More than the queue, the writer and a FIFO hold.
     const LINES: u64 = 8_000;
     for count in 0..LINES {
-        log.write(record(&count.to_string()));
+        log.write(&mut record(&count.to_string()));
     }
     assert!(!log.close(Duration::ZERO), "what hangs is not waited for");
     let dropped = log.dropped();
@@ -192,7 +192,7 @@ fn a_fifo_without_a_reader_holds_up_neither_the_start_nor_a_request() {
 #[test]
 fn off_costs_nothing_and_a_bad_path_is_said_at_start() {
     let off = AccessLog::open(&AccessLogTarget::Off, 1).expect("opens");
-    off.write(record("nowhere"));
+    off.write(&mut record("nowhere"));
     off.reopen();
     assert_eq!((off.dropped(), off.close(Duration::ZERO)), (0, true));
 

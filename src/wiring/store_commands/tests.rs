@@ -111,7 +111,7 @@ fn settled(at: &Node) -> Seen {
                 tokens_estimated: 0,
                 tokens_used: 0,
                 cost,
-                row: Some(row),
+                row: Some(row.into()),
             };
             let change = Change::Settle(Box::new(settlement));
             ledger.apply(&node(1), "acme", &[Step { seq, change }]).await.unwrap();
@@ -244,7 +244,7 @@ fn old_rows_go_on_an_operators_word_and_others_do_not() {
             tokens_estimated: 0,
             tokens_used: 0,
             cost: row.cost_nano_usd,
-            row: Some(row),
+            row: Some(row.into()),
         };
         let change = Change::Settle(Box::new(settlement));
         Step { seq, change }

@@ -35,7 +35,7 @@ impl Record {
             kind::ADMIT => {
                 let (row, tokens_estimated, lease) = from.row()?;
                 Self::Admit(Box::new(Admitted {
-                    row,
+                    row: row.into(),
                     tokens_estimated,
                     lease,
                 }))

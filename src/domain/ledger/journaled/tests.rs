@@ -52,7 +52,7 @@ fn checkpoint() -> BoxedStrategy<Checkpoint> {
 
 fn admitted() -> BoxedStrategy<Admitted> {
     let admitted = (row(), count(), lease()).prop_map(|(row, tokens_estimated, lease)| Admitted {
-        row,
+        row: row.into(),
         tokens_estimated,
         lease,
     });

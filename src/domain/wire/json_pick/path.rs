@@ -33,6 +33,9 @@ pub(crate) enum Take {
     /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
     /// followed. The last one wins.
     Tree,
+    /// As [`Take::Tree`], and of an object that is whole in memory the fields with these names at once (see
+    /// [`super::Picks::fields`]).
+    Fields(&'static [&'static str]),
     /// Note that there was one which says something: not `null`, `false`, zero, or an empty string, object or array.
     Presence,
     /// Count them.
@@ -74,7 +77,7 @@ impl Take {
     pub(super) const fn limit(self) -> usize {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
-            Self::Tree => TREE_BYTES_MAX,
+            Self::Tree | Self::Fields(_) => TREE_BYTES_MAX,
             Self::Mark { .. } | Self::MarkPresence { .. } | Self::MarkNumber | Self::CountBeginning(_) => {
                 SCALAR_BYTES_MAX
             }
@@ -127,6 +130,8 @@ pub(super) struct Leaves {
     /// Bytes to keep of it.
     pub(super) scalar_limit: usize,
     pub(super) tree: PathBits,
+    /// The fields to read of an object.
+    pub(super) fields: &'static [&'static str],
     pub(super) presence: PathBits,
     pub(super) count: PathBits,
     pub(super) marked: PathBits,
@@ -139,6 +144,7 @@ pub(super) static NO_LEAVES: Leaves = Leaves {
     scalar: 0,
     scalar_limit: 0,
     tree: 0,
+    fields: &[],
     presence: 0,
     count: 0,
     marked: 0,
@@ -234,6 +240,10 @@ impl Leaves {
     fn add(&mut self, bit: PathBits, take: Take) {
         match take {
             Take::Tree => self.tree |= bit,
+            Take::Fields(names) => {
+                self.tree |= bit;
+                self.fields = names;
+            }
             Take::Presence | Take::MarkPresence { .. } => self.presence |= bit,
             Take::Count => self.count |= bit,
             Take::CountMarked { .. } | Take::ListMarked => self.marked |= bit,

@@ -3,47 +3,75 @@
 use std::borrow::Cow;
 
 use super::marks::Marks;
-use super::path::{Leaves, PathBits, PathSet, Take};
+use super::path::{Leaves, PATHS_MAX, PathBits, PathSet, Take};
 use super::slot::{self, Slot, SlotState, bits};
+use crate::domain::wire::{
+    json_skip::before,
+    usage::fields::{self, Field},
+};
+
+/// Paths of which a value usually has something.
+const SLOTS_USUAL: usize = 16;
+
+/// See [`Picks`]. All zero at first.
+#[derive(Debug)]
+struct Places([u8; PATHS_MAX]);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self([0; PATHS_MAX])
+    }
+}
 
 /// What was picked of one value: copies of what it said, or, if it is whole in memory, places in it. Paths are named by their
 /// place in their set.
 #[derive(Debug, Default)]
 pub(crate) struct Picks<'b> {
-    /// Of each path; none before anything can be picked.
+    /// Of the paths at which something was seen: few of those of a set.
     slots: Vec<Slot<'b>>,
+    /// Of each path the number of its slot, counted from one; zero if it has none.
+    places: Places,
     takes: &'static [Take],
     /// The slots that have to be cleared before the next value.
     touched: PathBits,
     /// The marks of the object that is being read and is counted by them.
     marks: Marks,
+    /// The fields of the last object that was read for them, and where it stands.
+    fields: Vec<Field<'b>>,
+    fields_of: &'b [u8],
 }
 
 impl<'b> Picks<'b> {
-    /// Gets the slots of a set's paths, unless they are there.
+    /// Gets room for what most values have of a set's paths, unless it is there.
     #[inline]
     pub(super) fn make_room(&mut self, set: &'static PathSet) {
-        if self.slots.is_empty() {
+        if self.takes.is_empty() {
             self.takes = set.takes();
-            self.slots = std::iter::repeat_with(Slot::default).take(self.takes.len()).collect();
+            self.slots.reserve_exact(SLOTS_USUAL);
         }
     }
 
     /// Forgets what was picked.
     pub(super) fn clear(&mut self) {
         self.marks = Marks::default();
-        for at in bits(std::mem::take(&mut self.touched)) {
-            if let Some(slot) = self.slots.get_mut(at) {
-                slot.state = SlotState::Empty;
-                slot.count = 0;
-            }
+        self.touched = 0;
+        for slot in &mut self.slots {
+            slot.state = SlotState::Empty;
+            slot.count = 0;
         }
     }
 
     fn each(&mut self, leaves: PathBits, mut change: impl FnMut(&mut Slot<'b>, Take, &mut Marks)) {
         self.touched |= leaves;
         for at in bits(leaves) {
-            if let (Some(take), Some(slot)) = (self.takes.get(at), self.slots.get_mut(at)) {
+            let (Some(take), Some(place)) = (self.takes.get(at), self.places.0.get_mut(at)) else {
+                continue;
+            };
+            if *place == 0 {
+                self.slots.push(Slot::default());
+                *place = u8::try_from(self.slots.len()).unwrap_or(0);
+            }
+            if let Some(slot) = self.slots.get_mut(usize::from(*place).wrapping_sub(1)) {
                 change(slot, *take, &mut self.marks);
             }
         }
@@ -122,8 +150,8 @@ impl<'b> Picks<'b> {
                 Take::Mark { words, other } => marks.see(words, other, json, too_long),
                 Take::List if too_long => {}
                 Take::List => slot.push(json),
-                Take::Scalar | Take::Tree if too_long => slot.state = SlotState::TooLong,
-                Take::Scalar | Take::Tree => {
+                Take::Scalar | Take::Tree | Take::Fields(_) if too_long => slot.state = SlotState::TooLong,
+                Take::Scalar | Take::Tree | Take::Fields(_) => {
                     keep(&mut slot.raw, json);
                     slot.state = SlotState::Taken;
                 }
@@ -131,15 +159,48 @@ impl<'b> Picks<'b> {
         });
     }
 
+    /// Reads the fields of the object that a text begins with, inside `outer` containers; returns what follows it. `None` if it
+    /// begins with none, or one that cannot be read.
+    pub(super) fn read_fields(&mut self, text: &'b [u8], names: &[&str], outer: usize) -> Option<&'b [u8]> {
+        self.fields_of = &[];
+        self.fields.clear();
+        self.fields.resize(names.len(), Field::default());
+        let behind = fields::read_object(text, outer, names, &mut self.fields)?;
+        self.fields_of = Some(before(text, behind))
+            .filter(|object| fields::is_text(object))
+            .unwrap_or_default();
+        Some(behind)
+    }
+
     /// Takes in a value that is whole in memory.
     pub(super) fn borrow(&mut self, leaves: PathBits, json: &'b [u8]) {
         self.store(leaves, json, false, |raw, _| *raw = Cow::Borrowed(json));
     }
 
+    /// What was seen at this path.
+    fn slot(&self, path: usize) -> Option<&Slot<'b>> {
+        let place = *self.places.0.get(path)?;
+        self.slots.get(usize::from(place).wrapping_sub(1))
+    }
+
     /// The JSON text of what was kept at this path.
     pub(crate) fn raw(&self, path: usize) -> Option<&[u8]> {
-        let slot = self.slots.get(path)?;
+        let slot = self.slot(path)?;
         (slot.state == SlotState::Taken).then_some(&*slot.raw)
+    }
+
+    /// The fields of the object kept at this path, which were read as it was found (see [`Take::Fields`]); `None` if it came in
+    /// pieces, or there is none.
+    pub(in crate::domain) fn fields_read<const N: usize>(&self, path: usize) -> Option<[Field<'_>; N]> {
+        // Empty texts are at the same place, and none is an object.
+        let is_same = !self.fields_of.is_empty() && std::ptr::eq(self.raw(path)?, self.fields_of);
+        self.fields.first_chunk().filter(|_| is_same).copied()
+    }
+
+    /// The same, whether it came in pieces or not; the names are those of the path.
+    pub(in crate::domain) fn fields<const N: usize>(&self, path: usize, names: &[&str; N]) -> Option<[Field<'_>; N]> {
+        self.fields_read(path)
+            .or_else(|| Field::of(self.raw(path)?).object(names))
     }
 
     /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
@@ -159,15 +220,12 @@ impl<'b> Picks<'b> {
 
     /// Whether the string kept at this path is this one.
     pub(crate) fn is(&self, path: usize, text: &str) -> bool {
-        let is_written = |raw: &[u8]| matches!(raw, [b'"', inner @ .., b'"'] if inner == text.as_bytes());
-        let raw = self.raw(path);
-        raw.is_some_and(|raw| is_written(raw) || slot::text(raw).is_some_and(|found| found == text))
+        self.raw(path).is_some_and(|raw| slot::is(raw, text))
     }
 
     /// Whether something was seen at this path (see `Take::Presence`); for other takes, whether something was kept or was too long.
     pub(crate) fn is_present(&self, path: usize) -> bool {
-        self.slots
-            .get(path)
+        self.slot(path)
             .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
     }
 
@@ -179,14 +237,12 @@ impl<'b> Picks<'b> {
 
     /// What was counted at this path.
     pub(crate) fn count(&self, path: usize) -> u64 {
-        self.slots.get(path).map_or(0, |slot| slot.count)
+        self.slot(path).map_or(0, |slot| slot.count)
     }
 
     /// The bytes of heap memory in use: at most one limit per path.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.slots
-            .iter()
-            .map(|slot| size_of::<Slot<'_>>() + slot.heap_bytes())
-            .sum()
+        let kept: usize = self.slots.iter().map(Slot::heap_bytes).sum();
+        self.slots.capacity() * size_of::<Slot<'_>>() + kept
     }
 }

@@ -103,6 +103,16 @@ pub(super) fn text(raw: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// Whether [`text`] is this one.
+pub(super) fn is(raw: &[u8], text: &str) -> bool {
+    match raw {
+        b"null" => false,
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => inner == text.as_bytes(),
+        [b'"', ..] => self::text(raw).is_some_and(|found| found == text),
+        _ => raw == text.as_bytes(),
+    }
+}
+
 /// Puts `new` in the place of what a buffer holds; the buffer is used again, and is never larger than the largest it held.
 pub(in crate::domain) fn replace(buffer: &mut Vec<u8>, new: &[u8]) {
     buffer.clear();

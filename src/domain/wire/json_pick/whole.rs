@@ -2,7 +2,7 @@
 
 use super::path::{Leaves, NodeId, PathSet, ROOT};
 use super::{Heard, Picker, Picks};
-use crate::domain::wire::json_skip::{skip_space, skip_value, split_key};
+use crate::domain::wire::json_skip::{before, skip_space, skip_value, split_key};
 
 impl Picker {
     /// Reads the object or array that `bytes` begin with, as a new picker reads it in any split; what follows is nobody's. `None`
@@ -74,7 +74,7 @@ impl<'b> Reader<'b> {
         let behind = match (leaves.tree, is_array, self.set.each(node)) {
             (0, true, Some(each)) => self.elements(inside, each, outer + 1)?,
             (0, false, _) if self.set.has_keys(node) => self.members(inside, node, outer + 1)?,
-            _ => skip_value(text, outer)?,
+            _ => self.unfollowed(text, leaves, outer)?,
         };
         if listens {
             self.is_listening = false;
@@ -86,6 +86,15 @@ impl<'b> Reader<'b> {
             tree => self.picks.borrow(tree, before(text, behind)),
         }
         Some(behind)
+    }
+
+    /// Takes in a container that no path leads into.
+    fn unfollowed(&mut self, text: &'b [u8], leaves: &Leaves, outer: usize) -> Option<&'b [u8]> {
+        if leaves.fields.is_empty() {
+            return skip_value(text, outer);
+        }
+        let read = self.picks.read_fields(text, leaves.fields, outer);
+        read.or_else(|| skip_value(text, outer))
     }
 
     fn members(&mut self, mut rest: &'b [u8], node: NodeId, outer: usize) -> Option<&'b [u8]> {
@@ -119,11 +128,6 @@ impl<'b> Reader<'b> {
             }
         }
     }
-}
-
-/// What of a text stands before its end `behind`.
-fn before<'b>(text: &'b [u8], behind: &[u8]) -> &'b [u8] {
-    text.get(..text.len() - behind.len()).unwrap_or(text)
 }
 
 #[cfg(test)]

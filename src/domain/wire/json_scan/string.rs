@@ -26,9 +26,24 @@ pub(super) struct Checked {
 }
 
 /// Checks the string that `text` begins with.
+#[inline]
 pub(super) fn check(text: &[u8]) -> Result<Checked, StringFault> {
+    let inside = text.get(1..).unwrap_or_default();
+    let plain = plain_length(inside);
+    // As most strings are: nothing else has to be looked at.
+    match inside.get(plain) {
+        Some(b'"') => Ok(Checked {
+            length: plain + 2,
+            ..Checked::default()
+        }),
+        _ => check_behind(text, 1 + plain),
+    }
+}
+
+/// The same, from behind its first plain bytes.
+#[inline(never)]
+fn check_behind(text: &[u8], mut at: usize) -> Result<Checked, StringFault> {
     let mut checked = Checked::default();
-    let mut at = 1;
     loop {
         let rest = text.get(at..).unwrap_or_default();
         let plain = plain_length(rest);
@@ -162,16 +177,27 @@ fn code_unit(text: &[u8], start: usize) -> Result<u32, StringFault> {
 ///
 /// Short runs, which most keys and prose between escapes are, are found a word at a time; after that, blocks are
 /// tested as a whole until one has something in it.
+#[inline]
 fn plain_length(bytes: &[u8]) -> usize {
-    let head = bytes.get(..WORD_BYTES * WORDS_BEFORE_BLOCKS).unwrap_or(bytes);
-    let in_head = plain_words(head);
-    if in_head < head.len() || head.len() == bytes.len() {
-        return in_head;
+    let mut rest = bytes;
+    for words in 0..WORDS_BEFORE_BLOCKS {
+        let Some((word, behind)) = rest.split_first_chunk() else {
+            return words * WORD_BYTES + plain_words(rest);
+        };
+        let marks = special_bytes(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return words * WORD_BYTES + (marks.trailing_zeros() / 8) as usize;
+        }
+        rest = behind;
     }
-    let after_head = bytes.get(in_head..).unwrap_or_default();
-    let (blocks, _) = after_head.as_chunks::<BLOCK_BYTES>();
-    let plain_blocks = blocks.iter().take_while(|block| is_plain_block(block)).count();
-    let skipped = in_head + plain_blocks * BLOCK_BYTES;
+    bytes.len() - rest.len() + plain_blocks(rest)
+}
+
+/// The same of many.
+#[inline(never)]
+fn plain_blocks(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
+    let skipped = blocks.iter().take_while(|block| is_plain_block(block)).count() * BLOCK_BYTES;
     skipped + plain_words(bytes.get(skipped..).unwrap_or_default())
 }
 
@@ -182,6 +208,7 @@ fn is_plain_block(block: &[u8; BLOCK_BYTES]) -> bool {
     })
 }
 
+#[inline(never)]
 fn plain_words(bytes: &[u8]) -> usize {
     let (words, tail) = bytes.as_chunks::<WORD_BYTES>();
     for (index, word) in words.iter().enumerate() {
@@ -198,12 +225,13 @@ fn plain_words(bytes: &[u8]) -> usize {
 }
 
 /// Marks the top bit of bytes that are a quote, a backslash or below 0x20. Only the lowest mark is exact (a borrow can
-/// mark a byte above it), and it is the only one used.
+/// mark a byte above it), and it is the only one used. All of them are ASCII, so that the top bits of the word itself serve
+/// for all.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x8080_8080_8080_8080;
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit);
     let quote = below(word ^ (ONES * 0x22), 1);
     let backslash = below(word ^ (ONES * 0x5C), 1);
-    (below(word, 0x20) | quote | backslash) & TOPS
+    (below(word, 0x20) | quote | backslash) & !word & TOPS
 }

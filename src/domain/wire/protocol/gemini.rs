@@ -14,7 +14,7 @@ use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
 use crate::domain::wire::protocol::{Break, made, spoken};
-use crate::domain::wire::usage::{Modalities, Usage, fields::Fields};
+use crate::domain::wire::usage::{Modalities, Usage, fields::Field};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use candidates::{Candidates, part};
 use own_tools::OwnTools;
@@ -58,7 +58,7 @@ const CANDIDATES: usize = PICKS.len();
 const OWN_TOOLS: usize = CANDIDATES + candidates::PATHS.len();
 
 const PICKS: &[Path] = &[
-    Path::new(&[Key("usageMetadata")], Take::Tree),
+    Path::new(&[Key("usageMetadata")], Take::Fields(&USAGE_FIELDS)),
     Path::new(&[Key("modelVersion")], Take::Scalar),
     Path::new(&[Key("candidates"), Each, Key("finishReason")], Take::List),
     Path::new(&[Key("promptFeedback"), Key("blockReason")], Take::Scalar),
@@ -85,8 +85,20 @@ const PICKS: &[Path] = &[
     part!("toolResponse"),
 ];
 
-/// What tells of the output: its text, and its thoughts.
-const OUTPUT: [&str; 2] = ["candidatesTokenCount", "thoughtsTokenCount"];
+/// What a report says.
+const USAGE_FIELDS: [&str; 11] = [
+    "promptTokenCount",
+    "cachedContentTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "toolUsePromptTokenCount",
+    "totalTokenCount",
+    "promptTokensDetails",
+    "cacheTokensDetails",
+    "candidatesTokensDetails",
+    "serviceTier",
+    "trafficType",
+];
 const USAGE_KEY: &[u8] = b"\"usageMetadata\"";
 /// What grows from chunk to chunk.
 const COUNTS: &[Varying] = &[
@@ -131,23 +143,33 @@ impl GeminiReport {
     /// the total says that the thoughts are among the candidates (see [`are_among`]). Sound and images are a part of each count that
     /// has details; cached ones of the prompt's, too.
     /// `serviceTier` says the tier plainly; `trafficType` is how the other of the two services says it.
-    fn read(json: &[u8]) -> Option<Self> {
-        let fields = Fields::parse(json)?;
-        let count = |key| fields.count(key);
-        let (prompt, output) = (count("promptTokenCount"), OUTPUT.map(count));
+    fn of(fields: [Field<'_>; USAGE_FIELDS.len()]) -> Self {
+        let [
+            prompt,
+            cached,
+            candidates,
+            thoughts,
+            tool_prompt,
+            total,
+            details @ ..,
+            tier,
+            traffic,
+        ] = fields;
+        let [prompt_details, cached_details, candidates_details] = details;
+        let outputs = [candidates, thoughts];
+        let (prompt, output) = (prompt.count(), outputs.map(Field::count));
         let [candidates, reasoning] = output.map(Option::unwrap_or_default);
-        let cache_read = count("cachedContentTokenCount").unwrap_or(0).min(prompt.unwrap_or(0));
-        let tool_input = count("toolUsePromptTokenCount").unwrap_or(0);
+        let cache_read = cached.count().unwrap_or(0).min(prompt.unwrap_or(0));
+        let tool_input = tool_prompt.count().unwrap_or(0);
         let inputs = [prompt.unwrap_or(0), tool_input];
-        let inside = are_among(candidates, reasoning, inputs, count("totalTokenCount"));
+        let inside = are_among(candidates, reasoning, inputs, total.count());
         let text = candidates - if inside { reasoning } else { 0 };
         let uncached = prompt.unwrap_or(0) - cache_read;
-        let list = |key| Modalities::of_list(&fields.objects(key));
-        let read = list("cacheTokensDetails").within(cache_read);
-        let fresh = list("promptTokensDetails").beyond(read).within(uncached);
-        let spoken = list("candidatesTokensDetails").within(text);
-        let is_readable = |(key, count): (&&str, &Option<u64>)| count.is_some() || fields.is_absent(key);
-        Some(Self {
+        let read = Modalities::of_list(cached_details).within(cache_read);
+        let fresh = Modalities::of_list(prompt_details).beyond(read).within(uncached);
+        let spoken = Modalities::of_list(candidates_details).within(text);
+        let is_readable = |(field, count): (&Field<'_>, &Option<u64>)| count.is_some() || field.is_absent();
+        Self {
             usage: Usage {
                 input_uncached: fresh.rest(uncached),
                 input_audio: fresh.audio,
@@ -163,10 +185,10 @@ impl GeminiReport {
                 ..Usage::default()
             },
             has_prompt: prompt.is_some(),
-            readable: OUTPUT.iter().zip(&output).all(is_readable),
+            readable: outputs.iter().zip(&output).all(is_readable),
             counted: output.iter().any(Option::is_some),
-            service_tier: fields.name("serviceTier").or_else(|| fields.name("trafficType")),
-        })
+            service_tier: tier.name().or_else(|| traffic.name()),
+        }
     }
 }
 
@@ -195,7 +217,13 @@ impl GeminiState {
             facts.finish_reason = None;
         }
         self.usage_is_last &= have_ended;
-        self.used(picks.raw(USAGE));
+        match picks.fields_read(USAGE) {
+            Some(fields) => {
+                self.said = OnceLock::from(Some(GeminiReport::of(fields)));
+                self.usage_is_last = have_ended;
+            }
+            None => self.used(picks.raw(USAGE)),
+        }
     }
 
     /// The usage of a chunk, if it carries one.
@@ -247,7 +275,8 @@ impl GeminiState {
     }
 
     fn said(&self) -> Option<&GeminiReport> {
-        self.said.get_or_init(|| GeminiReport::read(&self.usage_json)).as_ref()
+        let read = || Field::of(&self.usage_json).object(&USAGE_FIELDS).map(GeminiReport::of);
+        self.said.get_or_init(read).as_ref()
     }
 
     pub(super) fn modifiers(&self) -> Modifiers {

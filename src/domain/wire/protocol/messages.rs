@@ -12,8 +12,8 @@ use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
 use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
 use crate::domain::wire::protocol::{Break, made, spoken};
 use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
-use crate::domain::wire::usage::{Run, Usage, fields::Fields, total};
-use counts::{Counts, newest};
+use crate::domain::wire::usage::{Run, Usage, fields::Field, total};
+use counts::{Counts, newest, thinking};
 
 const TYPE: usize = 0;
 const START_USAGE: usize = 1;
@@ -50,7 +50,7 @@ const PICKS: &[Path] = &[
     Path::new(&[Key("type")], Take::Scalar),
     Path::new(&[Key("message"), Key("usage")], Take::Tree),
     Path::new(&[Key("message"), Key("model")], Take::Scalar),
-    Path::new(&[Key("usage")], Take::Tree),
+    Path::new(&[Key("usage")], Take::Fields(&USAGE_FIELDS)),
     Path::new(&[Key("delta"), Key("stop_reason")], Take::Scalar),
     Path::new(&[Key("delta"), Key("text")], Take::Presence),
     Path::new(&[Key("delta"), Key("thinking")], Take::Presence),
@@ -73,6 +73,21 @@ const PICKS: &[Path] = &[
         &[Key("content"), Each, Key("type")],
         Take::CountBeginning(&["server_tool_use", "mcp_tool_use"]),
     ),
+];
+
+/// What a usage object says: of output, of what changes the price, of several runs, and of input (see [`counts::InputFields`]).
+const USAGE_FIELDS: [&str; 11] = [
+    "output_tokens",
+    "output_tokens_details",
+    "server_tool_use",
+    "service_tier",
+    "speed",
+    "inference_geo",
+    "iterations",
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation",
 ];
 
 /// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
@@ -113,12 +128,12 @@ impl MessagesState {
             }
             b"message_start" => {
                 self.output_is_last = false;
-                self.merge(picks.raw(START_USAGE));
+                self.merge(picks.fields(START_USAGE, &USAGE_FIELDS));
                 note(&mut facts.model, picks.text(START_MODEL));
                 note(&mut facts.answer_id, picks.text(START_ID));
             }
             b"message_delta" => {
-                self.output_is_last |= self.merge(picks.raw(USAGE));
+                self.output_is_last |= self.merge(picks.fields(USAGE, &USAGE_FIELDS));
                 note(&mut facts.finish_reason, picks.text(DELTA_STOP_REASON));
             }
             b"message_stop" => facts.terminal = true,
@@ -159,7 +174,7 @@ impl MessagesState {
 
     /// The whole body of an answer that is not a stream.
     pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
-        self.output_is_last |= self.merge(picks.raw(USAGE));
+        self.output_is_last |= self.merge(picks.fields(USAGE, &USAGE_FIELDS));
         self.own_tools = picks.count(OWN_TOOLS);
         note(&mut facts.model, picks.text(MODEL));
         note(&mut facts.answer_id, picks.text(ID));
@@ -184,39 +199,31 @@ impl MessagesState {
     }
 
     /// Takes one usage object in; whether it had the output.
-    fn merge(&mut self, usage: Option<&[u8]>) -> bool {
-        let Some(json) = usage else {
-            return false;
-        };
-        let Some(usage) = Fields::parse(json) else {
+    fn merge(&mut self, usage: Option<[Field<'_>; USAGE_FIELDS.len()]>) -> bool {
+        let Some([output, details, tools, tier, speed, geo, iterations, input @ ..]) = usage else {
             return false;
         };
         self.reported = true;
-        let iterations = usage.objects("iterations");
-        if !iterations.is_empty() {
-            keep(&mut self.iterations, Some(json));
+        if iterations::has_any(iterations) {
+            keep(&mut self.iterations, Some(iterations.json()));
         }
-        if !self.fell_back && iterations::fell_back(&iterations) {
+        if !self.fell_back && iterations::fell_back(iterations) {
             self.fell_back = true;
             // They were of the model that declined, which has a run of its own.
             (self.main, self.output, self.thinking) = (Counts::default(), None, None);
         }
-        self.main.merge(&usage);
-        let output = usage.count("output_tokens");
+        self.main.merge(input);
+        let output = output.count();
         let is_erased = output == Some(0) && self.output.is_some_and(|before| before > 0);
         self.output = newest(self.output, output);
-        let thinking = usage.object("output_tokens_details").count("thinking_tokens");
-        self.thinking = newest(self.thinking, thinking);
-        let tools = usage.object("server_tool_use");
-        self.web_searches = newest(self.web_searches, tools.count("web_search_requests"));
-        self.web_fetches = newest(self.web_fetches, tools.count("web_fetch_requests"));
-        let Modifiers {
-            service_tier,
-            speed,
-            geo,
-        } = &mut self.modifiers;
-        for (kept, key) in [(service_tier, "service_tier"), (speed, "speed"), (geo, "inference_geo")] {
-            if let Some(name) = usage.name(key) {
+        self.thinking = newest(self.thinking, thinking(details));
+        let [searches, fetches] = tools.fields(&["web_search_requests", "web_fetch_requests"]);
+        self.web_searches = newest(self.web_searches, searches.count());
+        self.web_fetches = newest(self.web_fetches, fetches.count());
+        let kept = &mut self.modifiers;
+        let kept = [&mut kept.service_tier, &mut kept.speed, &mut kept.geo];
+        for (kept, said) in kept.into_iter().zip([tier, speed, geo]) {
+            if let Some(name) = said.name() {
                 *kept = Some(name);
             }
         }
@@ -259,7 +266,8 @@ impl MessagesState {
         if self.iterations.is_empty() {
             return Vec::new();
         }
-        iterations::runs(&self.iterations, &self.main, self.top_level(), self.fell_back)
+        let iterations = Field::of(&self.iterations);
+        iterations::runs(iterations, &self.main, self.top_level(), self.fell_back)
     }
 
     /// What the usage object itself says: all runs of the model that answered, or, from some servers, the first of them.

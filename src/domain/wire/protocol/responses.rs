@@ -1,6 +1,7 @@
 //! The Responses protocol: reads its answers, and writes weir's own errors in its shapes.
 
 mod calls;
+mod report;
 
 use std::sync::LazyLock;
 
@@ -13,11 +14,11 @@ use crate::domain::wire::protocol::facts::{Facts, in_band_error, note, note_name
 use crate::domain::wire::protocol::varying::{Varies, Varying};
 use crate::domain::wire::protocol::{Break, made, spoken};
 use crate::domain::wire::usage::{
-    Modalities, Usage,
-    fields::{self, Fields},
+    Modifiers, Unlimited, Usage, UsageSource,
+    fields::{self, Field},
 };
-use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
 use calls::Calls;
+use report::Report;
 
 const TYPE: usize = 0;
 const SEQUENCE: usize = 1;
@@ -114,7 +115,7 @@ const BODY: &[Path] = &[
     Path::new(&[Key("created_at")], Take::Scalar),
     Path::new(&[Key("model")], Take::Scalar),
     Path::new(&[Key("status")], Take::Scalar),
-    Path::new(&[Key("usage")], Take::Tree),
+    Path::new(&[Key("usage")], Take::Fields(&report::FIELDS)),
     Path::new(&[Key("tool_usage")], Take::Tree),
     Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
     Path::new(&[Key("output"), Each], Take::Count),
@@ -124,7 +125,7 @@ const BODY: &[Path] = &[
 /// What an answer has reported. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponsesState {
-    said: Option<ResponsesReport>,
+    said: Option<Report>,
     /// The usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
     /// As returned: the first event repeats what was asked for, the last one says what it became.
@@ -134,63 +135,6 @@ pub(super) struct ResponsesState {
     calls: Calls,
     created_at: Option<u64>,
     sequence: Option<u64>,
-}
-
-/// The usage that an answer reports.
-#[derive(Clone, Debug)]
-struct ResponsesReport {
-    /// All but the calls of tools.
-    tokens: Usage,
-    /// Input and output are counted.
-    has_both: bool,
-}
-
-impl ResponsesReport {
-    /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total
-    /// has it once more. Sound and images are a part of both, and of what was cached.
-    fn read(json: &[u8]) -> Option<Self> {
-        let usage = Fields::parse(json)?;
-        let (counted_input, counted_output) = (usage.count("input_tokens"), usage.count("output_tokens"));
-        let input = counted_input.unwrap_or(0);
-        let details = usage.object("input_tokens_details");
-        let cache_read = details.count("cached_tokens").unwrap_or(0).min(input);
-        let split = details.object("cache_write_tokens_details");
-        let (short, long) = (split.count("ttl_30m_tokens"), split.count("ttl_12h_tokens"));
-        let parts = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
-        let written = details
-            .count("cache_write_tokens")
-            .unwrap_or(parts)
-            .min(input - cache_read);
-        let cache_write_long = long.unwrap_or(0).min(written);
-        let said = counted_output.unwrap_or(0);
-        let output_details = usage.object("output_tokens_details");
-        let reasoning = output_details.count("reasoning_tokens").unwrap_or(0);
-        let with_reasoning = said.saturating_add(reasoning);
-        let is_beside = usage.count("total_tokens") == Some(input.saturating_add(with_reasoning));
-        let output = if is_beside { with_reasoning } else { said };
-        let reasoning = reasoning.min(output);
-        let uncached = input - cache_read - written;
-        let read = Modalities::of_object(&details.object("cached_tokens_details")).within(cache_read);
-        let fresh = Modalities::of_object(&details).beyond(read).within(uncached);
-        let spoken = Modalities::of_object(&output_details).within(output - reasoning);
-        let tokens = Usage {
-            input_uncached: fresh.rest(uncached),
-            input_audio: fresh.audio,
-            input_image: fresh.image,
-            cache_read: read.rest(cache_read),
-            cache_read_audio: read.audio,
-            cache_read_image: read.image,
-            cache_write_short: written - cache_write_long,
-            cache_write_long,
-            output_text: spoken.rest(output - reasoning),
-            output_audio: spoken.audio,
-            output_image: spoken.image,
-            output_reasoning: reasoning,
-            ..Usage::default()
-        };
-        let has_both = counted_input.is_some() && counted_output.is_some();
-        Some(Self { tokens, has_both })
-    }
 }
 
 impl ResponsesState {
@@ -279,12 +223,13 @@ impl ResponsesState {
         note(&mut facts.model, picks.text(base + MODEL));
         self.created_at = number(picks, base + CREATED_AT).or(self.created_at);
         note_name(&mut self.service_tier, picks.text(base + SERVICE_TIER));
-        if let Some(usage) = picks.raw(base + USAGE) {
-            self.said = ResponsesReport::read(usage);
+        if picks.raw(base + USAGE).is_some() {
+            self.said = picks.fields(base + USAGE, &report::FIELDS).map(Report::of);
         }
         if let Some(tools) = picks.raw(base + TOOL_USAGE) {
-            let tools = Fields::parse(tools).unwrap_or_default();
-            self.web_searches = tools.object("web_search").count("num_requests");
+            let [search] = Field::of(tools).fields(&["web_search"]);
+            let [requests] = search.fields(&["num_requests"]);
+            self.web_searches = requests.count();
         }
         self.calls.raise(Calls::counted(picks, base + CALLS));
     }
@@ -374,7 +319,7 @@ impl ResponsesState {
 }
 
 fn number(picks: &Picks<'_>, path: usize) -> Option<u64> {
-    fields::count(&picks.text(path)?)
+    fields::count(picks.text(path)?.as_bytes())
 }
 
 /// A message or a reasoning item begins empty; any other item (a tool call) is content by itself.

@@ -1,81 +1,133 @@
 //! Lenient reading of what providers report: fields may be missing, of another type, negative, or absurdly large.
 
-use serde_json::value::RawValue;
+use std::borrow::Cow;
+
 use smol_str::SmolStr;
 
-use crate::domain::wire::usage::{
-    COUNT_MAX,
-    members::{Member, members},
+use crate::domain::wire::{
+    json_skip::{before, skip_space, skip_value, split_key},
+    plain_run::plain_run,
+    usage::COUNT_MAX,
 };
 
 /// Bytes of the longest name of a tier, speed or geography that is kept.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
 
-/// A JSON object whose values are read when they are asked for, so that one bad value spoils no other.
-#[derive(Debug, Default)]
-pub(in crate::domain) struct Fields<'a> {
-    /// In the order of the text. Few enough that looking them through is quicker than an index.
-    values: Vec<Member<'a>>,
-}
+/// Digits of which no number is above [`COUNT_MAX`].
+const EXACT_DIGITS_MAX: usize = 15;
 
-impl<'a> Fields<'a> {
-    /// The fields of an object that a picker has kept, or of a part of it. `None` when the text is not an object.
-    pub(in crate::domain) fn parse(json: &'a [u8]) -> Option<Self> {
-        Self::of_text(std::str::from_utf8(json).ok()?)
+/// A value in JSON that a lexer has been through already, as it is written; empty if it is missing. It is read when it is asked
+/// for, so that one bad value spoils no other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::domain) struct Field<'a>(&'a [u8]);
+
+impl<'a> Field<'a> {
+    /// A value that a picker has kept; missing if it is no text.
+    pub(in crate::domain) fn of(json: &'a [u8]) -> Self {
+        Self(if is_text(json) { json } else { &[] })
     }
 
-    fn of_text(json: &'a str) -> Option<Self> {
-        members(json).map(|values| Self { values })
+    /// The JSON text.
+    pub(in crate::domain) fn json(self) -> &'a [u8] {
+        self.0
     }
 
-    /// A value as it is written; of a repeated key the last one.
-    fn get(&self, key: &str) -> Option<&'a str> {
-        let value = self.values.iter().rfind(|(name, _)| name == key);
-        value.map(|(_, value)| *value)
+    /// The fields of an object that have these names, in one pass over it; of a repeated name the last one. `None` when this is
+    /// not an object.
+    pub(in crate::domain) fn object<const N: usize>(self, names: &[&str; N]) -> Option<[Self; N]> {
+        let mut fields = [Self::default(); N];
+        let behind = read_object(skip_space(self.0), 0, names, &mut fields)?;
+        skip_space(behind).is_empty().then_some(fields)
+    }
+
+    /// The same; all are missing when this is not an object.
+    pub(in crate::domain) fn fields<const N: usize>(self, names: &[&str; N]) -> [Self; N] {
+        self.object(names).unwrap_or([Self::default(); N])
+    }
+
+    /// The same of each object in an array; none when this is not an array.
+    pub(in crate::domain) fn objects<const N: usize>(self, names: &[&str; N]) -> impl Iterator<Item = [Self; N]> {
+        let inside = self.0.strip_prefix(b"[");
+        let mut rest = inside.map(skip_space).unwrap_or_default();
+        let elements = std::iter::from_fn(move || {
+            let element = rest;
+            let behind = skip_value(element, 0)?;
+            let next = skip_space(behind).strip_prefix(b",");
+            rest = next.map(skip_space).unwrap_or_default();
+            Some(Self(before(element, behind)))
+        });
+        elements.filter_map(|element| element.object(names))
     }
 
     /// A count; `None` when it is missing or none (see [`count`]).
-    pub(in crate::domain) fn count(&self, key: &str) -> Option<u64> {
-        count(self.get(key)?)
+    pub(in crate::domain) fn count(self) -> Option<u64> {
+        count(self.0)
     }
 
-    /// Whether a value is missing or `null`, which is no number that cannot be believed.
-    pub(in crate::domain) fn is_absent(&self, key: &str) -> bool {
-        self.get(key).is_none_or(|value| value == "null")
+    /// Whether the value is missing or `null`, which is no number that cannot be believed.
+    pub(in crate::domain) fn is_absent(self) -> bool {
+        matches!(self.0, b"" | b"null")
     }
 
     /// A short name; `None` when it is missing or none (see [`is_name`]).
-    pub(in crate::domain) fn name(&self, key: &str) -> Option<SmolStr> {
-        let json = self.get(key)?;
-        let inner = json.strip_prefix('"')?.strip_suffix('"')?;
-        if inner.contains('\\') {
-            let name: SmolStr = serde_json::from_str(json).ok()?;
-            return Some(name).filter(|name| is_name(name));
-        }
-        is_name(inner).then(|| inner.into())
+    pub(in crate::domain) fn name(self) -> Option<SmolStr> {
+        self.text().filter(|text| is_name(text)).map(SmolStr::from)
     }
 
     /// A string; `None` when it is missing or none.
-    pub(in crate::domain) fn text(&self, key: &str) -> Option<String> {
-        serde_json::from_str(self.get(key)?).ok()
+    pub(in crate::domain) fn text(self) -> Option<Cow<'a, str>> {
+        match self.0 {
+            [b'"', inner @ .., b'"'] if plain_run(inner) == inner.len() => {
+                std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+            }
+            [b'"', ..] => serde_json::from_slice(self.0).ok().map(Cow::Owned),
+            _ => None,
+        }
     }
+}
 
-    /// An object; an empty one when it is missing or none.
-    pub(in crate::domain) fn object(&self, key: &str) -> Self {
-        self.get(key).and_then(Fields::of_text).unwrap_or_default()
+/// Puts the fields of the object that a text begins with, inside `outer` containers, into the places of their names; returns what
+/// follows it. `None` if it begins with none, or one with a key that cannot be read.
+#[inline]
+pub(in crate::domain::wire) fn read_object<'a>(
+    text: &'a [u8],
+    outer: usize,
+    names: &[&str],
+    fields: &mut [Field<'a>],
+) -> Option<&'a [u8]> {
+    let [b'{', inside @ ..] = text else { return None };
+    let mut rest = skip_space(inside);
+    if let [b'}', behind @ ..] = rest {
+        return Some(behind);
     }
+    loop {
+        let (key, value) = split_key(rest)?;
+        let behind = skip_value(value, outer + 1)?;
+        if let Some(field) = place(key, names)?.and_then(|at| fields.get_mut(at)) {
+            *field = Field(before(value, behind));
+        }
+        match skip_space(behind) {
+            [b',', next @ ..] => rest = skip_space(next),
+            [b'}', behind @ ..] => return Some(behind),
+            _ => return None,
+        }
+    }
+}
 
-    /// The objects in an array; none when it is missing or none.
-    pub(in crate::domain) fn objects(&self, key: &str) -> Vec<Self> {
-        let elements: Vec<&RawValue> = self
-            .get(key)
-            .and_then(|value| serde_json::from_str(value).ok())
-            .unwrap_or_default();
-        elements
-            .into_iter()
-            .filter_map(|element| Fields::of_text(element.get()))
-            .collect()
+/// Whether JSON is UTF-8.
+pub(in crate::domain::wire) fn is_text(json: &[u8]) -> bool {
+    json.is_ascii() || std::str::from_utf8(json).is_ok()
+}
+
+/// Where among the names a key is, which may be written with escapes. `None` if it cannot be read.
+fn place(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
+    let of = |key: &[u8]| names.iter().position(|name| name.as_bytes() == key);
+    let known = of(key);
+    if known.is_some() || !key.contains(&b'\\') {
+        return Some(known);
     }
+    let key: String = serde_json::from_slice(&[b"\"", key, b"\""].concat()).ok()?;
+    Some(of(key.as_bytes()))
 }
 
 /// Whether a text may be the name of a service tier, a speed or a geography: it goes into rows that are kept, so it is 1 to
@@ -86,11 +138,15 @@ pub(in crate::domain) fn is_name(text: &str) -> bool {
 
 /// A JSON number as a count: fractions are cut. `None` when it is not a number, negative (as an unsigned number, too), or above
 /// [`COUNT_MAX`].
-pub(in crate::domain) fn count(json: &str) -> Option<u64> {
-    let text = match json.as_bytes() {
-        [b'0'..=b'9', ..] => json,
-        _ => json.trim(),
-    };
+pub(in crate::domain) fn count(json: &[u8]) -> Option<u64> {
+    if let 1..=EXACT_DIGITS_MAX = json.len() {
+        let digit = |digit: &u8| digit.is_ascii_digit().then_some(u64::from(digit & 0x0f));
+        let exact = json.iter().try_fold(0, |number, byte| Some(number * 10 + digit(byte)?));
+        if exact.is_some() {
+            return exact;
+        }
+    }
+    let text = std::str::from_utf8(json).ok()?.trim();
     if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return None;
     }
@@ -103,3 +159,6 @@ pub(in crate::domain) fn count(json: &str) -> Option<u64> {
     let count = number as u64;
     Some(count)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Sound and images among the tokens of a report.
 
-use crate::domain::wire::usage::fields::Fields;
+use crate::domain::wire::usage::fields::Field;
 
 /// Tokens of sound and of images: a part of some count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,10 +11,11 @@ pub(in crate::domain) struct Modalities {
 
 impl Modalities {
     /// Those of a list of counts, each with its modality, as a Gemini-style report has it.
-    pub(in crate::domain) fn of_list(counts: &[Fields<'_>]) -> Self {
-        counts.iter().fold(Self::default(), |sum, one| {
-            let count = one.count("tokenCount").unwrap_or(0);
-            match one.text("modality").as_deref() {
+    pub(in crate::domain) fn of_list(counts: Field<'_>) -> Self {
+        let counts = counts.objects(&["modality", "tokenCount"]);
+        counts.fold(Self::default(), |sum, [modality, count]| {
+            let count = count.count().unwrap_or(0);
+            match modality.text().as_deref() {
                 Some("AUDIO") => Self {
                     audio: sum.audio.saturating_add(count),
                     ..sum
@@ -28,11 +29,11 @@ impl Modalities {
         })
     }
 
-    /// Those of an object with a count for each modality, as a Responses report has it.
-    pub(in crate::domain) fn of_object(counts: &Fields<'_>) -> Self {
+    /// Those of a count for each, as a Responses report has them.
+    pub(in crate::domain) fn of_counts(audio: Field<'_>, image: Field<'_>) -> Self {
         Self {
-            audio: counts.count("audio_tokens").unwrap_or(0),
-            image: counts.count("image_tokens").unwrap_or(0),
+            audio: audio.count().unwrap_or(0),
+            image: image.count().unwrap_or(0),
         }
     }
 

@@ -8,10 +8,10 @@ use crate::store::ledger::contract::START_MS;
 /// The time in a row is that of the end, some way behind the admission.
 const LATER: Duration = Duration::from_secs(90);
 
-async fn closed_later(fixture: &Fixture, request: &str) -> Row {
+async fn closed_later(fixture: &Fixture, request: &str) -> Arc<Row> {
     let key = record(1);
     let bill = fixture.admit(&key, request).await.unwrap();
-    let end = bill.granted.at + LATER;
+    let end = bill.running.granted.at + LATER;
     bill.close(&End::Complete, SERVED, consumed(tokens(1, 1)), end);
     let settlement = fixture.settlements().pop().unwrap();
     settlement.row.unwrap()

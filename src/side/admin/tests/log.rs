@@ -46,7 +46,7 @@ async fn filled(count: u64) -> (Fixture, i64) {
                 tokens_estimated: 0,
                 tokens_used: 0,
                 cost: NanoUsd::from_nanos(3),
-                row: Some(row),
+                row: Some(row.into()),
             };
             let change = Change::Settle(Box::new(settlement));
             admin

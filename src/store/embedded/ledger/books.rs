@@ -202,7 +202,7 @@ impl Books {
     }
 
     /// Puts rows behind those of their days.
-    fn push(&self, book: &mut Book, rows: Vec<Row>) {
+    fn push(&self, book: &mut Book, rows: Vec<Arc<Row>>) {
         let before = self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
         if before < COMMIT_ROWS && before.saturating_add(rows.len()) >= COMMIT_ROWS {
             self.signals.full.notify_one();
@@ -333,12 +333,11 @@ impl Books {
 }
 
 impl Book {
-    fn push(&mut self, row: Row) {
+    fn push(&mut self, row: Arc<Row>) {
         let day = day_of(&row);
         let next = self.next_rows.entry(day).or_default();
         let number = *next;
         *next += 1;
-        let row = Arc::new(row);
         self.unwritten.push_back(Unwritten { day, number, row });
     }
 
@@ -369,7 +368,7 @@ impl Book {
 
 fn settled_row(step: &Step) -> Option<&Row> {
     match &step.change {
-        Change::Settle(settlement) => settlement.row.as_ref(),
+        Change::Settle(settlement) => settlement.row.as_deref(),
         Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
     }
 }

@@ -58,7 +58,7 @@ fn settled(request: &str, at_ms: i64, end_ms: i64, cost: i64) -> Change {
         tokens_estimated: 0,
         tokens_used: 0,
         cost: nanos(cost),
-        row: Some(row("acme", 1, request, end_ms, nanos(cost))),
+        row: Some(row("acme", 1, request, end_ms, nanos(cost)).into()),
     }))
 }
 

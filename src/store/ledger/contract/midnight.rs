@@ -119,7 +119,7 @@ impl Midnight<'_> {
                     tokens_estimated: 0,
                     tokens_used: 0,
                     cost: nanos(COST),
-                    row: Some(row),
+                    row: Some(row.into()),
                 };
                 steps.push(Step {
                     seq: self.seq,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::{
     domain::{
@@ -54,7 +55,10 @@ impl Model {
             let day = daily_sums::day_of(&row);
             let tags = self.tags.entry((account.to_owned(), day)).or_default();
             self.sums.entry(account.to_owned()).or_default().add(&row, tags);
-            self.rows.entry((account.to_owned(), day)).or_default().push(row);
+            self.rows
+                .entry((account.to_owned(), day))
+                .or_default()
+                .push(Arc::unwrap_or_clone(row));
         }
         watermark
     }

@@ -237,7 +237,7 @@ impl<'a> Program<'a> {
             tokens_estimated: running.tokens,
             tokens_used: self.rng.random_range(0..80),
             cost,
-            row: billed.then(|| self.row(account, running, cost)),
+            row: billed.then(|| self.row(account, running, cost).into()),
         };
         self.record(running.node, account, Change::Settle(Box::new(settlement)));
     }

@@ -82,7 +82,7 @@ pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
 
 fn leased(step: &Step) -> Option<(&Settlement, &Row)> {
     match &step.change {
-        Change::Settle(settlement) if settlement.lease.is_some() => Some((settlement, settlement.row.as_ref()?)),
+        Change::Settle(settlement) if settlement.lease.is_some() => Some((settlement, settlement.row.as_deref()?)),
         _ => None,
     }
 }
@@ -170,6 +170,8 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::ledger::lease::LeaseId;
     use crate::store::ledger::contract::{START_MS, node, row};
@@ -224,7 +226,7 @@ mod tests {
         if let Change::Settle(settlement) = &mut tomorrow.change
             && let Some(row) = &mut settlement.row
         {
-            row.time_ms += 24 * 3600 * 1000;
+            Arc::make_mut(row).time_ms += 24 * 3600 * 1000;
         }
         let other = Step {
             seq: 9,

@@ -8,6 +8,7 @@ use super::super::Segment::{Each, Key as K};
 use super::super::path::LIST_BYTES_MAX;
 use super::super::tests::json_value;
 use super::super::{Marks, Path, PathSet, Picker, Picks, SCALAR_BYTES_MAX, TREE_BYTES_MAX, Take};
+use crate::domain::wire::usage::fields::Field;
 
 /// Every kind of take, at nested places, and several at one.
 static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
@@ -45,16 +46,28 @@ const PATHS: &[Path] = &[
     Path::new(&[Each, K("type")], Take::List),
     Path::new(&[Each, Each], Take::Count),
     Path::new(&[Each], Take::Text),
+    Path::new(&[K("other")], Take::Fields(&NAMES)),
+    Path::new(&[K("list"), Each, K("other")], Take::Fields(&NAMES)),
 ];
+const NAMES: [&str; 3] = ["type", "list", "a"];
 
-/// Of each path what was kept, whether something was there, how many, and its lists; and whether nothing else was there.
-type Read = (Vec<(Option<Vec<u8>>, bool, u64, Vec<String>, Vec<Marks>)>, Vec<bool>);
+/// The fields of an object that was kept, as they are written.
+type Fields = Option<[Vec<u8>; NAMES.len()]>;
+
+/// Of each path what was kept, its fields, whether something was there, how many, and its lists; and whether nothing else was there.
+type Read = (
+    Vec<(Option<Vec<u8>>, Fields, bool, u64, Vec<String>, Vec<Marks>)>,
+    Vec<bool>,
+);
 
 fn read(picks: &Picks<'_>) -> Read {
     let of_path = |at| {
         let texts = picks.each_text(at).map(std::borrow::Cow::into_owned).collect();
         (
             picks.raw(at).map(<[u8]>::to_vec),
+            picks
+                .fields(at, &NAMES)
+                .map(|fields| fields.map(|field| field.json().to_vec())),
             picks.is_present(at),
             picks.count(at),
             texts,
@@ -103,6 +116,48 @@ fn what_is_whole_is_borrowed() {
     assert_eq!(picks.text(0).as_deref(), Some("two"), "the last one wins");
     assert_eq!((picks.count(8), picks.count(10), picks.count(14)), (2, 1, 1));
     assert!(agree(json, 7));
+}
+
+#[test]
+fn fields_are_those_of_the_object_that_is_kept() {
+    for (json, wanted) in [
+        (r#"{"other": { } }"#, Some(["", "", ""])),
+        (
+            r#"{"other":{"a":[ 1],"type":{"a":2},"a":3}}"#,
+            Some([r#"{"a":2}"#, "", "3"]),
+        ),
+        (r#"{"other":{"typ\u0065":1,"x":{"a":1}}}"#, Some(["1", "", ""])),
+        (r#"{"other":{"a":1},"other":{"type":2}}"#, Some(["2", "", ""])),
+        (
+            r#"{"other":{"a":1},"list":[{"other":{"type":2}}]}"#,
+            Some(["", "", "1"]),
+        ),
+        (r#"{"other":{"a":1},"other":7}"#, None),
+        (r#"{"other":{"a":1},"other":[{"a":1}]}"#, None),
+        (r#"{"other":{"a":1,"\ud800":2}}"#, None),
+    ] {
+        let mut picker = Picker::new(&SET);
+        let picks = picker.pick_whole(json.as_bytes()).unwrap();
+        let fields = picks.fields(PATHS.len() - 2, &NAMES);
+        assert_eq!(
+            fields.map(|fields| fields.map(Field::json)),
+            wanted.map(|wanted| wanted.map(str::as_bytes)),
+            "{json}"
+        );
+        assert!(agree(json.as_bytes(), 3));
+    }
+    let mut bytes = br#"{"other":{"a":"?"}}"#.to_vec();
+    bytes[15] = 0xff;
+    let mut picker = Picker::new(&SET);
+    assert!(
+        picker
+            .pick_whole(&bytes)
+            .unwrap()
+            .fields(PATHS.len() - 2, &NAMES)
+            .is_none(),
+        "it is no text"
+    );
+    assert!(agree(&bytes, 3));
 }
 
 #[test]
@@ -167,6 +222,8 @@ fn what_is_not_whole_changes_nothing() {
         r#"{"x":[1,]}"#,
         r#"{"x":truE}"#,
         r#"{"a":{"b":}}"#,
+        r#"{"other":{"type":1,}}"#,
+        r#"{"other":{"type":1"#,
     ] {
         for size in 1..4 {
             assert!(!agree(json.as_bytes(), size), "{json}");
@@ -178,6 +235,7 @@ fn what_is_not_whole_changes_nothing() {
         r#"{"type":1}{"type":2"#,
         r#"{"x":01e+-.}"#,
         "{\"x\":\"\n\\ud800\"}",
+        r#"{"other":{"\ud800":1}}"#,
     ] {
         for size in 1..4 {
             assert!(agree(json.as_bytes(), size), "{json}: as lenient as in pieces");

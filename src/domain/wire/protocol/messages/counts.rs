@@ -1,6 +1,6 @@
 //! The input side of a usage object, and how later numbers replace earlier ones.
 
-use crate::domain::wire::usage::{COUNT_MAX, Usage, fields::Fields};
+use crate::domain::wire::usage::{COUNT_MAX, Usage, fields::Field};
 
 /// What stands after another frame: its number, if it has one; but a zero erases nothing.
 pub(super) fn newest(before: Option<u64>, now: Option<u64>) -> Option<u64> {
@@ -9,6 +9,16 @@ pub(super) fn newest(before: Option<u64>, now: Option<u64>) -> Option<u64> {
         (before, now) => now.or(before),
     }
 }
+
+/// The thinking that the details of an output count.
+pub(super) fn thinking(details: Field<'_>) -> Option<u64> {
+    let [thinking] = details.fields(&["thinking_tokens"]);
+    thinking.count()
+}
+
+/// The input side of one usage object: `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` and
+/// `cache_creation`.
+pub(super) type InputFields<'a> = [Field<'a>; 4];
 
 /// The input side of one usage object, or of several.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +31,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// What one run of an answer says of itself. How its cache writes are split it may leave to the answer.
-    pub(super) fn of_run(run: &Fields<'_>, answer: &Self) -> Self {
+    pub(super) fn of_run(run: InputFields<'_>, answer: &Self) -> Self {
         let mut counts = Self::default();
         counts.merge(run);
         if counts.cache_creation.is_some() {
@@ -35,17 +45,14 @@ impl Counts {
         self.input.is_some()
     }
 
-    pub(super) fn merge(&mut self, usage: &Fields<'_>) {
-        self.input = newest(self.input, usage.count("input_tokens"));
-        self.cache_read = newest(self.cache_read, usage.count("cache_read_input_tokens"));
-        self.cache_creation = newest(self.cache_creation, usage.count("cache_creation_input_tokens"));
-        let split = usage.object("cache_creation");
-        let parts = (
-            split.count("ephemeral_5m_input_tokens"),
-            split.count("ephemeral_1h_input_tokens"),
-        );
-        let (short, long) = (parts.0.unwrap_or(0), parts.1.unwrap_or(0));
-        let is_known = parts.0.is_some() || parts.1.is_some();
+    pub(super) fn merge(&mut self, [input, read, written, split]: InputFields<'_>) {
+        self.input = newest(self.input, input.count());
+        self.cache_read = newest(self.cache_read, read.count());
+        self.cache_creation = newest(self.cache_creation, written.count());
+        let parts = split.fields(&["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"]);
+        let parts = parts.map(Field::count);
+        let [short, long] = parts.map(Option::unwrap_or_default);
+        let is_known = parts.iter().any(Option::is_some);
         let is_erased = (short, long) == (0, 0) && self.split.is_some();
         if is_known && !is_erased {
             self.split = Some((short, long));

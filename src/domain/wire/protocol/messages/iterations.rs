@@ -3,28 +3,44 @@
 //! The usage object itself counts the answering model's runs only, from some servers all of them and from others the input
 //! of the first one; compactions, advice and attempts of a model that declined are in the list alone.
 
-use super::counts::Counts;
+use std::borrow::Cow;
+
+use super::counts::{Counts, thinking};
 use crate::domain::wire::{
     model_name,
-    usage::{Run, RunKind, Usage, fields::Fields, total},
+    usage::{Run, RunKind, Usage, fields::Field, total},
 };
 
-/// Whether a model stands in for one that declined.
-pub(super) fn fell_back(iterations: &[Fields<'_>]) -> bool {
-    iterations
-        .iter()
-        .any(|iteration| iteration.text("type").as_deref() == Some("fallback_message"))
+/// What an entry of the list says.
+type Iteration<'a> = [Field<'a>; 8];
+
+const FIELDS: [&str; 8] = [
+    "type",
+    "model",
+    "output_tokens",
+    "output_tokens_details",
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation",
+];
+
+/// Whether there is any run in a list.
+pub(super) fn has_any(iterations: Field<'_>) -> bool {
+    iterations.objects(&[]).next().is_some()
 }
 
-/// The runs of a usage object, whose other numbers, those of earlier frames with them, are `top`; none if it tells of one
-/// run of the model asked for alone. Every token of either account is in exactly one run.
-pub(super) fn runs(json: &[u8], main: &Counts, top: Usage, fell_back: bool) -> Vec<Run> {
-    let iterations = Fields::parse(json).map(|usage| usage.objects("iterations"));
-    let mut runs: Vec<Run> = iterations
-        .iter()
-        .flatten()
-        .map(|iteration| run(iteration, main))
-        .collect();
+/// Whether a model stands in for one that declined.
+pub(super) fn fell_back(iterations: Field<'_>) -> bool {
+    let mut kinds = iterations.objects(&["type"]);
+    kinds.any(|[kind]| kind.text().as_deref() == Some("fallback_message"))
+}
+
+/// The runs of a list in a usage object, whose other numbers, those of earlier frames with them, are `top`; none if it tells of
+/// one run of the model asked for alone. Every token of either account is in exactly one run.
+pub(super) fn runs(iterations: Field<'_>, main: &Counts, top: Usage, fell_back: bool) -> Vec<Run> {
+    let iterations = iterations.objects(&FIELDS);
+    let mut runs: Vec<Run> = iterations.map(|iteration| run(iteration, main)).collect();
     if let []
     | [
         Run {
@@ -54,22 +70,24 @@ pub(super) fn runs(json: &[u8], main: &Counts, top: Usage, fell_back: bool) -> V
 }
 
 /// A kind that is not known is taken for a part of the answer, so that it is neither free nor counted twice.
-fn run(iteration: &Fields<'_>, main: &Counts) -> Run {
-    let output = iteration.count("output_tokens").unwrap_or(0);
-    let thinking = iteration.object("output_tokens_details").count("thinking_tokens");
-    let reasoning = thinking.unwrap_or(0).min(output);
+fn run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &Counts) -> Run {
+    let output = output.count().unwrap_or(0);
+    let reasoning = thinking(details).unwrap_or(0).min(output);
     Run {
-        kind: match iteration.text("type").as_deref() {
+        kind: match kind.text().as_deref() {
             Some("fallback_message") => RunKind::Fallback,
             Some("compaction") => RunKind::Compaction,
             Some("advisor_message") => RunKind::Advisor,
             _ => RunKind::Answer,
         },
-        model: iteration.text("model").filter(|model| model_name::is_plausible(model)),
+        model: model
+            .text()
+            .filter(|model| model_name::is_plausible(model))
+            .map(Cow::into_owned),
         usage: Usage {
             output_text: output - reasoning,
             output_reasoning: reasoning,
-            ..Counts::of_run(iteration, main).usage()
+            ..Counts::of_run(input, main).usage()
         },
     }
 }

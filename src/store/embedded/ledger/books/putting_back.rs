@@ -1,5 +1,7 @@
 //! Rows that the ledger has lost come back behind the others of their day.
 
+use std::sync::Arc;
+
 use super::Books;
 use crate::{domain::ledger::consumption::Row, store::StoreError};
 
@@ -21,7 +23,7 @@ impl Books {
         self.load_day(id, day)?;
         {
             let mut book = slot.lock();
-            self.push(&mut book, rows);
+            self.push(&mut book, rows.into_iter().map(Arc::new).collect());
             self.note(id, &mut book);
         }
         self.flush()?;

@@ -114,7 +114,7 @@ async fn fill(ledger: &dyn LedgerStore) {
             tokens_estimated: 0,
             tokens_used: 0,
             cost,
-            row: Some(row),
+            row: Some(row.into()),
         }))
     };
     ledger

@@ -284,3 +284,70 @@ fn no_usage_is_none_and_an_explicit_zero_is_zero() {
         Some(Usage::default())
     );
 }
+
+/// What a provider may put into a report, under the names that are read and others; some come twice, or as something else.
+fn reported() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "input_tokens",
+        "output_tokens",
+        "total_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "cache_creation",
+        "ephemeral_1h_input_tokens",
+        "input_tokens_details",
+        "output_tokens_details",
+        "thinking_tokens",
+        "cached_tokens",
+        "cache_write_tokens_details",
+        "ttl_12h_tokens",
+        "reasoning_tokens",
+        "server_tool_use",
+        "web_search_requests",
+        "iterations",
+        "type",
+        "service_tier",
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "thoughtsTokenCount",
+        "totalTokenCount",
+        "promptTokensDetails",
+        "modality",
+        "tokenCount",
+        "output_tok\\u0065ns",
+        "other",
+    ]);
+    let value = prop_oneof![
+        (0..2000_u32).prop_map(|count| count.to_string()),
+        prop::sample::select(vec![
+            "null",
+            "-1",
+            "7.9",
+            "\"12\"",
+            "\"AUDIO\"",
+            "\"fl\\u0065x\"",
+            "\"fallback_message\"",
+            "9007199254740993"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    value.prop_recursive(3, 40, 8, move |inner| {
+        let member = (name.clone(), inner.clone()).prop_map(|(name, value)| format!("\"{name}\": {value}"));
+        prop_oneof![
+            4 => prop::collection::vec(member, 0..8).prop_map(|members| format!("{{{}}}", members.join(","))),
+            1 => prop::collection::vec(inner, 0..3).prop_map(|elements| format!("[{} ]", elements.join(" ,"))),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_a_body_counts_the_same(first in reported(), last in reported(), size in 1_usize..60) {
+        for (protocol, name) in [(Protocol::Messages, "usage"), (Protocol::Responses, "usage"), (Protocol::Gemini, "usageMetadata")] {
+            let body = format!("{{\"{name}\":{first},\"tool_usage\":{first},\"{name}\" : {last}}}");
+            let whole = observe(protocol, Framing::Json, body.as_bytes(), usize::MAX).observed();
+            let split = observe(protocol, Framing::Json, body.as_bytes(), size).observed();
+            prop_assert_eq!(whole, split, "{}", body);
+        }
+    }
+}
