@@ -40,7 +40,10 @@ pub(super) fn spent(answer: &Value, has_table: bool) -> Markup {
     let is_by_tag = view::text(answer, "by") == "tag";
     let all = match answer.get("total") {
         Some(total) => view::text(total, "cost_usd").to_owned(),
-        None => totals.iter().fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one)).to_string(),
+        None => totals
+            .iter()
+            .fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one))
+            .to_string(),
     };
     let most = totals
         .iter()

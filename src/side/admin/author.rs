@@ -43,7 +43,7 @@ fn if_match(headers: &HeaderMap) -> Result<MadeFrom, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, header};
 
     use super::*;
 

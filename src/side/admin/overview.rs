@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::ledger::{AccountTerms, Admit, AdmitReply, Change, Step},
+        domain::ledger::{AccountRecord, AccountTerms, Admit, AdmitReply, Change, Step},
         store::ledger::contract::{change_record, memory, node, record},
     };
 
