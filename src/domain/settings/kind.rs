@@ -18,10 +18,14 @@ pub(crate) struct Kind<T> {
 
 enum Read<T> {
     /// Of the key's value.
-    Value(Box<dyn Fn(&Given<'_>) -> Result<T, Refused>>),
+    Value(ReadValue<T>),
     /// Of several keys of the table.
-    Flat(Box<dyn Fn(&Section<'_>) -> Option<T>>),
+    Flat(ReadKeys<T>),
 }
+
+type ReadValue<T> = Box<dyn Fn(&Given<'_>) -> Result<T, Refused>>;
+
+type ReadKeys<T> = Box<dyn Fn(&Section<'_>) -> Option<T>>;
 
 enum Absent<T> {
     /// TOML that holds then, read as if it were there.
@@ -41,8 +45,10 @@ struct Shown {
     bounds: Option<String>,
     example: Option<String>,
     trying_out: Option<String>,
-    table: Option<(Header, fn() -> Vec<Told>)>,
+    table: Option<(Header, TellKeys)>,
 }
+
+type TellKeys = fn() -> Vec<Told>;
 
 /// How a table begins in the shipped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +199,7 @@ impl<T: PartialEq + 'static> Kind<T> {
     }
 
     /// It is a table, or several.
-    pub(super) fn told_as(mut self, header: Header, keys: fn() -> Vec<Told>) -> Self {
+    pub(super) fn told_as(mut self, header: Header, keys: TellKeys) -> Self {
         self.shown.table = Some((header, keys));
         self
     }

@@ -45,7 +45,7 @@ where
 /// A whole number within bounds, with a default.
 pub(crate) fn number<T>(default: T, limits: RangeInclusive<T>) -> Kind<T>
 where
-    T: TryFrom<i128> + PartialOrd + Display + 'static,
+    T: TryFrom<i128> + PartialOrd + Display + Copy + 'static,
 {
     within(limits).or_toml(default.to_string())
 }

@@ -30,8 +30,6 @@ pub(crate) struct Parsed<T> {
     pub value: Option<T>,
     /// Every fault.
     pub errors: Vec<FileError>,
-    /// Keys of which nothing is known, each behind the tables it stands in, joined by dots; elements have numbers from 1.
-    pub struck: BTreeSet<String>,
     /// Where values stand that nothing can be said of: what stands in for others, and what may need a key that was struck out.
     pub(super) unsure: Vec<Range<usize>>,
 }
@@ -45,7 +43,6 @@ pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T
         return Parsed {
             value: None,
             errors: syntax_faults(file, text, &syntax),
-            struck: BTreeSet::new(),
             unsure: Vec::new(),
         };
     }
@@ -74,7 +71,6 @@ pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T
     Parsed {
         value,
         errors,
-        struck: repair.struck.iter().map(|path| path.join(".")).collect(),
         unsure: repair.unsure,
     }
 }
@@ -351,7 +347,6 @@ mod tests {
         assert_eq!((file.list.len(), file.list[1].size), (2, Some(7)));
         assert_eq!(file.list[1].model, "m");
         assert_eq!((file.part["p"].size, file.part["p"].model.as_str()), (Some(1), ""));
-        assert!(parsed.struck.contains("limit") && parsed.struck.contains("name"));
     }
 
     #[test]
@@ -367,7 +362,7 @@ mod tests {
     #[test]
     fn a_good_file_has_no_fault() {
         let parsed = parse_all::<File>("a.toml", "name = \"x\"\n");
-        assert!(parsed.errors.is_empty() && parsed.struck.is_empty() && parsed.value.is_some());
+        assert!(parsed.errors.is_empty() && parsed.value.is_some());
     }
 
     #[test]
