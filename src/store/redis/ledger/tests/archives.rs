@@ -89,9 +89,8 @@ async fn copy(from: &dyn Archive, to: &dyn Archive) {
     }
 }
 
-/// Two accounts with terms, keys and more rows than one script takes.
-async fn fill(ledger: &dyn LedgerStore) {
-    let terms = AccountTerms {
+fn terms() -> AccountTerms {
+    AccountTerms {
         low_balance: Some(nanos(7)),
         provider_state: ProviderState::Any,
         notify: Thresholds::of([50, 100]).ok(),
@@ -100,7 +99,11 @@ async fn fill(ledger: &dyn LedgerStore) {
             tpm: Some(1_000_000),
             concurrency: None,
         },
-    };
+    }
+}
+
+/// Two accounts with terms, keys and more rows than one script takes.
+async fn fill(ledger: &dyn LedgerStore) {
     let charge = |number: u64| {
         let day = i64::try_from(number % 3).unwrap() * 86_400_000;
         let (at_ms, cost) = (START_MS - day, nanos(1));
@@ -121,7 +124,7 @@ async fn fill(ledger: &dyn LedgerStore) {
         .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]))
         .await
         .unwrap();
-    limit(ledger, "acme", terms).await;
+    limit(ledger, "acme", terms()).await;
     for hundred in 0..5 {
         let changes = (hundred * 100..).take(100).map(charge);
         let first = 2 + hundred * 100;
