@@ -63,6 +63,8 @@ fn a_full_disk_is_found_at_admission_and_what_was_promised_is_written() {
     assert_eq!(numbers(journal, "acme").len(), written);
     let mut none = journal.reserve(0).unwrap();
     while journal.append_step("acme", Change::nothing(), 0, &mut none).is_ok() {}
+    // A checkpoint may be shorter than a step, so that some find the last of the room.
+    while journal.checkpoint(&[checkpoint("r", 0)]) == 0 {}
     assert_eq!(journal.checkpoint(&[checkpoint("r", 0)]), 1, "it cannot be recorded");
     let left = rooms[0].left();
     assert!(left > 0, "a checkpoint takes nothing that is promised to a settlement");

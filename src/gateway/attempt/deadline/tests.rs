@@ -181,6 +181,9 @@ impl Model {
 }
 
 proptest! {
+    // Each case listens on ports, of which a machine has some ten thousand a minute.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.min(1_000)))]
+
     /// The checks that are asked for are enough: each attempt ends soon after its limit, and none before.
     #[test]
     fn attempts_end_with_their_limits_whatever_happens(steps in vec((0_u64..120, 0_usize..4, event()), 1..40)) {
