@@ -26,14 +26,11 @@ pub(crate) use connections::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use declared::Money;
 use declared::{Connections, GenAi, Journal, Log, Process, Program, Providers, Requests, Store};
 pub(crate) use kinds::{GaugeGuard, Label};
-use labels::Labels;
+use labels::{Labels, NONE};
 pub(crate) use requests::{EndpointSeries, UnattendedEnd};
 
 /// The content type of [`Metrics::render`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Stands for a label that a request never had, such as the provider of a refused one.
-const NONE: &str = "none";
 
 /// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
 #[derive(Debug)]
@@ -113,7 +110,7 @@ impl Metrics {
     /// Counts a finished request in everything it belongs to, its refusal included. `served` are the series of the endpoint that
     /// the last attempt went to; `None` if there was no attempt.
     pub(crate) fn record_request(&self, record: &RequestRecord, served: Option<&EndpointSeries>) {
-        requests::record(self, record, served, &self.labels.load());
+        requests::record((&self.requests, &self.gen_ai), record, served, &self.labels.load());
         if let Some(reason) = record.refusal {
             self.count_refusal(record.protocol.unwrap_or(NONE), reason);
         }

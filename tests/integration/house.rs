@@ -74,7 +74,8 @@ fn the_domain_is_pure() {
     {
         complaints.extend(source.complaints(|line| {
             if let Some(root) = import_root(line) {
-                let child = source.text.contains(&format!("mod {root};"));
+                let child = source.text.contains(&format!("mod {root};"))
+                    || source.text.contains(&format!("macro_rules! {root} "));
                 let own = child || ["crate", "self", "super"].contains(&root);
                 return (!own && !DOMAIN_IMPORTS.contains(&root)).then(|| format!("imports {root}"));
             }

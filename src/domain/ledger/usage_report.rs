@@ -5,10 +5,7 @@ use std::{borrow::Cow, collections::HashMap, str::FromStr};
 use jiff::{Span, civil::Date};
 use serde_json::{Map, Value, json};
 
-use crate::domain::ledger::{
-    daily_costs::{CostLine, DailyCosts},
-    daily_sums::{DailySum, Subject, Sums},
-};
+use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
 
 /// The name under which tags beyond the limit of a day are told.
 const OTHER: &str = "other";
@@ -126,21 +123,6 @@ pub(crate) fn fields_of(sums: &Sums) -> Map<String, Value> {
         fields.extend(usage);
     }
     fields
-}
-
-/// The days of costs and their dearest names, `most` at most, each with its cost of each day: `from`, `until` and `daily`.
-pub(crate) fn fields_of_costs(costs: &DailyCosts, most: usize) -> Map<String, Value> {
-    let days = costs.days();
-    let lines = costs.dearest(most).into_iter();
-    let line = |(name, costs): CostLine<'_>| json!({ "name": name, "cost_nano_usd": costs });
-    Map::from_iter([
-        ("from".to_owned(), json!(date(*days.start()).to_string())),
-        (
-            "until".to_owned(),
-            json!(date(days.end().saturating_add(1)).to_string()),
-        ),
-        ("daily".to_owned(), json!(lines.map(line).collect::<Vec<_>>())),
-    ])
 }
 
 /// The date of a day that is counted from the Unix epoch.

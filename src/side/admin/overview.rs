@@ -16,9 +16,9 @@ use crate::{
     domain::{
         ledger::{
             AccountView,
-            daily_costs::{DailyCosts, WEEK, WeekCost, dearest_weeks},
+            daily_costs::{DailyCosts, WEEK, WeekCost, dearest_weeks, fields_of_costs},
             daily_sums::{Subject, Sums, SumsOf},
-            usage_report::{SplitBy, date, day, fields_of, fields_of_costs},
+            usage_report::{SplitBy, date, day, fields_of},
         },
         money::NanoUsd,
     },

@@ -18,7 +18,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         consumption::RETENTION_DAYS,
-        daily_costs::DailyCosts,
+        daily_costs::{self, DailyCosts},
         daily_sums::{DailySum, Subject, SumsOf},
         tag::Tag,
         usage_report::{self, SplitBy, UsageReport},
@@ -88,7 +88,7 @@ pub(super) async fn report(State(state): State<AdminState>, Query(query): Query<
         report.add_total(all.as_ref().unwrap_or(&sums).iter().filter(takes));
         costs.add(sums.iter().filter(takes), split);
     }
-    let mut answer = usage_report::fields_of_costs(&costs, DAILY_MAX);
+    let mut answer = daily_costs::fields_of_costs(&costs, DAILY_MAX);
     answer.extend([
         ("by".to_owned(), json!(by.as_str())),
         ("usage".to_owned(), json!(report.lines(by, most))),

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use super::{
-    NONE,
     declared::GenAi,
     kinds::{Histogram, Label},
+    labels::NONE,
 };
 use crate::telemetry::access_log::RequestRecord;
 

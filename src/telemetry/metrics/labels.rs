@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{NONE, kinds::Label};
+use super::kinds::Label;
 
+/// Stands for a label that a request never had, such as the provider of a refused one.
+pub(super) const NONE: &str = "none";
 /// Stands for a model or provider that the catalogue does not have.
 pub(super) const OTHER: &str = "other";
 

@@ -5,11 +5,10 @@ use std::sync::OnceLock;
 use smol_str::SmolStr;
 
 use super::{
-    Metrics, NONE,
-    declared::Requests,
+    declared::{GenAi, Requests},
     gen_ai::{GenAiSeries, float},
     kinds::{Counter, Label},
-    labels::{Labels, OTHER},
+    labels::{Labels, NONE, OTHER},
 };
 use crate::domain::wire::{operation::Operation, usage::Usage};
 use crate::telemetry::access_log::RequestRecord;
@@ -89,21 +88,25 @@ impl EndpointSeries {
 
 /// Counts a finished request. `served` are the series of the endpoint that the last attempt went to; `None` if there was no
 /// attempt.
-pub(super) fn record(metrics: &Metrics, record: &RequestRecord, served: Option<&EndpointSeries>, labels: &Labels) {
+pub(super) fn record(
+    into: (&Requests, &GenAi),
+    record: &RequestRecord,
+    served: Option<&EndpointSeries>,
+    labels: &Labels,
+) {
     match served {
-        Some(series) => feed(metrics, record, series, labels),
+        Some(series) => feed(into, record, series, labels),
         None => {
             let (model, provider) = (record.model.as_deref(), record.provider.as_deref());
             let protocol = record.protocol.unwrap_or(NONE);
             let (model, provider) = (labels.model(model), labels.provider(provider));
             let series = EndpointSeries::labelled(protocol, model.as_ref(), provider.as_ref());
-            feed(metrics, record, &series, labels);
+            feed(into, record, &series, labels);
         }
     }
 }
 
-fn feed(metrics: &Metrics, record: &RequestRecord, series: &EndpointSeries, labels: &Labels) {
-    let requests = &metrics.requests;
+fn feed((requests, gen_ai): (&Requests, &GenAi), record: &RequestRecord, series: &EndpointSeries, labels: &Labels) {
     let (model, provider) = (Label::configured(&series.model), Label::configured(&series.provider));
     let class = status_class(record.status);
     let ended = || {
@@ -144,7 +147,7 @@ fn feed(metrics: &Metrics, record: &RequestRecord, series: &EndpointSeries, labe
             rare = GenAiSeries::default();
             &rare
         };
-        metrics.gen_ai.record(record, provider, asked, model, series);
+        gen_ai.record(record, provider, asked, model, series);
     }
 }
 

@@ -168,7 +168,7 @@ fn records() -> Vec<Vec<u8>> {
     ]
     .concat();
     let checkpoint = [&[25][..], &texts(&["req_1", "p"]), &consumed, &[2], &part].concat();
-    let step = br#"{"kind":"step","account":"acme","step":{"seq":1,"change":{"op":"suspend"}}}"#;
+    let step = br#"{"kind":"step","account":"acme","step":{"seq":1,"change":{"op":"credit","amount":7}}}"#;
     let gone = br#"{"kind":"key_gone","id":"key_0123456789abcdef","revision":3}"#;
     let release = [&[2][..], &texts(&["acme", "req_1"]), &key, &[1, 5, 1]].concat();
     let all = vec![

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 mod kept;
 mod rates;
+mod records;
 
 use super::*;
 use crate::domain::keys::key::{KeyRecord, KeyState};
@@ -230,24 +231,6 @@ fn an_account_that_is_not_there_keeps_nothing() {
     apply(&mut account, 1, [settle("a", NOON, 7, 0, 0)]);
     let view = account.view("acme", NOON).unwrap();
     assert_eq!((view.balance, view.spent, view.created_at), (nanos(-7), nanos(7), 0));
-}
-
-#[test]
-fn a_suspended_account_admits_nothing_until_it_is_resumed() {
-    let mut account = with_balance(100);
-    let from = account.record();
-    let suspended = from.with(from.terms, true);
-    assert!(account.set_terms(&from, &suspended));
-    assert_eq!(
-        denied(account.admit(&ask("a", 1, KeyTerms::default()), NOON)),
-        Denial::AccountSuspended
-    );
-    assert!(
-        !account.set_terms(&from, &AccountRecord { revision: 9, ..from }),
-        "it is another one by now"
-    );
-    assert!(account.set_terms(&suspended, &suspended.with(from.terms, false)));
-    assert_eq!(hold(&account.admit(&ask("a", 1, KeyTerms::default()), NOON)), 1);
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::{
         keys::key::KeyId,
         ledger::{Change, NodeId, Record, Settlement, Step},
         money::NanoUsd,
-        version::Version,
     },
     money::account_changes::direct::InjectedFault,
 };
@@ -275,41 +274,6 @@ async fn what_another_node_changes_meanwhile_stays() {
     let account = admin.get("/v1/accounts/a").await;
     assert_eq!((&account["rpm"], &account["tpm"]), (&json!(20), &json!(200)));
     assert_eq!(account["state"], "suspended");
-}
-
-#[tokio::test]
-async fn a_change_of_another_version_is_refused_before_it_is_recorded() {
-    let admin = Fixture::new().await;
-    let version = |account: &Value| account["version"].as_str().unwrap().parse::<Version>().unwrap();
-    let first = version(&admin.get("/v1/accounts/a").await);
-    let change = async |condition, limits: Value| {
-        let client = &admin.client;
-        client
-            .call_if(condition, Method::PATCH, "/v1/accounts/a", Some(&limits))
-            .await
-    };
-    let changed = change(Some(first), json!({ "rpm": 5 })).await.unwrap();
-    let second = version(&changed);
-    assert_ne!(second, first);
-    let listed = admin.get("/v1/accounts").await;
-    assert_eq!(version(&listed["accounts"][0]), second);
-    let audit = admin.audit();
-    let journal = admin.changes.journal().len();
-    let refused = change(Some(first), json!({ "rpm": 6 })).await.unwrap_err().to_string();
-    assert!(
-        refused.contains(&format!("since version {first} and is at {second}"))
-            && refused.contains("nothing was changed"),
-        "{refused}"
-    );
-    assert_eq!((admin.audit(), admin.changes.journal().len()), (audit, journal));
-    // A credit makes no other version, and what is so already is no change.
-    admin.post("/v1/accounts/a/credit", json!({ "usd": "5" })).await;
-    assert_eq!(
-        version(&change(Some(first), json!({ "rpm": 5 })).await.unwrap()),
-        second
-    );
-    let third = change(Some(second), json!({ "tpm": 6 })).await.unwrap();
-    assert_eq!((&third["rpm"], &third["tpm"]), (&json!(5), &json!(6)));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Changes of keys over the admin API that are made from a version of the key.
+//! Changes over the admin API that are made from a version of a key or an account.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{Fixture, text};
-use crate::cli::admin_client::AdminClientError;
+use crate::{cli::admin_client::AdminClientError, domain::version::Version};
 
 /// A whole answer, its head apart from its JSON.
 async fn answer(admin: &Fixture, line: &str, condition: &str, body: &str) -> (String, Value) {
@@ -106,4 +106,39 @@ async fn the_command_line_makes_a_change_from_a_version() {
         let deleted = admin.client.call_if(version, Method::DELETE, &path, None).await;
         assert_eq!(deleted.unwrap(), gone, "a key that is deleted already is deleted");
     }
+}
+
+#[tokio::test]
+async fn a_change_of_another_version_is_refused_before_it_is_recorded() {
+    let admin = Fixture::new().await;
+    let version = |account: &Value| account["version"].as_str().unwrap().parse::<Version>().unwrap();
+    let first = version(&admin.get("/v1/accounts/a").await);
+    let change = async |condition, limits: Value| {
+        let client = &admin.client;
+        client
+            .call_if(condition, Method::PATCH, "/v1/accounts/a", Some(&limits))
+            .await
+    };
+    let changed = change(Some(first), json!({ "rpm": 5 })).await.unwrap();
+    let second = version(&changed);
+    assert_ne!(second, first);
+    let listed = admin.get("/v1/accounts").await;
+    assert_eq!(version(&listed["accounts"][0]), second);
+    let audit = admin.audit();
+    let journal = admin.changes.journal().len();
+    let refused = change(Some(first), json!({ "rpm": 6 })).await.unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("since version {first} and is at {second}"))
+            && refused.contains("nothing was changed"),
+        "{refused}"
+    );
+    assert_eq!((admin.audit(), admin.changes.journal().len()), (audit, journal));
+    // A credit makes no other version, and what is so already is no change.
+    admin.post("/v1/accounts/a/credit", json!({ "usd": "5" })).await;
+    assert_eq!(
+        version(&change(Some(first), json!({ "rpm": 5 })).await.unwrap()),
+        second
+    );
+    let third = change(Some(second), json!({ "tpm": 6 })).await.unwrap();
+    assert_eq!((&third["rpm"], &third["tpm"]), (&json!(5), &json!(6)));
 }

@@ -37,6 +37,12 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
+/// An operator suspends the account.
+fn suspend(world: &mut World) {
+    let from = world.account.record();
+    assert!(world.account.set_terms(&from, &from.with(from.terms, true)));
+}
+
 proptest! {
     #[test]
     fn what_is_admitted_is_held_and_nothing_is_refused_while_money_is_left(
@@ -220,7 +226,7 @@ fn suspension_takes_leases_back_with_the_next_question() {
     world.admit(0, 1);
     world.question(0);
     world.deliver(0, 0, 9);
-    world.suspend();
+    suspend(&mut world);
     world.ms += 250;
     world.question(0);
     world.deliver(0, 0, 9);
@@ -236,7 +242,7 @@ fn a_suspension_behind_a_lost_first_answer_takes_the_lease_back_too() {
     world.admit(0, 1);
     world.question(0);
     world.deliver(0, 0, 1);
-    world.suspend();
+    suspend(&mut world);
     world.ms += 250;
     world.question(0);
     world.deliver(0, 0, 9);

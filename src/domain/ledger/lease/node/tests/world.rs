@@ -104,12 +104,6 @@ pub(super) struct World {
 }
 
 impl World {
-    /// An operator suspends the account.
-    pub(super) fn suspend(&mut self) {
-        let from = self.account.record();
-        assert!(self.account.set_terms(&from, &from.with(from.terms, true)));
-    }
-
     pub(super) fn new(quota: Option<i64>) -> Self {
         Self::of(key(quota, Rates::default()), BALANCE)
     }
