@@ -30,7 +30,7 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
     let use_of = |key: &str| weir.exchange(&Wire::Messages.request(key, "hi")).status;
     assert_eq!((use_of(&mine.text), use_of(&other.text)), (200, 200));
     let tab = signed_in(&weir, &mine.text);
-    wait_until("the row", || tab.page("/portal").contains("class=\"day\""));
+    wait_until("the row", || tab.page("/portal").contains("class=\"bars\""));
     let page = tab.page("/portal");
     assert!(
         page.contains(&mine.id) && page.contains("$5") && page.contains(Wire::Messages.model()),
@@ -49,7 +49,7 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
         "Spent this month",
         "Spent so far",
         "Left of it",
-        "class=\"day\"",
+        "class=\"bars\"",
         &cost,
     ] {
         assert!(page.contains(text), "{text}: {page}");

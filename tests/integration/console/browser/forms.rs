@@ -108,7 +108,7 @@ fn approves_an_agent(browser: &mut Browser, weir: &Weir) {
     let begun = crate::sign_in::begin(weir);
     let code = begun["user_code"].as_str().unwrap();
     browser.open(&format!("http://{}/portal/device?user_code={code}", weir.gateway));
-    assert_eq!(browser.text("document.querySelector('code.key').innerText"), code);
+    assert_eq!(browser.text("document.querySelector('p.compare').innerText"), code);
     looks_well(browser, "a decision");
     fill(browser, "/portal/device", &[]);
     assert_eq!(browser.text("document.querySelector('h1').innerText"), "Approved");

@@ -91,7 +91,7 @@ fn the_amounts_beside_a_chart_of_days_are_whole() {
     let usage = format!("http://{}/usage?account=tests", super::super::address(&weir));
     wait_until("the sums", || {
         browser.open(&usage);
-        browser.evaluate("document.querySelectorAll('rect.day').length") == 1
+        browser.evaluate("document.querySelectorAll('.bars rect').length") == 1
     });
     for size in [DESK, WIDER_PHONE] {
         browser.look(size.0, size.1, "light");
