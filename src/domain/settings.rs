@@ -64,6 +64,7 @@ macro_rules! settings {
         $(checked by $check:ident)?
     ) => {
         $(#[$attribute])*
+        #[allow(rustdoc::broken_intra_doc_links, reason = "comments are those of the file, in which [section] names a section")]
         $visibility struct $name {
             $($(#[doc = $comment])* $(#[serde($($serde)*)])? pub $field: $type,)*
             $($($(#[doc = $about])* pub $extra: $extra_type,)*)?
