@@ -43,6 +43,6 @@ const CHAPTERS: [(&str, &str); 6] = [
 
 /// The file as it is to be.
 pub(super) fn made() -> String {
-    let told = Config::told();
+    let told = Config::describe_keys();
     page(&HEAD.replace("{at_start}", &at_start(&told)), &CHAPTERS, &told)
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::domain::{
     catalogue::{SecretRef, secret},
-    settings::{Kind, Section, Settings, Told, flag, list_of, millis, number, one_of, settings, table, text},
+    settings::{KeyDescription, Kind, Section, Settings, flag, list_of, millis, number, one_of, settings, table, text},
 };
 
 /// The engine chosen, with its own settings.
@@ -174,8 +174,8 @@ fn belongs_together(mut read: RedisConfig, from: &Section<'_>) -> RedisConfig {
 }
 
 impl Settings for StoreConfig {
-    fn told() -> Vec<Told> {
-        StoreSection::told()
+    fn describe_keys() -> Vec<KeyDescription> {
+        StoreSection::describe_keys()
     }
 
     fn read_keys(from: &Section<'_>) -> Option<Self> {

@@ -29,7 +29,7 @@ mod reader;
 mod section;
 
 pub(crate) use self::{
-    kind::{Kind, Told},
+    kind::{KeyDescription, Kind},
     kinds::{
         days, flag, flat, hours, list_of, map_of, millis, named, number, one_of, optional_table, seconds, table,
         table_with, tables, text, within,
@@ -71,7 +71,7 @@ macro_rules! settings {
         }
 
         impl $crate::domain::settings::Settings for $name {
-            fn told() -> Vec<$crate::domain::settings::Told> {
+            fn describe_keys() -> Vec<$crate::domain::settings::KeyDescription> {
                 let mut told = Vec::new();
                 $({
                     let kind: $crate::domain::settings::Kind<$type> = $kind;

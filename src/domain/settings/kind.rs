@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::{Value, de::DeValue};
 
-use super::section::{Given, Refused, Section, join};
+use super::section::{Refused, Section, ValueReader, join};
 
 /// How a setting is read, and what it is without a word in the file.
 pub(crate) struct Kind<T> {
@@ -23,7 +23,7 @@ enum Read<T> {
     Flat(ReadKeys<T>),
 }
 
-type ReadValue<T> = Box<dyn Fn(&Given<'_>) -> Result<T, Refused>>;
+type ReadValue<T> = Box<dyn Fn(&ValueReader<'_>) -> Result<T, Refused>>;
 
 type ReadKeys<T> = Box<dyn Fn(&Section<'_>) -> Option<T>>;
 
@@ -48,7 +48,7 @@ struct Shown {
     table: Option<(Header, TellKeys)>,
 }
 
-type TellKeys = fn() -> Vec<Told>;
+type TellKeys = fn() -> Vec<KeyDescription>;
 
 /// How a table begins in the shipped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(crate) enum Header {
 /// A key, as the shipped file tells of it.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
-pub(crate) struct Told {
+pub(crate) struct KeyDescription {
     /// Its name.
     pub key: &'static str,
     /// The lines that explain it.
@@ -95,12 +95,12 @@ pub(crate) enum Line {
         trying_out: Option<String>,
     },
     /// A table, and what is in it.
-    Table(Header, Vec<Told>),
+    Table(Header, Vec<KeyDescription>),
 }
 
 impl<T: PartialEq + 'static> Kind<T> {
     /// Reads a value; the key has to be there.
-    pub(crate) fn of(read: impl Fn(&Given<'_>) -> Result<T, Refused> + 'static) -> Self {
+    pub(crate) fn of(read: impl Fn(&ValueReader<'_>) -> Result<T, Refused> + 'static) -> Self {
         Self::new(Read::Value(Box::new(read)), Absent::Required(None), Shown::default())
     }
 
@@ -229,7 +229,7 @@ impl<T: PartialEq + 'static> Kind<T> {
     }
 
     /// Reads a value that is there.
-    pub(super) fn read(&self, given: &Given<'_>) -> Result<T, Refused> {
+    pub(super) fn read(&self, given: &ValueReader<'_>) -> Result<T, Refused> {
         match &self.read {
             Read::Value(read) => read(given),
             Read::Flat(read) => read(&given.table()?).ok_or(Refused::Told),
@@ -269,7 +269,7 @@ impl<T: PartialEq + 'static> Kind<T> {
     }
 
     /// Adds what the shipped file tells of it.
-    pub(crate) fn tell(self, key: &'static str, comment: &'static [&'static str], told: &mut Vec<Told>) {
+    pub(crate) fn tell(self, key: &'static str, comment: &'static [&'static str], told: &mut Vec<KeyDescription>) {
         let line = match self.shown.table {
             Some((Header::Flat, keys)) => return told.extend(keys()),
             Some((header, keys)) => Line::Table(header, keys()),
@@ -286,7 +286,7 @@ impl<T: PartialEq + 'static> Kind<T> {
                 }
             }
         };
-        told.push(Told {
+        told.push(KeyDescription {
             key,
             comment,
             line,

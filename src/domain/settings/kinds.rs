@@ -136,13 +136,13 @@ pub(crate) fn table<T: Settings>() -> Kind<T> {
     of_table::<T>()
         .or_toml("{}".to_owned())
         .differing(|(now, before), at, all, keys| now.differing(before, at, all, keys))
-        .told_as(Header::Table, T::told)
+        .told_as(Header::Table, T::describe_keys)
 }
 
 /// A table that may be left out.
 pub(crate) fn optional_table<T: Settings>() -> Kind<Option<T>> {
     let read = of_table::<T>().map(Some).unset(None);
-    in_place(read).told_as(Header::Optional, T::told)
+    in_place(read).told_as(Header::Optional, T::describe_keys)
 }
 
 /// A table that is of effect only with this one of its keys.
@@ -156,28 +156,28 @@ pub(crate) fn table_with<T: Settings>(switch: &'static str) -> Kind<Option<T>> {
             false => read.map(Some).ok_or(Refused::Told),
         }
     });
-    in_place(read.unset(None)).told_as(Header::Table, T::told)
+    in_place(read.unset(None)).told_as(Header::Table, T::describe_keys)
 }
 
 /// Tables in a list, `[[name]]`.
 pub(crate) fn tables<T: Settings>() -> Kind<Vec<T>> {
     list_of(of_table::<T>())
         .unset(Vec::new())
-        .told_as(Header::Element, T::told)
+        .told_as(Header::Element, T::describe_keys)
 }
 
 /// Tables by names that the file makes up, such as this one.
 pub(crate) fn named<T: Settings>(example: &'static str) -> Kind<BTreeMap<String, T>> {
     map_of(of_table::<T>())
         .unset(BTreeMap::new())
-        .told_as(Header::Named(example), T::told)
+        .told_as(Header::Named(example), T::describe_keys)
 }
 
 /// Keys of the table around them, which belong together.
 pub(crate) fn flat<T: Settings>() -> Kind<T> {
     Kind::flat(T::read_keys)
         .differing(|(now, before), at, all, keys| now.differing(before, at, all, keys))
-        .told_as(Header::Flat, T::told)
+        .told_as(Header::Flat, T::describe_keys)
 }
 
 fn of_table<T: Settings>() -> Kind<T> {

@@ -1,7 +1,7 @@
 //! The shipped file, made of what is declared: each key with its comment, its bounds, and its default or an example.
 
 use super::{
-    kind::{Header, Line, Told},
+    kind::{Header, KeyDescription, Line},
     section::join,
 };
 
@@ -11,7 +11,7 @@ const WIDTH: usize = 130;
 const BEFORE_MARK: usize = 53;
 
 /// A file of all these keys: first `head`, then each section, with the chapter that it begins.
-pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[Told]) -> String {
+pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[KeyDescription]) -> String {
     let mut page = Page {
         text: head.to_owned(),
         chapters,
@@ -22,7 +22,7 @@ pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[Told]) -> Stri
 }
 
 /// Which keys take effect with the next start only, as lines of a comment: those of some sections, and whole sections.
-pub(crate) fn at_start(told: &[Told]) -> String {
+pub(crate) fn at_start(told: &[KeyDescription]) -> String {
     let (mut text, mut whole) = (String::new(), Vec::new());
     for section in told {
         let Line::Table(_, keys) = &section.line else { continue };
@@ -40,7 +40,7 @@ pub(crate) fn at_start(told: &[Told]) -> String {
     text
 }
 
-fn note_at_start(at: &str, keys: &[Told], some: &mut Vec<String>) {
+fn note_at_start(at: &str, keys: &[KeyDescription], some: &mut Vec<String>) {
     for told in keys {
         match &told.line {
             Line::Value { .. } if told.at_start => some.push(join(at, told.key)),
@@ -71,7 +71,7 @@ struct Page<'p> {
 
 impl Page<'_> {
     /// The values of a table, then the tables in it. Without `explains`, what they mean has been said elsewhere.
-    fn table(&mut self, at: &str, told: &[Told], explains: bool) {
+    fn table(&mut self, at: &str, told: &[KeyDescription], explains: bool) {
         for one in told {
             if let Line::Value {
                 bounds,
@@ -99,7 +99,7 @@ impl Page<'_> {
         }
     }
 
-    fn section(&mut self, at: &str, told: &Told, header: Header, keys: &[Told]) {
+    fn section(&mut self, at: &str, told: &KeyDescription, header: Header, keys: &[KeyDescription]) {
         if header == Header::Table && keys.iter().all(|key| matches!(key.line, Line::Table(..))) {
             // TOML needs no header, and there is nothing to say.
             return self.table(at, keys, true);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use toml::de::DeTable;
 
 use super::{
-    kind::Told,
+    kind::KeyDescription,
     places::Places,
     section::{Reading, Section},
 };
@@ -14,7 +14,7 @@ use crate::domain::strict_toml::{FileError, lines, syntax_faults};
 /// A table of settings: declared by [`settings!`](super::settings).
 pub(crate) trait Settings: Sized + PartialEq + 'static {
     /// Its keys in the order of their declaration.
-    fn told() -> Vec<Told>;
+    fn describe_keys() -> Vec<KeyDescription>;
 
     /// Reads its keys. `None`: one that has to be there is missing or wrong, which is told.
     fn read_keys(from: &Section<'_>) -> Option<Self>;
@@ -24,7 +24,7 @@ pub(crate) trait Settings: Sized + PartialEq + 'static {
 
     /// Reads its keys from a table that has no others.
     fn read(from: &Section<'_>) -> Option<Self> {
-        let keys: Vec<&str> = Self::told().iter().map(|told| told.key).collect();
+        let keys: Vec<&str> = Self::describe_keys().iter().map(|told| told.key).collect();
         from.only(&keys);
         Self::read_keys(from)
     }

@@ -96,14 +96,14 @@ impl<'s> Section<'s> {
     }
 
     /// What is given for a key.
-    pub(super) fn given(&self, key: &str) -> Option<Given<'_>> {
+    pub(super) fn given(&self, key: &str) -> Option<ValueReader<'_>> {
         let value = self.table.get(key)?.get_ref();
         Some(self.holding(key, value))
     }
 
     /// A key with this value.
-    pub(super) fn holding<'v>(&'v self, key: &str, value: &'v DeValue<'v>) -> Given<'v> {
-        Given {
+    pub(super) fn holding<'v>(&'v self, key: &str, value: &'v DeValue<'v>) -> ValueReader<'v> {
+        ValueReader {
             reading: self.reading,
             value,
             at: join(&self.at, key),
@@ -154,17 +154,17 @@ impl<'s> Section<'s> {
 }
 
 /// The value of a key.
-pub(crate) struct Given<'s> {
+pub(crate) struct ValueReader<'s> {
     reading: &'s Reading<'s>,
     pub(super) value: &'s DeValue<'s>,
     at: String,
     is_off: bool,
 }
 
-impl Given<'_> {
+impl ValueReader<'_> {
     /// What it holds under a name or, for an element, its number from 1.
-    pub(super) fn inside<'v>(&'v self, name: &str, value: &'v DeValue<'v>) -> Given<'v> {
-        Given {
+    pub(super) fn inside<'v>(&'v self, name: &str, value: &'v DeValue<'v>) -> ValueReader<'v> {
+        ValueReader {
             reading: self.reading,
             value,
             at: join(&self.at, name),

@@ -211,7 +211,7 @@ fn what_differs_and_is_read_only_at_the_start_is_named() {
 
 #[test]
 fn a_page_has_comments_bounds_defaults_and_examples() {
-    let made = page("# head\n", &[("part", "parts")], &File::told());
+    let made = page("# head\n", &[("part", "parts")], &File::describe_keys());
     let marked = |line: &str, mark: &str| format!("{line:<53} # {mark}");
     let expected = [
         "# head",
@@ -246,7 +246,7 @@ fn a_page_has_comments_bounds_defaults_and_examples() {
         made.ends_with("\n# One more.\n[more]\n# Whether.\n#on = true\n"),
         "{made}"
     );
-    assert_eq!(at_start(&File::told()), "#   all of maybe, more\n");
+    assert_eq!(at_start(&File::describe_keys()), "#   all of maybe, more\n");
 }
 
 proptest! {
