@@ -1,6 +1,6 @@
 //! Pages for people: the operators' console on a listener of its own, and the portal for owners of keys on the gateway's.
 //!
-//! Both are whole documents made here, without scripts. What they change, they change by the admin API ([`crate::side::admin`]),
+//! Both are whole documents made here, without scripts. What they change, they change by the admin API ([`crate::admin`]),
 //! with its checks and its audit lines.
 
 mod answer;

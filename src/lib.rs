@@ -10,6 +10,8 @@
     reason = "the documentation is that of the private items too: cargo doc --document-private-items"
 )]
 
+mod admin;
+mod api;
 mod cli;
 mod config;
 mod console;

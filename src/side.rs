@@ -1,7 +1,6 @@
 //! The services besides the gateway: the operators' endpoints, the public stability service and the admin API.
 
 pub(crate) mod admin;
-pub(crate) mod audit;
 mod connection;
 pub(crate) mod ops;
 pub(crate) mod public;

@@ -3,19 +3,25 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use http::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value, json};
 
 use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
-    limits::{DEFAULT, NOTIFY, NotifyArgs, RateArgs, listed, put_or_null, something_to_change},
-    named::{IfVersion, Named},
+    admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
+    limits::{DEFAULT, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change},
+    named::{AccountNamed, IfVersion},
 };
-use crate::domain::ledger::OperationId;
+use crate::{
+    api::{
+        accounts::{
+            Account, AccountFacts, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
+            ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
+        },
+        values::{AccountId, Percents, Reason, Usd},
+    },
+    domain::ledger::{AccountTermsChange, OperationId, ProviderState},
+};
 
 /// Accounts asked for at once.
-const PAGE: usize = 500;
+const PAGE: u64 = 500;
 
 /// What to do with accounts.
 #[derive(Clone, Debug, Subcommand)]
@@ -43,10 +49,10 @@ pub enum AccountCommand {
 pub struct CreateArgs {
     /// The account's name: letters, digits, `_`, and behind the first character `.` or `-`
     #[arg(long)]
-    pub id: String,
+    pub(crate) id: AccountId,
     /// What it begins with
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
-    pub balance_usd: Option<String>,
+    pub(crate) balance_usd: Option<Usd>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub once: OnceArgs,
@@ -63,16 +69,14 @@ pub struct CreateArgs {
 pub struct OnceArgs {
     /// Counts once for this id, however often the command is run; an account remembers the last 1000 [default: a new one]
     #[arg(long, value_name = "ID")]
-    pub operation_id: Option<OperationId>,
+    pub(crate) operation_id: Option<OperationId>,
 }
 
 impl OnceArgs {
-    /// The id that was given or a new one, put among the fields.
-    fn put(&self, fields: &mut Map<String, Value>) -> OperationId {
+    /// The id that was given, or a new one.
+    fn id(&self) -> OperationId {
         let given = self.operation_id.clone();
-        let id = given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()));
-        fields.insert("operation_id".to_owned(), json!(id.as_str()));
-        id
+        given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()))
     }
 }
 
@@ -80,11 +84,11 @@ impl OnceArgs {
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
     /// At or below this balance it is said to be low, or none
-    #[arg(long, value_name = "D|none", allow_negative_numbers = true)]
-    pub low_balance_usd: Option<String>,
+    #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
+    pub(crate) low_balance_usd: Option<OrNone<Usd>>,
     /// What its requests may name at a provider (responses, files, containers): what the account has made, or any
-    #[arg(long, value_name = "own|any")]
-    pub provider_state: Option<String>,
+    #[arg(long, value_name = "own|any", value_parser = one_of::<ProviderState>(&["own", "any"]))]
+    pub(crate) provider_state: Option<ProviderState>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub notify: NotifyArgs,
@@ -98,10 +102,10 @@ pub struct LimitArgs {
 pub struct CreditArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub named: AccountNamed,
     /// How much, as a decimal number
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
-    pub usd: String,
+    pub(crate) usd: Usd,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub once: OnceArgs,
@@ -115,13 +119,13 @@ pub struct CreditArgs {
 pub struct AdjustArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub named: AccountNamed,
     /// By how much, as a decimal number; negative takes money away
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
-    pub usd: String,
+    pub(crate) usd: Usd,
     /// Why, for the audit record
     #[arg(long)]
-    pub reason: String,
+    pub(crate) reason: Reason,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub once: OnceArgs,
@@ -135,7 +139,7 @@ pub struct AdjustArgs {
 pub struct UpdateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub named: AccountNamed,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
@@ -152,7 +156,7 @@ pub struct UpdateArgs {
 pub struct StateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub named: AccountNamed,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub condition: IfVersion,
@@ -166,7 +170,7 @@ pub struct StateArgs {
 pub struct OneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub named: AccountNamed,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -187,75 +191,114 @@ impl AccountCommand {
     }
 }
 
-impl LimitArgs {
-    fn put(&self, fields: &mut Map<String, Value>) {
-        put_or_null(fields, "low_balance_usd", self.low_balance_usd.as_deref(), "none");
-        if let Some(state) = &self.provider_state {
-            fields.insert("provider_state".to_owned(), json!(state));
-        }
-        self.notify.put(fields);
-        self.rates.put(fields);
-    }
-}
-
 /// Runs the command against the admin API and prints the result.
 pub(crate) async fn run(
     command: &AccountCommand,
     client: &AdminClient,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let mut fields = Map::new();
-    let (mut once, mut condition) = (None, None);
-    let (method, path) = match command {
+    let reply = match command {
         AccountCommand::List(args) => return list(args.json, client, out).await,
-        AccountCommand::Create(args) => {
-            fields.insert("id".to_owned(), json!(args.id));
-            if let Some(balance) = &args.balance_usd {
-                fields.insert("balance_usd".to_owned(), json!(balance));
+        AccountCommand::Show(args) => {
+            let id = args.named.id();
+            let reply = client.ask(&ShowAccount { id }).await?;
+            if args.client.json {
+                writeln!(out, "{}", reply.text)?;
+            } else {
+                let Account { id, facts } = reply.read()?;
+                print(&id, Some(&facts), out)?;
             }
-            args.limits.put(&mut fields);
-            once = Some(args.once.put(&mut fields));
-            (Method::POST, "/v1/accounts".to_owned())
+            return Ok(());
         }
+        AccountCommand::Create(args) => create(args, client).await?,
         AccountCommand::Credit(args) => {
-            fields.insert("usd".to_owned(), json!(args.usd));
-            once = Some(args.once.put(&mut fields));
-            (Method::POST, path(args.named.id(), "/credit"))
+            let operation = args.once.id();
+            let credit = CreditAccount {
+                id: args.named.id(),
+                usd: args.usd,
+                operation_id: Some(operation.clone()),
+            };
+            client.ask_twice(&credit, &operation).await?
         }
         AccountCommand::Adjust(args) => {
-            fields.insert("usd".to_owned(), json!(args.usd));
-            fields.insert("reason".to_owned(), json!(args.reason));
-            once = Some(args.once.put(&mut fields));
-            (Method::POST, path(args.named.id(), "/adjust"))
+            let operation = args.once.id();
+            let adjustment = AdjustAccount {
+                id: args.named.id(),
+                usd: args.usd,
+                reason: args.reason.clone(),
+                operation_id: Some(operation.clone()),
+            };
+            client.ask_twice(&adjustment, &operation).await?
         }
-        AccountCommand::Update(args) => {
-            args.limits.put(&mut fields);
-            something_to_change(&fields)?;
-            condition = args.condition.if_version;
-            (Method::PATCH, path(args.named.id(), ""))
-        }
+        AccountCommand::Update(args) => update(args, client).await?,
         AccountCommand::Suspend(args) => {
-            condition = args.condition.if_version;
-            (Method::POST, path(args.named.id(), "/suspend"))
+            let id = args.named.id();
+            client.ask_if(args.condition.if_version, &SuspendAccount { id }).await?
         }
         AccountCommand::Resume(args) => {
-            condition = args.condition.if_version;
-            (Method::POST, path(args.named.id(), "/resume"))
+            let id = args.named.id();
+            client.ask_if(args.condition.if_version, &ResumeAccount { id }).await?
         }
-        AccountCommand::Show(args) => (Method::GET, path(args.named.id(), "")),
-    };
-    let body = Value::Object(fields);
-    let body = (method != Method::GET).then_some(&body);
-    let answer = match once {
-        Some(id) => client.call_twice(method, &path, body, id.as_str()).await?,
-        None => client.call_if(condition, method, &path, body).await?,
     };
     if command.client().json {
-        writeln!(out, "{answer}")?;
-    } else {
-        print(&answer, out)?;
+        writeln!(out, "{}", reply.text)?;
+        return Ok(());
+    }
+    let changed = reply.read()?;
+    print(&changed.id, changed.facts.as_ref(), out)?;
+    if let Some(operation) = &changed.operation_id {
+        line(out, "operation_id", operation)?;
+        line(out, "repeated", changed.repeated.unwrap_or_default())?;
+    }
+    if !changed.applied {
+        writeln!(
+            out,
+            "\nThe change is recorded and will hold as soon as the store answers. Do not make it again."
+        )?;
     }
     Ok(())
+}
+
+async fn create(args: &CreateArgs, client: &AdminClient) -> Result<Reply<ChangedAccount>, AdminClientError> {
+    let operation = args.once.id();
+    let LimitArgs {
+        low_balance_usd,
+        provider_state,
+        notify,
+        rates,
+    } = &args.limits;
+    let account = CreateAccount {
+        balance_usd: args.balance_usd,
+        operation_id: Some(operation.clone()),
+        low_balance_usd: OrNone::given(*low_balance_usd),
+        notify_percent: OrNone::given(notify.notify),
+        provider_state: *provider_state,
+        rpm: OrNone::given(rates.rpm),
+        tpm: OrNone::given(rates.tpm),
+        concurrency: OrNone::given(rates.concurrency),
+        ..CreateAccount::new(args.id.clone())
+    };
+    client.ask_twice(&account, &operation).await
+}
+
+async fn update(args: &UpdateArgs, client: &AdminClient) -> Result<Reply<ChangedAccount>, AdminClientError> {
+    let LimitArgs {
+        low_balance_usd,
+        provider_state,
+        notify,
+        rates,
+    } = &args.limits;
+    let update = UpdateAccount {
+        low_balance_usd: OrNone::given(*low_balance_usd),
+        notify_percent: OrNone::given(notify.notify),
+        provider_state: *provider_state,
+        rpm: OrNone::given(rates.rpm),
+        tpm: OrNone::given(rates.tpm),
+        concurrency: OrNone::given(rates.concurrency),
+        ..UpdateAccount::new(args.named.id())
+    };
+    something_to_change(update.terms() == AccountTermsChange::default())?;
+    client.ask_if(args.condition.if_version, &update).await
 }
 
 async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
@@ -266,58 +309,78 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
             "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
         )?;
     }
-    let mut after = String::new();
+    let mut page = ListAccounts {
+        after: None,
+        limit: Some(PAGE),
+    };
     loop {
-        let page = client
-            .call(Method::GET, &format!("/v1/accounts?limit={PAGE}{after}"), None)
-            .await?;
-        for account in page.get("accounts").and_then(Value::as_array).into_iter().flatten() {
+        let answer = client.ask(&page).await?.read()?;
+        for account in &answer.accounts {
             if json {
-                writeln!(out, "{account}")?;
+                writeln!(
+                    out,
+                    "{}",
+                    serde_json::to_string(account).map_err(std::io::Error::other)?
+                )?;
                 continue;
             }
-            let text = |field: &str| account.get(field).and_then(Value::as_str).unwrap_or_default();
-            let running = account.get("running").and_then(Value::as_u64).unwrap_or_default();
+            let facts = &account.facts;
             writeln!(
                 out,
-                "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  {running}",
-                text("id"),
-                text("state"),
-                text("provider_state"),
-                text("balance_usd"),
-                text("held_usd"),
-                text("spent_usd"),
+                "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  {}",
+                account.id,
+                facts.state.as_str(),
+                facts.provider_state.as_str(),
+                facts.balance_usd.to_string(),
+                facts.held_usd.to_string(),
+                facts.spent_usd.to_string(),
+                facts.running,
             )?;
         }
-        match page.get("next").and_then(Value::as_str) {
-            Some(next) => after = format!("&after={}", utf8_percent_encode(next, NON_ALPHANUMERIC)),
+        match answer.next {
+            Some(next) => page.after = Some(next),
             None => return Ok(()),
         }
     }
 }
 
-fn path(id: &str, action: &str) -> String {
-    format!("/v1/accounts/{}{action}", utf8_percent_encode(id, NON_ALPHANUMERIC))
+fn line(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> std::io::Result<()> {
+    writeln!(out, "{name:<16} {value}")
 }
 
-/// `field: value` lines, amounts in USD only; a change that does not hold yet says so.
-fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
-    let fields = answer.as_object().into_iter().flatten();
-    for (field, value) in fields.filter(|(field, _)| !field.ends_with("_nano_usd") && *field != "applied") {
-        let shown = match value {
-            Value::Null if field == NOTIFY => DEFAULT.to_owned(),
-            Value::Null => "none".to_owned(),
-            Value::String(text) => text.clone(),
-            Value::Array(list) => listed(list),
-            other => other.to_string(),
-        };
-        writeln!(out, "{field:<16} {shown}")?;
-    }
-    if answer.get("applied") == Some(&Value::Bool(false)) {
-        writeln!(
-            out,
-            "\nThe change is recorded and will hold as soon as the store answers. Do not make it again."
-        )?;
-    }
-    Ok(())
+/// One line for each that is known of an account, amounts in USD only.
+fn print(id: &str, facts: Option<&AccountFacts>, out: &mut impl Write) -> std::io::Result<()> {
+    line(out, "id", id)?;
+    let Some(facts) = facts else { return Ok(()) };
+    let limit = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+    line(out, "version", facts.version)?;
+    line(out, "state", facts.state.as_str())?;
+    line(out, "balance_usd", facts.balance_usd)?;
+    line(out, "held_usd", facts.held_usd)?;
+    line(out, "spent_usd", facts.spent_usd)?;
+    line(out, "running", facts.running)?;
+    line(
+        out,
+        "low_balance_usd",
+        facts
+            .low_balance_usd
+            .map_or_else(|| "none".to_owned(), |low| low.to_string()),
+    )?;
+    line(out, "balance_is_low", facts.balance_is_low)?;
+    line(
+        out,
+        "notify_percent",
+        facts
+            .notify_percent
+            .map_or_else(|| DEFAULT.to_owned(), Percents::in_words),
+    )?;
+    line(out, "rpm", limit(facts.rpm))?;
+    line(out, "tpm", limit(facts.tpm))?;
+    line(out, "concurrency", limit(facts.concurrency))?;
+    line(out, "provider_state", facts.provider_state.as_str())?;
+    line(
+        out,
+        "created_at",
+        facts.created_at.map_or_else(|| "none".to_owned(), |at| at.to_string()),
+    )
 }

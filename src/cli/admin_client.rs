@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    marker::PhantomData,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,11 +13,15 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
 use super::socket_owner;
-use crate::domain::version::Version;
+use crate::{
+    api::{Question, error::AdminError, wire::Call},
+    domain::{ledger::OperationId, version::Version},
+};
 
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -103,14 +108,44 @@ pub(crate) fn socket(
     }
 }
 
-/// The API speaks of fields, the command line of options: `quota_usd: ...` is `--quota-usd: ...` here.
-fn in_options(message: &str) -> String {
-    let is_field = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    match message.split_once(": ") {
-        Some(("expires_at", why)) => format!("--expires: {why}"),
-        Some((field, why)) if is_field(field) => format!("--{}: {why}", field.replace('_', "-")),
-        _ => message.to_owned(),
+/// The API names fields, the command line options: `quota_usd` is `--quota-usd` here.
+fn in_options(error: &AdminError) -> String {
+    let Some(field) = &error.field else {
+        return error.message.clone();
+    };
+    let option = match field.as_str() {
+        "expires_at" => "expires".to_owned(),
+        "notify_percent" => "notify".to_owned(),
+        "overlap_seconds" => "overlap".to_owned(),
+        other => other.replace('_', "-"),
+    };
+    format!("--{option}: {}", error.message)
+}
+
+/// An answer as it came, which scripts are given, and what it says.
+#[derive(Debug)]
+pub(crate) struct Reply<A> {
+    /// The JSON.
+    pub(crate) text: String,
+    of: PhantomData<A>,
+}
+
+impl<A: DeserializeOwned> Reply<A> {
+    /// The answer.
+    pub(crate) fn read(&self) -> Result<A, AdminClientError> {
+        serde_json::from_str(&self.text)
+            .map_err(|error| AdminClientError::Refused(format!("weir's answer is another one: {error}")))
     }
+}
+
+/// The body of an answer that is an error.
+#[derive(Deserialize)]
+struct Refusal {
+    error: AdminError,
+}
+
+fn text_of(body: Option<&Value>) -> String {
+    body.map_or_else(String::new, Value::to_string)
 }
 
 fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
@@ -121,7 +156,7 @@ fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
 }
 
 /// A method, a path and a body.
-type Call<'a> = (Method, &'a str, Option<&'a Value>);
+type Sent<'a> = (Method, &'a str, String);
 
 /// Calls the API over its socket, one connection per call.
 #[derive(Clone, Debug)]
@@ -133,6 +168,59 @@ impl AdminClient {
     /// A client of the weir that listens there.
     pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket }
+    }
+
+    /// Asks a question.
+    pub(crate) async fn ask<Q: Question>(&self, question: &Q) -> Result<Reply<Q::Answer>, AdminClientError> {
+        self.ask_within(CALL_WAIT, None, question).await
+    }
+
+    /// Asks for a change that is made of this version alone; `None`: of any.
+    pub(crate) async fn ask_if<Q: Question>(
+        &self,
+        version: Option<Version>,
+        question: &Q,
+    ) -> Result<Reply<Q::Answer>, AdminClientError> {
+        self.ask_within(CALL_WAIT, version, question).await
+    }
+
+    /// Asks for a change that is counted once, by an operation id in the question. When its answer is lost, it is asked for once
+    /// more.
+    pub(crate) async fn ask_twice<Q: Question>(
+        &self,
+        question: &Q,
+        id: &OperationId,
+    ) -> Result<Reply<Q::Answer>, AdminClientError> {
+        match self.ask(question).await {
+            Err(AdminClientError::AnswerLost { .. }) => {}
+            answer => return answer,
+        }
+        self.ask(question).await.map_err(|error| match error {
+            lost @ (AdminClientError::AnswerLost { .. } | AdminClientError::Unreachable { .. }) => {
+                AdminClientError::Unsure {
+                    lost: Box::new(lost),
+                    id: id.to_string(),
+                }
+            }
+            other => other,
+        })
+    }
+
+    /// Asks a question whose answer may take so long.
+    pub(crate) async fn ask_within<Q: Question>(
+        &self,
+        wait: Duration,
+        version: Option<Version>,
+        question: &Q,
+    ) -> Result<Reply<Q::Answer>, AdminClientError> {
+        let Call { target, body } = Call::of(question).map_err(|error| AdminClientError::Usage(error.to_string()))?;
+        let exchange = async {
+            let answer = self.send((Q::METHOD, &target, body), version).await?;
+            self.read(answer).await
+        };
+        let answer = tokio::time::timeout(wait, exchange).await;
+        let text = answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))?;
+        Ok(Reply { text, of: PhantomData })
     }
 
     /// One call; the answer's JSON, or the API's own message.
@@ -153,7 +241,7 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
-        self.exchange(wait, (method, path, body), None).await
+        self.exchange(wait, (method, path, text_of(body)), None).await
     }
 
     /// One call for a change that is made only of this version; `None`: of any.
@@ -164,7 +252,7 @@ impl AdminClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
-        self.exchange(CALL_WAIT, (method, path, body), version).await
+        self.exchange(CALL_WAIT, (method, path, text_of(body)), version).await
     }
 
     /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
@@ -204,7 +292,7 @@ impl AdminClient {
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
         let late = |_| self.lost("no answer in time");
-        let sending = self.send((Method::GET, path, None), None);
+        let sending = self.send((Method::GET, path, String::new()), None);
         let answer = tokio::time::timeout(wait, sending).await.map_err(late)??;
         if !answer.status().is_success() {
             return self.read(answer).await.map(drop);
@@ -222,7 +310,7 @@ impl AdminClient {
     async fn exchange(
         &self,
         wait: Duration,
-        call: Call<'_>,
+        call: Sent<'_>,
         version: Option<Version>,
     ) -> Result<Value, AdminClientError> {
         let exchange = async {
@@ -230,12 +318,13 @@ impl AdminClient {
             self.read(answer).await
         };
         let answer = tokio::time::timeout(wait, exchange).await;
-        answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))
+        let text = answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))?;
+        serde_json::from_str(&text).map_err(|error| self.lost(error))
     }
 
     async fn send(
         &self,
-        (method, path, body): Call<'_>,
+        (method, path, text): Sent<'_>,
         version: Option<Version>,
     ) -> Result<Response<Incoming>, AdminClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
@@ -252,7 +341,6 @@ impl AdminClient {
             .map_err(|error| self.lost(error))?;
         // Ends with the one call that is made on it: nobody has the sender any more.
         tokio::spawn(connection);
-        let text = body.map_or_else(String::new, Value::to_string);
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -266,19 +354,15 @@ impl AdminClient {
         sender.send_request(request).await.map_err(|error| self.lost(error))
     }
 
-    async fn read(&self, answer: Response<Incoming>) -> Result<Value, AdminClientError> {
+    async fn read(&self, answer: Response<Incoming>) -> Result<String, AdminClientError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
         let bytes = body.collect().await.map_err(|error| self.lost(error))?.to_bytes();
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| self.lost(error))?;
         if status.is_success() {
-            return Ok(value);
+            return String::from_utf8(bytes.into()).map_err(|error| self.lost(error));
         }
-        let message = value
-            .pointer("/error/message")
-            .and_then(Value::as_str)
-            .unwrap_or("the call was refused");
-        Err(AdminClientError::Refused(in_options(message)))
+        let refused: Refusal = serde_json::from_slice(&bytes).map_err(|error| self.lost(error))?;
+        Err(AdminClientError::Refused(in_options(&refused.error)))
     }
 
     fn lost(&self, why: impl std::fmt::Display) -> AdminClientError {

@@ -255,7 +255,7 @@ pub(crate) async fn run(
             );
             args.quota.put(&mut body);
             args.rates.put(&mut body);
-            something_to_change(&body)?;
+            something_to_change(body.is_empty())?;
             let call = (Method::PATCH, "", Some(Value::Object(body)));
             change(client, &args.named, &args.from, call).await?
         }

@@ -1,32 +1,69 @@
 //! Flags that limit what a key or an account may do. A flag that is not given leaves its limit as it is.
 
-use clap::Args;
+use std::str::FromStr;
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use serde_json::{Map, Value, json};
 
 use super::admin_client::AdminClientError;
+use crate::{
+    api::values::{Given, Limit, Percents},
+    domain::keys::thresholds::Thresholds,
+};
 
 /// At which parts of a quota somebody is told, as a field of the admin API.
 pub(crate) const NOTIFY: &str = "notify_percent";
 /// How it is typed and shown that nothing was chosen.
 pub(crate) const DEFAULT: &str = "default";
 
+/// A value, or the word for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OrNone<T>(pub(crate) Option<T>);
+
+impl<T> OrNone<T> {
+    /// The field that an option sets.
+    pub(crate) fn given(option: Option<Self>) -> Given<T> {
+        option.map(|Self(value)| value)
+    }
+}
+
+/// Reads a value, or `none`.
+pub(crate) fn or_none<T: FromStr>(text: &str) -> Result<OrNone<T>, T::Err> {
+    or("none", text)
+}
+
+/// Reads a value, or the word for none.
+pub(crate) fn or<T: FromStr>(none: &str, text: &str) -> Result<OrNone<T>, T::Err> {
+    if text == none {
+        return Ok(OrNone(None));
+    }
+    text.parse().map(|value| OrNone(Some(value)))
+}
+
+/// Reads one of some words.
+pub(crate) fn one_of<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
+}
+
 /// How fast.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RateArgs {
     /// Requests per minute
-    #[arg(long, value_name = "N|none", value_parser = limit)]
-    pub rpm: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none::<Limit>)]
+    pub(crate) rpm: Option<OrNone<Limit>>,
     /// Tokens per minute, input and output
-    #[arg(long, value_name = "N|none", value_parser = limit)]
-    pub tpm: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none::<Limit>)]
+    pub(crate) tpm: Option<OrNone<Limit>>,
     /// Requests running at one time
-    #[arg(long, value_name = "N|none", value_parser = limit)]
-    pub concurrency: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none::<Limit>)]
+    pub(crate) concurrency: Option<OrNone<Limit>>,
 }
-
-/// A limit, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit(pub Option<u64>);
 
 /// What a key may spend.
 #[derive(Args, Clone, Debug, Default)]
@@ -42,8 +79,8 @@ pub struct QuotaArgs {
     pub on_exhausted: Option<String>,
     /// A running answer that may finish is ended when it has cost so many times the quota (without a quota: the balance);
     /// 2 unless set
-    #[arg(long, value_name = "N|none", value_parser = limit)]
-    pub finish_factor: Option<Limit>,
+    #[arg(long, value_name = "N|none", value_parser = or_none::<Limit>)]
+    pub(crate) finish_factor: Option<OrNone<Limit>>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub notify: NotifyArgs,
@@ -54,35 +91,23 @@ pub struct QuotaArgs {
 pub struct NotifyArgs {
     /// At which parts of a key's quota somebody is told, in percent and separated by commas: of 50, 75, 80, 90, 95 and 100; none;
     /// or default for what the account says, or else the notices of the configuration
-    #[arg(long, value_name = "LIST|none|default")]
-    pub notify: Option<String>,
+    #[arg(long, value_name = "LIST|none|default", value_parser = notify)]
+    pub(crate) notify: Option<OrNone<Percents>>,
 }
 
-impl NotifyArgs {
-    /// Adds what was given to a request's fields. What is no number is refused by the admin API, which knows the parts.
-    pub fn put(&self, fields: &mut Map<String, Value>) {
-        let percent = |text: &str| {
-            text.trim()
-                .parse::<u64>()
-                .map_or_else(|_| json!(text), |number| json!(number))
-        };
-        let chosen = match self.notify.as_deref() {
-            None => return,
-            Some(DEFAULT) => Value::Null,
-            Some("none") => json!([]),
-            Some(list) => list.split(',').map(percent).collect(),
-        };
-        fields.insert(NOTIFY.to_owned(), chosen);
+fn notify(text: &str) -> Result<OrNone<Percents>, String> {
+    match text {
+        "none" => Ok(OrNone(Some(Percents(Thresholds::default())))),
+        other => or(DEFAULT, other),
     }
 }
 
-fn limit(text: &str) -> Result<Limit, &'static str> {
-    match text {
-        "none" => Ok(Limit(None)),
-        number => match number.parse() {
-            Ok(limit) => Ok(Limit(Some(limit))),
-            Err(_) => Err("give a whole number, or none"),
-        },
+impl NotifyArgs {
+    /// Adds what was given to a request's fields.
+    pub fn put(&self, fields: &mut Map<String, Value>) {
+        if let Some(OrNone(chosen)) = &self.notify {
+            fields.insert(NOTIFY.to_owned(), json!(chosen));
+        }
     }
 }
 
@@ -90,7 +115,7 @@ impl RateArgs {
     /// Adds what was given to a request's fields.
     pub fn put(self, fields: &mut Map<String, Value>) {
         for (name, limit) in [("rpm", self.rpm), ("tpm", self.tpm), ("concurrency", self.concurrency)] {
-            if let Some(Limit(limit)) = limit {
+            if let Some(OrNone(limit)) = limit {
                 fields.insert(name.to_owned(), json!(limit));
             }
         }
@@ -106,7 +131,7 @@ impl QuotaArgs {
                 fields.insert(name.to_owned(), json!(value));
             }
         }
-        if let Some(Limit(factor)) = self.finish_factor {
+        if let Some(OrNone(factor)) = self.finish_factor {
             fields.insert("finish_factor".to_owned(), json!(factor));
         }
         self.notify.put(fields);
@@ -123,8 +148,8 @@ pub(crate) fn listed(list: &[Value]) -> String {
 }
 
 /// An update that names nothing is most often a forgotten option.
-pub(crate) fn something_to_change(fields: &Map<String, Value>) -> Result<(), AdminClientError> {
-    if fields.is_empty() {
+pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError> {
+    if is_empty {
         let help = "nothing to change: give an option for what is to change, see --help";
         return Err(AdminClientError::Usage(help.to_owned()));
     }

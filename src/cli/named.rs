@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::domain::version::Version;
+use crate::{api::values::AccountId, domain::version::Version};
 
 /// The state that a change was decided on.
 #[derive(Args, Clone, Debug, Default)]
@@ -31,5 +31,25 @@ impl Named {
             .as_deref()
             .or(self.option.as_deref())
             .unwrap_or_default()
+    }
+}
+
+/// The name of an account, as it stands or behind `--id`.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct AccountNamed {
+    /// Its name, as the list shows it
+    #[arg(value_name = "ID")]
+    positional: Option<AccountId>,
+    /// The same
+    #[arg(long = "id", value_name = "ID")]
+    option: Option<AccountId>,
+}
+
+impl AccountNamed {
+    /// The name that was given.
+    pub(crate) fn id(&self) -> AccountId {
+        let given = self.positional.clone().or_else(|| self.option.clone());
+        given.unwrap_or_default()
     }
 }

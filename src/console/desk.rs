@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use http::{Method, StatusCode};
+use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::{fields::Fields, forms::Forms, link::Operator, session::Session};
 use crate::{
-    domain::{faults::stability::Window, keys::change::MadeFrom, rules::RuleFile, version::NotAVersion},
-    side::admin::{
+    admin::{
         Peer,
-        local::{LocalApi, LogFile, Refused},
+        ask::Answered,
+        author::Author,
+        local::{LocalApi, LogFile},
     },
+    api::error::AdminError,
+    domain::{faults::stability::Window, keys::change::MadeFrom, rules::RuleFile, version::NotAVersion},
 };
 
 /// What the console reads besides the admin API. None of it may wait.
@@ -42,45 +45,63 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
+    /// The answer to a question, which all who look share.
+    pub(super) async fn look<Q: Answered>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
+        self.api.admin().look(self.peer().into(), question).await
+    }
+
+    /// Asks for a change.
+    pub(super) async fn ask<Q: Answered>(&self, question: Q) -> Result<Q::Answer, AdminError> {
+        self.api.admin().ask(self.peer().into(), question).await
+    }
+
+    /// Asks for a change of a thing that was seen at this version, as long as it is still at it.
+    pub(super) async fn ask_seen<Q: Answered>(
+        &self,
+        version: Option<&str>,
+        question: Q,
+    ) -> Result<Q::Answer, AdminError> {
+        let version = version.map(str::parse).transpose();
+        let version = version.map_err(|error: NotAVersion| AdminError::invalid(error.to_string()))?;
+        let author = Author {
+            peer: self.peer(),
+            from: version.map_or(MadeFrom::Anything, MadeFrom::Version),
+        };
+        self.api.admin().ask(author, question).await
+    }
+
     /// Reads from the admin API, what all who look share.
-    pub(super) async fn read(&self, path: &str) -> Result<Arc<Value>, Refused> {
+    pub(super) async fn read(&self, path: &str) -> Result<Arc<Value>, AdminError> {
         self.api.look(self.peer(), path).await
     }
 
     /// Rows of the log as a file, at most so many.
-    pub(super) async fn log_file(&self, form: &str, query: &str, rows_max: usize) -> Result<LogFile, Refused> {
+    pub(super) async fn log_file(&self, form: &str, query: &str, rows_max: usize) -> Result<LogFile, AdminError> {
         self.api.log_file(self.peer(), form, query, rows_max).await
     }
 
     /// Changes something by the admin API.
-    pub(super) async fn change(&self, method: Method, path: &str, body: &Value) -> Result<Value, Refused> {
+    pub(super) async fn change(&self, method: Method, path: &str, body: &Value) -> Result<Value, AdminError> {
         self.api.call(self.peer(), method, path, Some(body)).await
     }
 
     /// Changes what was seen at this version, as long as it is still at it.
-    pub(super) async fn change_seen(&self, version: Option<&str>, path: &str, body: &Value) -> Result<Value, Refused> {
-        let refused = |status, why: &dyn ToString| Refused {
-            status,
-            message: why.to_string(),
-        };
+    pub(super) async fn change_seen(
+        &self,
+        version: Option<&str>,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, AdminError> {
         let version = version.map(str::parse).transpose();
-        let version = version.map_err(|error: NotAVersion| refused(StatusCode::BAD_REQUEST, &error))?;
+        let version = version.map_err(|error: NotAVersion| AdminError::invalid(error.to_string()))?;
         let author = (self.peer(), version.map_or(MadeFrom::Anything, MadeFrom::Version));
-        let changed = self.api.change(author, Method::PATCH, path, Some(body)).await;
-        changed.map_err(|why| match why.status {
-            StatusCode::PRECONDITION_FAILED => refused(StatusCode::CONFLICT, &CHANGED),
-            _ => why,
-        })
+        self.api.change(author, Method::PATCH, path, Some(body)).await
     }
 
     fn peer(&self) -> Peer {
         self.session.who.peer()
     }
 }
-
-/// What is said of a form whose page is out of date.
-const CHANGED: &str = "This was changed after the page was opened. Nothing of yours was. What is by now stands beside its field: look \
-     at it, and send the form again if it is to be changed all the same.";
 
 /// What needs no encoding in a path: the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

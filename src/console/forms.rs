@@ -5,8 +5,8 @@ use maud::{Markup, html};
 
 use super::{ask::Ask, fields::Fields, session::Session};
 use crate::{
+    api::error::{AdminError, Code},
     domain::{ledger::OperationId, role::Role},
-    side::admin::local::Refused,
 };
 
 /// Makes the forms of one page.
@@ -19,6 +19,10 @@ pub(super) struct Forms<'a, W> {
 
 /// The role that somebody would need to send a form to an action; `None` if they may.
 pub(super) type Lacks<W> = fn(&W, &str) -> Option<Role>;
+
+/// Said of a form whose page is out of date.
+const CHANGED: &str = "This was changed after the page was opened. Nothing of yours was. What is by now stands beside its field: look \
+     at it, and send the form again if it is to be changed all the same.";
 
 /// A form that was refused and is shown again, with what was entered.
 #[derive(Clone, Debug)]
@@ -35,12 +39,16 @@ pub(super) struct Again {
 
 impl Again {
     /// A form that was refused.
-    pub(super) fn new(ask: &Ask, fields: Fields, refused: Refused) -> Self {
+    pub(super) fn new(ask: &Ask, fields: Fields, refused: &AdminError) -> Self {
+        let (status, message) = match refused.code {
+            Code::Changed => (StatusCode::CONFLICT, CHANGED.to_owned()),
+            _ => (refused.status(), refused.to_string()),
+        };
         Self {
             action: ask.path.clone(),
             fields,
-            message: refused.message,
-            status: refused.status,
+            message,
+            status,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The fields of limits that keys and accounts share.
 
-use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
@@ -9,7 +8,7 @@ use super::{
     forms::{Field, Forms, is_changed},
     view,
 };
-use crate::{domain::ledger::FinishFactor, side::admin::local::Refused};
+use crate::{api::error::AdminError, domain::ledger::FinishFactor};
 
 const RATES: [(&str, &str); 3] = [
     ("rpm", "Requests per minute"),
@@ -60,7 +59,7 @@ pub(super) fn exhausted<W>(forms: &Forms<'_, W>, action: &str, key: &Value) -> M
 ///
 /// # Errors
 /// The factor is no number.
-pub(super) fn changed_exhausted(form: &Fields, body: &mut Map<String, Value>) -> Result<(), Refused> {
+pub(super) fn changed_exhausted(form: &Fields, body: &mut Map<String, Value>) -> Result<(), AdminError> {
     // A form of a new key says what it would have been anyway.
     let is_usual = form.text("was.on_exhausted").is_empty() && form.text("on_exhausted") == FINISH;
     if is_changed(form, "on_exhausted") && !is_usual {
@@ -106,19 +105,16 @@ pub(super) fn changed_notify(form: &Fields, body: &mut Map<String, Value>) {
 ///
 /// # Errors
 /// What is entered is no number.
-pub(super) fn changed_rates(form: &Fields, body: &mut Map<String, Value>) -> Result<(), Refused> {
+pub(super) fn changed_rates(form: &Fields, body: &mut Map<String, Value>) -> Result<(), AdminError> {
     RATES
         .iter()
         .try_for_each(|(name, label)| changed_number(form, body, name, label))
 }
 
-fn changed_number(form: &Fields, body: &mut Map<String, Value>, name: &str, label: &str) -> Result<(), Refused> {
+fn changed_number(form: &Fields, body: &mut Map<String, Value>, name: &str, label: &str) -> Result<(), AdminError> {
     if is_changed(form, name) {
         let number = form.given(name).map(str::parse::<u64>).transpose();
-        let number = number.map_err(|_| Refused {
-            status: StatusCode::BAD_REQUEST,
-            message: format!("{label}: a whole number, or nothing for no limit"),
-        })?;
+        let number = number.map_err(|_| AdminError::of_field(label, "a whole number, or nothing for no limit"))?;
         body.insert(name.to_owned(), json!(number));
     }
     Ok(())

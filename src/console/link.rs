@@ -12,15 +12,13 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::{
+    admin::{
+        Peer,
+        console_links::{ConsoleLink, ConsoleLinks},
+    },
     domain::{keys::secret::random_base62, role::Role},
     edges::clock,
-    side::{
-        admin::{
-            Peer,
-            console_links::{ConsoleLink, ConsoleLinks},
-        },
-        service::Bound,
-    },
+    side::service::Bound,
 };
 
 /// How long a link is good.

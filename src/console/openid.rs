@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 use self::{fetch::Fetch, id_token::Expected, metadata::Metadata, provider::Provider};
 use super::{fields, fields::Fields, link::Operator};
 use crate::{
+    admin::Peer,
     domain::{
         keys::secret::{Secret, random_base62},
         role::Role,
@@ -34,7 +35,6 @@ use crate::{
         limiter::{Allowance, Limiter},
         roots::RootsError,
     },
-    side::admin::Peer,
     store::web_sessions::{Lifetime, SessionDigest, WebSessionStore},
 };
 

@@ -32,8 +32,9 @@ use super::{
     session::{Session, Sessions},
 };
 use crate::{
+    admin::local::LocalApi,
+    api::error::AdminError,
     domain::role::Role,
-    side::admin::local::{LocalApi, Refused},
     store::{StoreError, web_sessions::WebSessionStore},
 };
 
@@ -138,7 +139,7 @@ impl Console {
         match done {
             Ok(answer) => answer,
             Err(NotAgain::Failed(refused)) => {
-                let again = Again::new(ask, form, refused);
+                let again = Again::new(ask, form, &refused);
                 let page = page_of(at);
                 self.show(session, &page, &Fields::default(), Some(&again)).await
             }
@@ -150,7 +151,7 @@ impl Console {
     async fn show(&self, session: &Session<Operator>, at: &[&str], query: &Fields, again: Option<&Again>) -> Answer {
         let desk = self.desk(session, query, again);
         if let ["log", "export", form] = at {
-            let refused = |refused: Refused| refusal(refused.status, &refused.message, Some(session));
+            let refused = |refused: AdminError| refusal(refused.status(), &refused.to_string(), Some(session));
             return log::export(&desk, form).await.unwrap_or_else(refused);
         }
         let page = match at {
@@ -179,12 +180,12 @@ impl Console {
                 let status = again.map_or(StatusCode::OK, |again| again.status);
                 Answer::page(status, framed(session, &current, &page))
             }
-            Err(refused) => refusal(refused.status, &refused.message, Some(session)),
+            Err(refused) => refusal(refused.status(), &refused.to_string(), Some(session)),
         }
     }
 
     /// Does what a form asks for.
-    async fn send(&self, session: &Session<Operator>, at: &[&str], form: &Fields) -> Result<Answer, Refused> {
+    async fn send(&self, session: &Session<Operator>, at: &[&str], form: &Fields) -> Result<Answer, AdminError> {
         let query = Fields::default();
         let desk = self.desk(session, &query, None);
         let shown = |page: &Page| Answer::page(StatusCode::OK, framed(session, "/keys", page));
@@ -199,10 +200,7 @@ impl Console {
                 let page = rules::explain(&desk, form)?;
                 Ok(Answer::page(StatusCode::OK, framed(session, "/rules", &page)))
             }
-            _ => Err(Refused {
-                status: StatusCode::NOT_FOUND,
-                message: "There is no such page.".to_owned(),
-            }),
+            _ => Err(AdminError::not_found("There is no such page.")),
         }
     }
 
@@ -267,7 +265,7 @@ fn unavailable(error: &StoreError) -> Answer {
 /// A page that says what was not done and why.
 fn refusal(status: StatusCode, why: &str, session: Option<&Session<Operator>>) -> Answer {
     let page = Page {
-        title: status.canonical_reason().unwrap_or("Refused").to_owned(),
+        title: status.canonical_reason().unwrap_or("AdminError").to_owned(),
         content: html! { p class="card" role="alert" { (why) } },
     };
     let document = match session {

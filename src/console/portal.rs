@@ -33,6 +33,8 @@ use super::{
 };
 
 use crate::{
+    admin::{Peer, local::LocalApi},
+    api::error::AdminError,
     domain::keys::{
         key::{KeyId, KeyRecord, KeyState},
         secret::{KeyDigest, KeyPrefix, ServiceKey},
@@ -41,10 +43,6 @@ use crate::{
     edges::{
         clock,
         limiter::{Allowance, Limiter, client::Client},
-    },
-    side::admin::{
-        Peer,
-        local::{LocalApi, Refused},
     },
     store::{KeyStore, KeyView, StoreError, web_sessions::WebSessionStore},
 };
@@ -301,11 +299,11 @@ impl Portal {
                 let content = page::content(&facts, &Forms::new(session, again), &ask.base());
                 Answer::page(status, page::framed(Some(session), &content))
             }
-            Err(refused) => page::refusal(refused.status, &refused.message),
+            Err(refused) => page::refusal(refused.status(), &refused.to_string()),
         }
     }
 
-    async fn facts(&self, session: &Session<Owner>) -> Result<page::Facts, Refused> {
+    async fn facts(&self, session: &Session<Owner>) -> Result<page::Facts, AdminError> {
         let key = self.key(session).await?;
         let log = super::fields::query(&[
             ("account", view::text(&key, "account")),
@@ -323,10 +321,7 @@ impl Portal {
             ])
         };
         let signed_in = match &self.oauth {
-            Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await.map_err(|error| Refused {
-                status: StatusCode::SERVICE_UNAVAILABLE,
-                message: error.to_string(),
-            })?),
+            Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await?),
             None => None,
         };
         Ok(page::Facts {
@@ -339,11 +334,11 @@ impl Portal {
         })
     }
 
-    async fn key(&self, session: &Session<Owner>) -> Result<Value, Refused> {
+    async fn key(&self, session: &Session<Owner>) -> Result<Value, AdminError> {
         self.read(session, &below("/v1/keys", session.who.key.as_str())).await
     }
 
-    async fn read(&self, session: &Session<Owner>, path: &str) -> Result<Value, Refused> {
+    async fn read(&self, session: &Session<Owner>, path: &str) -> Result<Value, AdminError> {
         let peer = Peer::Owner(session.who.key.clone());
         self.api.call(peer, Method::GET, path, None).await
     }
@@ -365,7 +360,7 @@ impl Portal {
         match done {
             Ok(answer) => answer,
             Err(NotAgain::Failed(refused)) => {
-                let again = Again::new(ask, form, refused);
+                let again = Again::new(ask, form, &refused);
                 self.show(session, ask, Some(&again)).await
             }
             Err(NotAgain::Refused(refused)) => page::refusal(refused.status(), refused.as_str()),

@@ -44,7 +44,7 @@ pub(super) struct Sessions {
     most: usize,
 }
 
-/// Whose a session is, as the store has it. The admin API reads it, too ([`Holder`](crate::side::admin::sessions::Holder)).
+/// Whose a session is, as the store has it. The admin API reads it, too ([`Holder`](crate::admin::sessions::Holder)).
 #[derive(Serialize, Deserialize)]
 struct Stored<W> {
     door: Box<str>,

@@ -10,6 +10,7 @@ use pingora::server::ShutdownWatch;
 use tokio::sync::watch;
 
 use crate::{
+    admin::{Admin, local::LocalApi},
     config::Config,
     console::{
         Console, Doors, LinkAddress, Links, Site, Source,
@@ -25,11 +26,7 @@ use crate::{
     edges::clock,
     front::layers::Layers,
     providers::live::LiveCell,
-    side::{
-        admin::{AdminState, local::LocalApi},
-        ops::Ready,
-        service::Bound,
-    },
+    side::{ops::Ready, service::Bound},
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
     telemetry::{
@@ -50,7 +47,7 @@ use crate::{
 const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
 /// The admin API, with links into the console if there is one.
-pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc<Links>>) {
+pub(super) fn state(state: Admin, parts: &Parts) -> (Admin, Option<Arc<Links>>) {
     if parts.config.console.listen.is_none() {
         return (state, None);
     }
@@ -59,7 +56,7 @@ pub(super) fn state(state: AdminState, parts: &Parts) -> (AdminState, Option<Arc
 }
 
 /// The portal, unless it is switched off. `openid` is for people who get a key of the template.
-pub(super) fn portal(parts: &Parts, state: &AdminState, openid: Option<OpenId>) -> Option<Arc<Portal>> {
+pub(super) fn portal(parts: &Parts, state: &Admin, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
     let people = config.sign_in.template.clone().zip(openid);
     let people = people.map(|(template, openid)| People::new(openid, template));
@@ -113,7 +110,7 @@ pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
 /// The console's service, if it is configured, and the watch that tells where it listens.
 pub(super) fn service(
     parts: &Parts,
-    state: AdminState,
+    state: Admin,
     (links, openid): (Option<Arc<Links>>, Option<OpenId>),
     (ready, gateway): (&Ready, &watch::Receiver<Bound>),
     listeners: &Listeners,

@@ -6,16 +6,16 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::{
+    admin::{Admin, Peer, local::LocalApi},
     domain::keys::key::KeyRecord,
     gateway::reply::own_usage::LastRows,
-    side::admin::{AdminState, Peer, local::LocalApi},
 };
 
 /// Asks in the name of the key's owner.
 pub(super) struct RowsOfLog(LocalApi);
 
 impl RowsOfLog {
-    pub(super) fn new(state: AdminState) -> Self {
+    pub(super) fn new(state: Admin) -> Self {
         Self(LocalApi::new(state))
     }
 }

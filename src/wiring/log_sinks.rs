@@ -8,11 +8,11 @@ use tokio::{
 };
 
 use crate::{
+    admin::{LogHome, LogHomes},
     config::{Config, StoreConfig, log_home},
     domain::ledger::NodeId,
     edges::clock,
     journal::Journal,
-    side::admin::{LogHome, LogHomes},
     sinks::{
         Feeder, Home, Sink, SinkFigures,
         own_journal::OpenLanes,

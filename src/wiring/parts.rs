@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
+    admin::LogHomes,
     config::Config,
     console::{Site, portal::Portal},
     edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
@@ -22,7 +23,6 @@ use crate::{
         request::bodies::Bodies,
     },
     providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
-    side::admin::LogHomes,
     sign_in::AgentSignIns,
     stability::public::Public,
     store::{

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
+    admin::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView, Providers},
     domain::{
         catalogue::{Catalogue, Model},
         money::price::Price,
@@ -15,7 +16,6 @@ use crate::{
         live::LiveCell,
         pools::{CredentialState, PassedOver, PlaceState, Pool},
     },
-    side::admin::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView, Providers},
 };
 
 /// What the admin API shows and switches.

@@ -19,14 +19,14 @@ use tokio::{
 };
 
 use crate::{
+    admin::{Admin, Stores, Upgrades, audit::Audit},
     config::Config,
     edges::clock,
     gateway::reply::own_usage::LastRows,
     journal::lanes::Place,
     money::account_changes::journaled::JournaledChanges,
     side::{
-        admin::{self, AdminState, Upgrades},
-        audit::Audit,
+        admin,
         ops::{self, OpsState, Readiness, Ready},
         service::{Bound, SideService},
         unix_socket::Claim,
@@ -333,12 +333,12 @@ fn ops_service(parts: &Parts, listeners: &Listeners, ready: Ready) -> (SideServi
     SideService::http(OPS, listeners.address(OPS, parts.config.ops.listen), ops::router(state))
 }
 
-fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<AdminState, StartError> {
+fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Admin, StartError> {
     let audit =
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
-    Ok(AdminState::new(
-        admin::Stores {
+    Ok(Admin::new(
+        Stores {
             keys: Arc::clone(&parts.store),
             ledger: Arc::clone(&parts.money.ledger),
             changes: Arc::new(JournaledChanges::new(
@@ -358,11 +358,7 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
     .with_sign_ins(parts.sign_ins.clone()))
 }
 
-fn admin_service(
-    parts: &Parts,
-    state: AdminState,
-    claims: watch::Receiver<Claim>,
-) -> (SideService, watch::Receiver<Bound>) {
+fn admin_service(parts: &Parts, state: Admin, claims: watch::Receiver<Claim>) -> (SideService, watch::Receiver<Bound>) {
     let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
     let socket = parts.config.admin.socket.clone();
     SideService::unix("admin", socket, claims, serve)
@@ -371,7 +367,7 @@ fn admin_service(
 /// The same over TCP, if it is configured: only with TLS.
 fn admin_tcp_service(
     parts: &Parts,
-    state: &AdminState,
+    state: &Admin,
     listeners: &Listeners,
 ) -> Option<(SideService, watch::Receiver<Bound>)> {
     let tcp = parts.config.admin.tcp()?;

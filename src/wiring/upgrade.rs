@@ -20,13 +20,11 @@ use tokio::{
 };
 
 use crate::{
+    admin::{Upgraded, Upgrades},
     config::{Config, StoreConfig},
     gateway::drain::Drain,
     journal::Journal,
-    side::{
-        admin::{Upgraded, Upgrades},
-        unix_socket::Claim,
-    },
+    side::unix_socket::Claim,
     store::embedded::handover::{Closed, HandoverStore, successor::Successor},
     wiring::{
         lanes::LeftLanes,

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    api::error::AdminError,
     console::{
         answer::Answer,
         desk::{Desk, below},
@@ -15,7 +16,6 @@ use crate::{
         limits, usage_chart, view,
     },
     domain::money::NanoUsd,
-    side::admin::local::Refused,
 };
 
 /// The days by which the present rate is told.
@@ -25,7 +25,7 @@ const YEAR: i64 = 365;
 /// Accounts on one page.
 const PAGE: usize = 50;
 
-pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let after = desk.query.text("after");
     let path = format!(
         "/v1/accounts{}",
@@ -98,7 +98,7 @@ fn create_form(desk: &Desk<'_>) -> Markup {
     desk.forms.form(action, "fields", &content)
 }
 
-pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, Refused> {
+pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, AdminError> {
     let id = form.text("id");
     let mut body = json!({ "id": id, "operation_id": form.text("operation") });
     if let (Some(balance), Value::Object(fields)) = (form.given("balance_usd"), &mut body) {
@@ -108,7 +108,7 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, Ref
     Ok(Answer::see(&below("/accounts", id)))
 }
 
-pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
+pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
     let account = desk.read(&below("/v1/accounts", id)).await?;
     let id = view::text(&account, "id");
     let used = desk
@@ -232,7 +232,7 @@ fn limits_form(desk: &Desk<'_>, action: &str, account: &Value) -> Markup {
     desk.forms.form(action, "fields", &content)
 }
 
-pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, Refused> {
+pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, AdminError> {
     let path = below("/v1/accounts", id);
     let operation = form.text("operation");
     let usd = form.text("usd");

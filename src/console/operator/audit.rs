@@ -4,11 +4,11 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::{
+    api::error::AdminError,
     console::{desk::Desk, fields::query, frame::Page, view},
-    side::admin::local::Refused,
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let asked = query(&[("before", desk.query.text("before"))]);
     let answer = desk.read(&format!("/v1/audit{asked}")).await?;
     let changes = view::list(&answer, "changes");

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::made_key;
 use crate::{
+    api::error::AdminError,
     console::{
         desk::Desk,
         fields::Fields,
@@ -13,7 +14,6 @@ use crate::{
         frame::Page,
         limits, view,
     },
-    side::admin::local::Refused,
 };
 
 /// The most accounts that are offered.
@@ -25,7 +25,7 @@ const RESETS: [(&str, &str); 4] = [
     ("monthly", "On the first of every month"),
 ];
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let accounts = desk.read(&format!("/v1/accounts?limit={ACCOUNTS_MAX}")).await?;
     let accounts = view::list(&accounts, "accounts");
     let action = "/keys";
@@ -100,7 +100,7 @@ fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
     }
 }
 
-pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, Refused> {
+pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, AdminError> {
     let mut body = changes(form)?;
     body.insert("account".to_owned(), json!(form.text("account")));
     body.insert("name".to_owned(), json!(form.text("name")));
@@ -115,7 +115,7 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, Refus
 }
 
 /// What is entered and differs from what the form was made with.
-pub(super) fn changes(form: &Fields) -> Result<Map<String, Value>, Refused> {
+pub(super) fn changes(form: &Fields) -> Result<Map<String, Value>, AdminError> {
     let mut body = Map::new();
     if is_changed(form, "name") {
         body.insert("name".to_owned(), json!(form.text("name")));

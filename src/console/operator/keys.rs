@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{key_form, made_key};
 use crate::{
+    api::error::AdminError,
     console::{
         answer::Answer,
         desk::{Desk, below},
@@ -14,7 +15,6 @@ use crate::{
         key_view::{facts, state},
         rotation, view,
     },
-    side::admin::local::Refused,
 };
 
 /// Keys on one page.
@@ -30,7 +30,7 @@ const FILTERS: [(&str, &str, &str); 6] = [
     ("spent_usd", "Has spent, USD", "text"),
 ];
 
-pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let filter = FILTERS.map(|(name, ..)| (name, desk.query.text(name)));
     let is_filtered = filter.iter().any(|(_, value)| !value.is_empty());
     let limit = PAGE.to_string();
@@ -52,7 +52,7 @@ pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, Refused> {
             }
         }
         // What is wrong with a filter belongs beside it.
-        Err(refused) => html! { p class="card refused" role="alert" { (refused.message) } },
+        Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
     let content = html! {
         p class="pages" { a class="button" href={ "/keys/new" (query(&[("account", desk.query.text("account"))])) } { "New key" } }
@@ -98,7 +98,7 @@ fn table(keys: &[Value]) -> Markup {
     }
 }
 
-pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
+pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
     let key = desk.read(&below("/v1/keys", id)).await?;
     let id = view::text(&key, "id");
     let at = |verb: &str| below(&below("/keys", id), verb);
@@ -137,13 +137,13 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, Refused> {
     })
 }
 
-pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, Refused> {
+pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, AdminError> {
     let path = below(&below("/v1/keys", id), "rotate");
     let key = desk.change(Method::POST, &path, &rotation::body(form)).await?;
     Ok(made_key::page(desk, &key, "The key has a new text").await)
 }
 
-pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, Refused> {
+pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, AdminError> {
     let path = below("/v1/keys", id);
     match verb {
         "update" => {

@@ -4,8 +4,9 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::{
+    admin::local::LogFile,
+    api::error::AdminError,
     console::{answer::Answer, desk::Desk, fields::query, frame::Page, rows, view},
-    side::admin::local::{LogFile, Refused},
 };
 
 /// Rows on one page.
@@ -21,7 +22,7 @@ const EXPORTED_MAX: usize = 10_000;
 /// The forms of an export, as people call them.
 const FORMS: [(&str, &str); 3] = [("jsonl", "JSON lines"), ("csv", "CSV"), ("parquet", "Parquet")];
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let wanted = |name: &str| desk.query.text(name);
     let (filter, order, cursor) = (filter(desk), Order::of(wanted("order")), wanted("cursor"));
     let limit = PAGE.to_string();
@@ -35,7 +36,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let found = match desk.read(&format!("{}{asked}", order.path())).await {
         Ok(answer) => found(&answer, &filter, order, cursor),
         // What is wrong with a filter belongs beside it.
-        Err(refused) => html! { p class="card refused" role="alert" { (refused.message) } },
+        Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
     Ok(Page {
         title: "Log".to_owned(),
@@ -153,7 +154,7 @@ fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
 
 /// The rows from a place on, as a file. The name of one that has not all says so; where its last line may, it says from where on
 /// there are more: `{"next":"..."}`.
-pub(super) async fn export(desk: &Desk<'_>, form: &str) -> Result<Answer, Refused> {
+pub(super) async fn export(desk: &Desk<'_>, form: &str) -> Result<Answer, AdminError> {
     let asked = query(&[&filter(desk)[..], &[("cursor", desk.query.text("cursor"))]].concat());
     let LogFile { kind, mut bytes, next } = desk.log_file(form, &asked, EXPORTED_MAX).await?;
     let name = if next.is_some() { "weir-log-part" } else { "weir-log" };

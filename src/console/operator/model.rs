@@ -1,23 +1,21 @@
 //! One model: who serves it, and everything that its price list says.
 
-use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
+    api::error::AdminError,
     console::{desk::Desk, fields::query, frame::Page, view},
     domain::faults::stability::Health,
-    side::admin::local::Refused,
     stability::public::look::label,
 };
 
-pub(super) async fn page(desk: &Desk<'_>, name: &str) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>, name: &str) -> Result<Page, AdminError> {
     let answer = desk.read("/v1/models").await?;
     let mut models = view::list(&answer, "models").iter();
-    let model = models.find(|model| view::text(model, "name") == name).ok_or(Refused {
-        status: StatusCode::NOT_FOUND,
-        message: "No provider that is on serves a model of this name.".to_owned(),
-    })?;
+    let model = models
+        .find(|model| view::text(model, "name") == name)
+        .ok_or_else(|| AdminError::not_found("No provider that is on serves a model of this name."))?;
     let window = desk.source.window();
     let found = window.as_ref().and_then(|window| window.find(name));
     let health = found.map_or(Health::NoData, |model| model.total.health());

@@ -4,17 +4,17 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
+    api::error::AdminError,
     console::{
         desk::{Desk, below},
         frame::Page,
         view,
     },
     domain::faults::stability::{Health, Window},
-    side::admin::local::Refused,
     stability::public::look::label,
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let answer = desk.read("/v1/models").await?;
     let search = desk.query.text("search").to_lowercase();
     let is_wanted = |model: &&Value| {

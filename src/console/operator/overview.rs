@@ -4,16 +4,16 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
+    api::error::AdminError,
     console::{
         desk::{Desk, below},
         frame::Page,
         rows, usage_chart, view,
     },
     domain::faults::stability::{Counters, Window},
-    side::admin::local::Refused,
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let all = desk.read("/v1/overview").await?;
     let providers = desk.read("/v1/providers").await?;
     let window = desk.source.window();

@@ -5,16 +5,16 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::{
+    api::error::AdminError,
     console::{
         answer::Answer,
         desk::{Desk, below},
         frame::Page,
         view,
     },
-    side::admin::local::Refused,
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let answer = desk.read("/v1/providers").await?;
     let providers = view::list(&answer, "providers");
     let content = html! {
@@ -92,7 +92,7 @@ fn state(is_configured: bool, is_enabled: bool) -> Markup {
     }
 }
 
-pub(super) async fn switch(desk: &Desk<'_>, name: &str, verb: &str) -> Result<Answer, Refused> {
+pub(super) async fn switch(desk: &Desk<'_>, name: &str, verb: &str) -> Result<Answer, AdminError> {
     let path = below(&below("/v1/providers", name), verb);
     desk.change(Method::POST, &path, &json!({})).await?;
     Ok(Answer::see("/providers"))

@@ -1,10 +1,11 @@
 //! What a provider's file does to a request that is pasted here; nothing is sent anywhere.
 
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
+    api::error::AdminError,
     console::{desk::Desk, fields::Fields, forms::Field, frame::Page},
     domain::{
         rules::{
@@ -15,7 +16,6 @@ use crate::{
         strict_toml::FileError,
         wire::operation::Operation,
     },
-    side::admin::local::Refused,
 };
 
 const ACTION: &str = "/rules";
@@ -26,11 +26,8 @@ pub(super) fn page(desk: &Desk<'_>) -> Page {
     shown(desk, &Fields::default(), &html! {})
 }
 
-pub(super) fn explain(desk: &Desk<'_>, form: &Fields) -> Result<Page, Refused> {
-    let wrong = |message: String| Refused {
-        status: StatusCode::BAD_REQUEST,
-        message,
-    };
+pub(super) fn explain(desk: &Desk<'_>, form: &Fields) -> Result<Page, AdminError> {
+    let wrong = |message: String| AdminError::invalid(message);
     let name = form.text("provider");
     let files = desk.source.rule_files();
     let (file, compiled) = compiled(&files, name).map_err(wrong)?;

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use serde_json::json;
 
 use crate::{
+    admin::local::LocalApi,
     console::{
         answer::Answer,
         ask::Ask,
@@ -18,7 +19,6 @@ use crate::{
         session::Sessions,
     },
     edges::limiter::{Allowance, Limiter, client::Client},
-    side::admin::local::LocalApi,
 };
 
 /// How often one address may try to sign in.
@@ -145,7 +145,7 @@ impl Doors {
         let values = json!({ "role": operator.role.as_str() });
         if let Err(refused) = api.signs_in(operator.peer(), values).await {
             let content = html! { p class="card" role="alert" { (refused.message) } };
-            return Answer::page(refused.status, framed(&titled("Nobody was signed in", content)));
+            return Answer::page(refused.status(), framed(&titled("Nobody was signed in", content)));
         }
         begin(sessions, &operator, ask).await.with_cookie(over)
     }

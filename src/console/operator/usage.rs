@@ -4,19 +4,19 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
+    api::error::AdminError,
     console::{
         desk::{Desk, below},
         fields::query,
         frame::Page,
         usage_chart, usage_table, view,
     },
-    side::admin::local::Refused,
 };
 
 /// What it can be split by, the first unless asked otherwise.
 const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
+pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let wanted = |name| desk.query.text(name);
     let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
     let asked = query(
@@ -29,7 +29,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, Refused> {
     let found = match desk.read(&format!("/v1/usage{asked}")).await {
         Ok(usage) => shown(&usage, &filter),
         // What is wrong with a filter belongs beside it.
-        Err(refused) => html! { p class="card refused" role="alert" { (refused.message) } },
+        Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
     Ok(Page {
         title: "Usage".to_owned(),

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Owner, Portal, ROOT, page};
 use crate::{
+    admin::Peer,
+    api::error::{AdminError, Code},
     console::{
         answer::Answer, ask::Ask, desk::below, fields::Fields, forms::is_changed, key_view, limits, rotation,
         session::Session, view,
@@ -13,7 +15,6 @@ use crate::{
         change::{MadeFrom, NotChanged},
         secret::ServiceKey,
     },
-    side::admin::{Peer, local::Refused},
 };
 
 impl Portal {
@@ -23,7 +24,7 @@ impl Portal {
         at: &[&str],
         form: &Fields,
         ask: &Ask,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, AdminError> {
         self.is_by_present_text(session).await?;
         if let ["agents"] = at {
             self.ask(session, Method::DELETE, "sign-ins", &json!({})).await?;
@@ -31,11 +32,10 @@ impl Portal {
         }
         let key = self.key(session).await?;
         if key_view::has_expired(&key) || key_view::is_used_up(&key) {
-            return Err(Refused {
-                status: StatusCode::FORBIDDEN,
-                message: "This key is used up or has expired: it can be looked at, and only an operator can change it."
-                    .to_owned(),
-            });
+            return Err(AdminError::new(
+                Code::Forbidden,
+                "This key is used up or has expired: it can be looked at, and only an operator can change it.",
+            ));
         }
         match at {
             ["rotate"] => {
@@ -58,7 +58,7 @@ impl Portal {
         method: Method,
         action: &str,
         body: &Value,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, AdminError> {
         let Owner { key, digest } = &session.who;
         let path = below(&below("/v1/keys", key.as_str()), action);
         let author = (Peer::Owner(key.clone()), MadeFrom::Text(*digest));
@@ -67,16 +67,11 @@ impl Portal {
 
     /// Whoever has only the text of before looks, and changes nothing: it ends, and gives nothing that would last longer. Says so
     /// before anything else is looked at; the store decides it again with the change.
-    pub(super) async fn is_by_present_text(&self, session: &Session<Owner>) -> Result<(), Refused> {
-        let refused = |status, why: &dyn ToString| Refused {
-            status,
-            message: why.to_string(),
-        };
-        let view = self.keys.by_id(&session.who.key).await;
-        let view = view.map_err(|error| refused(StatusCode::SERVICE_UNAVAILABLE, &error))?;
+    pub(super) async fn is_by_present_text(&self, session: &Session<Owner>) -> Result<(), AdminError> {
+        let view = self.keys.by_id(&session.who.key).await?;
         let from = MadeFrom::Text(session.who.digest);
         let present = view.map_or(Err(NotChanged::OldText), |view| view.check_made_from(&from));
-        present.map_err(|why| refused(StatusCode::FORBIDDEN, &why))
+        Ok(present?)
     }
 
     /// The session goes on with the new text of its key, which is shown once.
@@ -98,7 +93,7 @@ impl Portal {
 }
 
 /// The limits that were changed, for the admin API.
-fn lowered(form: &Fields) -> Result<Map<String, Value>, Refused> {
+fn lowered(form: &Fields) -> Result<Map<String, Value>, AdminError> {
     let mut body = Map::new();
     for field in ["quota_usd", "expires_at"] {
         if is_changed(form, field) {

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Owner, Portal, page, unavailable};
 use crate::{
+    api::error::AdminError,
     console::{
         answer::Answer,
         ask::Ask,
@@ -20,7 +21,6 @@ use crate::{
         view,
     },
     domain::sign_in::user_code::UserCode,
-    side::admin::local::Refused,
 };
 
 impl Portal {
@@ -68,7 +68,7 @@ impl Portal {
                     };
                     shown(StatusCode::OK, session, &asked.deciding(&Forms::new(session, None)))
                 }
-                Err(refused) => page::refusal(refused.status, &refused.message),
+                Err(refused) => page::refusal(refused.status(), &refused.to_string()),
             },
         }
     }
@@ -96,11 +96,11 @@ impl Portal {
             self.is_by_present_text(session).await?;
             let body = json!({ "user_code": form.text("user_code"), "approve": is_approved });
             self.ask(session, Method::POST, "sign-ins", &body).await?;
-            Ok::<_, Refused>(shown(StatusCode::OK, session, &decided(is_approved)))
+            Ok::<_, AdminError>(shown(StatusCode::OK, session, &decided(is_approved)))
         };
         match self.sessions.once(session, form.text("operation"), ask.now, work).await {
             Ok(answer) => answer,
-            Err(NotAgain::Failed(refused)) => page::refusal(refused.status, &refused.message),
+            Err(NotAgain::Failed(refused)) => page::refusal(refused.status(), &refused.to_string()),
             Err(NotAgain::Refused(refused)) => page::refusal(refused.status(), refused.as_str()),
         }
     }
@@ -167,7 +167,7 @@ fn decided(is_approved: bool) -> Page {
         }
         p class="pages" { a href="/portal" { "To the key" } }
     };
-    titled(if is_approved { "Approved" } else { "Refused" }, content)
+    titled(if is_approved { "Approved" } else { "AdminError" }, content)
 }
 
 fn titled(title: &str, content: Markup) -> Page {

@@ -99,7 +99,7 @@ impl Portal {
             name: &person.name,
         };
         let view = self.api.key_of(&known, &people.template).await;
-        let view = view.map_err(|refused| Box::new(page::refusal(refused.status, &refused.message)))?;
+        let view = view.map_err(|refused| Box::new(page::refusal(refused.status(), &refused.to_string())))?;
         if view.record.state != KeyState::Active {
             let why = "Your key was revoked. Ask whoever runs this service.";
             return Err(Box::new(page::refusal(StatusCode::FORBIDDEN, why)));

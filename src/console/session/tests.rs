@@ -10,10 +10,10 @@ use http::StatusCode;
 
 use super::*;
 use crate::{
+    admin::{Peer, sessions::Holder},
     console::link::Operator,
     domain::{keys::key::KeyId, role::Role},
     edges::clock,
-    side::admin::{Peer, sessions::Holder},
     store::web_sessions::ListedWebSession,
 };
 

@@ -67,10 +67,10 @@ pub enum NotChanged {
     #[error("this was begun with the key's old text: sign in with the new one to change the key")]
     OldText,
     /// An owner wants to raise this limit.
-    #[error("{0}: the owner of a key can lower a limit, and only an operator can raise it")]
+    #[error("the owner of a key can lower a limit, and only an operator can raise it")]
     Raises(&'static str),
     /// A period without a quota limits nothing, and is most often a forgotten quota.
-    #[error("reset: only a quota begins anew, and this key has none; give it one, or no reset")]
+    #[error("only a quota begins anew, and this key has none; give it one, or no reset")]
     ResetWithoutQuota,
     /// The key's new text is the one before its present text.
     #[error("the key had this text before, draw a new one")]

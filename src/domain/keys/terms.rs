@@ -1,6 +1,7 @@
 //! The limits of keys and accounts.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::domain::{keys::thresholds::Thresholds, money::NanoUsd};
 
@@ -32,7 +33,8 @@ impl Reset {
 }
 
 /// The text names none of the choices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("it is none of the choices")]
 pub struct UnknownChoice;
 
 impl std::str::FromStr for Reset {

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use pingora::protocols::{Ssl, Stream, l4::stream::Stream as Socket};
 
-use super::{AdminState, CONNECTIONS_MAX, Peer, router, served};
+use super::{CONNECTIONS_MAX, routes::routes, served};
 use crate::{
+    admin::{Admin, Peer, router},
     edges::connection_slots::ConnectionSlots,
     front::tls::{certificate, listener::Listener},
     side::service::ServeFuture,
@@ -15,8 +16,8 @@ use crate::{
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
 /// Serves connections of a listener, each in a call.
-pub(crate) fn serve(state: AdminState, tls: Arc<Listener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
-    let router = router(state);
+pub(crate) fn serve(state: Admin, tls: Arc<Listener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
+    let router = router(state, routes());
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     move |stream| {
         let (router, tls, slots) = (router.clone(), Arc::clone(&tls), Arc::clone(&slots));

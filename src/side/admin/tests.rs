@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::UnixListener, sync::watch};
 
-use super::{AdminState, LogHomes, ModelView, ProviderView, Providers, Stores, serve};
+use super::serve;
 use crate::{
+    admin::{Admin, LogHomes, ModelView, ProviderView, Providers, Stores, audit::Audit},
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
         keys::secret::{KeyPrefix, ServiceKey},
@@ -16,7 +17,6 @@ use crate::{
         money::{NanoUsd, price::Price},
     },
     money::account_changes::{AccountChanges, direct::DirectChanges},
-    side::audit::Audit,
     store::{
         KeyStore,
         archive::{Archive, file},
@@ -133,7 +133,7 @@ impl Fixture {
         };
         let audit = Audit::open(audit).unwrap();
         let prefix = KeyPrefix::new("weir").unwrap();
-        let state = AdminState::new(stores, Arc::new(Served::default()), prefix.clone(), audit, None);
+        let state = Admin::new(stores, Arc::new(Served::default()), prefix.clone(), audit, None);
         let socket = folder.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);

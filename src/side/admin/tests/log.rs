@@ -131,7 +131,7 @@ async fn a_request_that_has_looked_long_enough_answers_with_where_it_goes_on() {
     let (mut cursor, mut found, mut pages) = (Some(LogCursor::before(&filter)), 0, 0);
     while let Some(from) = cursor {
         let rows = reading.rows(filter.clone(), from, false);
-        let page = super::super::log::page(rows, 1000, clock::instant()).await.unwrap();
+        let page = crate::admin::log::page(rows, 1000, clock::instant()).await.unwrap();
         (found, pages, cursor) = (found + page.rows.len(), pages + 1, page.next);
     }
     assert_eq!(found, 18);

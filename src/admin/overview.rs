@@ -1,0 +1,347 @@
+//! What all accounts come to: balances now, what was used today and this month. For the console's first page.
+
+use axum::{Json, extract::State};
+use futures_util::{
+    TryFutureExt,
+    stream::{self, StreamExt, TryStreamExt},
+};
+use serde_json::{Value, json};
+
+use super::{reply::JsonResult, state::Admin, usage};
+use crate::{
+    api::accounts::Account,
+    domain::{
+        ledger::{
+            AccountView,
+            daily_costs::{DailyCosts, WEEK, WeekCost, dearest_weeks, fields_of_costs},
+            daily_sums::{Subject, Sums, SumsOf},
+            usage_report::{SplitBy, date, day, fields_of},
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError,
+        ledger::{LIST_ACCOUNTS_MAX, LedgerStore},
+    },
+};
+
+/// Accounts that are counted: each costs two questions to the store.
+const ACCOUNTS_MAX: usize = 10_000;
+/// Accounts whose sums are read at one time.
+const AT_ONCE: usize = 16;
+/// Accounts whose balance is low that are named.
+const LOW_MAX: usize = 20;
+/// The days whose costs are told one by one.
+const DAYS_SHOWN: i64 = 30;
+/// Accounts, models and keys that are named because they cost most in the last week.
+const DEAREST_MAX: usize = 5;
+/// Accounts, the dearest first, whose keys are looked at for the dearest keys. Fewer are, once no key of the others can be one.
+const KEYS_OF_ACCOUNTS_MAX: usize = 32;
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// `GET /v1/overview`. `is_whole` says whether there are no more accounts than [`ACCOUNTS_MAX`], the first of which are counted.
+pub(super) async fn page(State(state): State<Admin>) -> JsonResult {
+    Ok(Json(of_first(&*state.ledger, ACCOUNTS_MAX).await?.body()))
+}
+
+/// What the first accounts come to, by name.
+async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Overview, StoreError> {
+    let today = ledger.now_ms().await?.div_euclid(DAY_MS);
+    let month = day(date(today).first_of_month());
+    let mut all = Overview::new(today);
+    let mut after: Option<String> = None;
+    loop {
+        // One beyond the last tells whether there are others.
+        let asked = (accounts_max - all.accounts).clamp(1, LIST_ACCOUNTS_MAX);
+        let page = ledger.accounts(after.as_deref(), asked).await?;
+        if all.accounts == accounts_max {
+            all.is_whole = page.is_empty();
+            break;
+        }
+        all.add_sums(ledger, &page, month).await?;
+        page.iter().for_each(|account| all.add(account));
+        if page.len() < asked {
+            all.is_whole = true;
+            break;
+        }
+        after = page.last().map(|account| account.id.clone());
+    }
+    all.find_dearest_keys(ledger).await?;
+    Ok(all)
+}
+
+/// What accounts come to, as far as they were counted.
+struct Overview {
+    accounts: usize,
+    /// There are no others.
+    is_whole: bool,
+    suspended: usize,
+    balance: NanoUsd,
+    held: NanoUsd,
+    spent: NanoUsd,
+    paid_today: NanoUsd,
+    paid_month: NanoUsd,
+    low_count: usize,
+    /// Those with the lowest balances, the lowest first, of those whose balance is low.
+    low: Vec<(NanoUsd, Account)>,
+    today: Sums,
+    month: Sums,
+    /// The costs of the models, by day.
+    models: DailyCosts,
+    /// The costs of the accounts and of the dearest keys in two weeks.
+    account_weeks: DailyCosts,
+    key_weeks: DailyCosts,
+}
+
+impl Overview {
+    /// No accounts yet, on a day that is counted from the Unix epoch.
+    fn new(today: i64) -> Self {
+        let weeks = DailyCosts::new(today - 2 * WEEK as i64 + 1..=today);
+        Self {
+            accounts: 0,
+            is_whole: false,
+            suspended: 0,
+            balance: NanoUsd::ZERO,
+            held: NanoUsd::ZERO,
+            spent: NanoUsd::ZERO,
+            paid_today: NanoUsd::ZERO,
+            paid_month: NanoUsd::ZERO,
+            low_count: 0,
+            low: Vec::new(),
+            today: Sums::default(),
+            month: Sums::default(),
+            models: DailyCosts::new(today - DAYS_SHOWN + 1..=today),
+            account_weeks: weeks.clone(),
+            key_weeks: weeks,
+        }
+    }
+
+    /// Adds the sums of accounts. The month begins with this day.
+    async fn add_sums(
+        &mut self,
+        ledger: &dyn LedgerStore,
+        accounts: &[AccountView],
+        month: i64,
+    ) -> Result<(), StoreError> {
+        let days = self.models.days();
+        let (today, asked) = (*days.end(), month.min(*days.start())..=*days.end());
+        let whole = SumsOf::One(Subject::Account);
+        let reads = accounts.iter().map(|account| {
+            ledger
+                .sums(&account.id, asked.clone(), &whole)
+                .map_ok(|sums| (&account.id, sums))
+        });
+        let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        while let Some((account, sums)) = reads.try_next().await? {
+            self.models.add(&sums, SplitBy::Model);
+            for sum in &sums {
+                self.account_weeks.add_cost(account, sum.day, sum.sums.cost_nano_usd);
+                if sum.day >= month {
+                    self.month = self.month.plus(&sum.sums);
+                }
+                if sum.day == today {
+                    self.today = self.today.plus(&sum.sums);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the keys of the accounts that cost most, until no key of the others can be among the dearest: a key costs no more
+    /// than its account.
+    async fn find_dearest_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
+        for account in dearest_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
+            let found = dearest_weeks(self.key_weeks.weeks(), DEAREST_MAX);
+            if found.len() == DEAREST_MAX && found.last().is_some_and(|last| last.cost >= account.cost) {
+                break;
+            }
+            let sums = ledger.sums(&account.name, self.key_weeks.days(), &SumsOf::Keys).await?;
+            self.key_weeks.add(&sums, SplitBy::Key);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, account: &AccountView) {
+        self.accounts += 1;
+        self.suspended += usize::from(account.record.suspended);
+        self.balance = self.balance.saturating_add(account.balance);
+        self.held = self.held.saturating_add(account.held);
+        self.spent = self.spent.saturating_add(account.spent);
+        self.paid_today = self.paid_today.saturating_add(account.paid_today);
+        self.paid_month = self.paid_month.saturating_add(account.paid_this_month);
+        if account.is_low() {
+            self.low_count += 1;
+            let place = self.low.partition_point(|(balance, _)| *balance <= account.balance);
+            if place < LOW_MAX {
+                self.low.truncate(LOW_MAX - 1);
+                self.low.insert(place, (account.balance, Account::from(account)));
+            }
+        }
+    }
+
+    fn body(&self) -> Value {
+        let dearest = |costs: &DailyCosts| {
+            let weeks = dearest_weeks(costs.weeks(), DEAREST_MAX).into_iter();
+            let week = |week: WeekCost| json!({ "name": week.name, "cost_nano_usd": week.cost, "before_nano_usd": week.before });
+            weeks.map(week).collect::<Vec<_>>()
+        };
+        json!({
+            "accounts": self.accounts,
+            "is_whole": self.is_whole,
+            "suspended": self.suspended,
+            // Each charge has lowered the balance by what it has added here.
+            "paid_in_nano_usd": self.balance.saturating_add(self.spent),
+            "paid_today_nano_usd": self.paid_today,
+            "paid_month_nano_usd": self.paid_month,
+            "balance_nano_usd": self.balance,
+            "held_nano_usd": self.held,
+            "spent_nano_usd": self.spent,
+            "today": fields_of(&self.today),
+            "month": fields_of(&self.month),
+            "spent": fields_of_costs(&self.models, usage::DAILY_MAX),
+            "dearest": {
+                "accounts": dearest(&self.account_weeks),
+                "keys": dearest(&self.key_weeks),
+                "models": dearest(&self.models),
+            },
+            "low_count": self.low_count,
+            "low": self.low.iter().map(|(_, account)| account).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        domain::ledger::{AccountRecord, AccountTerms, Admit, AdmitReply, Change, Step},
+        store::ledger::contract::{change_record, memory, node, record},
+    };
+
+    /// So many accounts of 100 nano-USD: all of them low, the first one with a request that holds 30, the last one suspended.
+    async fn ledger(accounts: usize) -> Arc<dyn LedgerStore> {
+        let ledger = memory::ledger();
+        for number in 0..accounts {
+            let balance = NanoUsd::from_nanos(100);
+            let open = Change::Open {
+                balance,
+                at: 1,
+                operation: None,
+            };
+            let terms = AccountTerms {
+                low_balance: Some(balance),
+                ..AccountTerms::default()
+            };
+            let name = name(number);
+            ledger
+                .apply(&node(1), &name, &[Step { seq: 1, change: open }])
+                .await
+                .unwrap();
+            change_record(&*ledger, &name, |record| record.with(terms, number + 1 == accounts)).await;
+        }
+        let mut key = record(1);
+        key.account = name(0).into();
+        let ask = Admit {
+            node: node(1),
+            request: "runs".into(),
+            key: Arc::new(key),
+            estimate: NanoUsd::from_nanos(30),
+            tokens: 0,
+            ended_key: 0,
+            ended_account: 0,
+        };
+        assert!(matches!(ledger.admit(&ask).await, Ok(AdmitReply::Granted(_))));
+        ledger
+    }
+
+    fn name(number: usize) -> String {
+        format!("account-{number:05}")
+    }
+
+    #[tokio::test]
+    async fn accounts_behind_the_first_page_of_the_store_are_counted_too() {
+        let accounts = LIST_ACCOUNTS_MAX + 5;
+        let all = of_first(&*ledger(accounts).await, ACCOUNTS_MAX).await.unwrap().body();
+        assert_eq!((&all["accounts"], &all["is_whole"]), (&json!(accounts), &json!(true)));
+        assert_eq!((&all["suspended"], &all["held_nano_usd"]), (&json!(1), &json!(30)));
+        assert_eq!(all["balance_nano_usd"], json!(100 * accounts));
+        assert_eq!(
+            all["low_count"],
+            json!(accounts),
+            "those that are not named are counted"
+        );
+        let low = all["low"].as_array().unwrap();
+        assert_eq!((low.len(), &low[0]["id"]), (LOW_MAX, &json!(name(0))));
+    }
+
+    #[test]
+    fn of_those_that_are_low_the_lowest_are_named_first() {
+        let account = |number: i64, low_balance| AccountView {
+            id: format!("a{number}"),
+            balance: NanoUsd::from_nanos(number),
+            record: AccountRecord {
+                terms: AccountTerms {
+                    low_balance,
+                    ..AccountTerms::default()
+                },
+                ..AccountRecord::default()
+            },
+            spent: NanoUsd::ZERO,
+            held: NanoUsd::ZERO,
+            running: 0,
+            paid_today: NanoUsd::ZERO,
+            paid_this_month: NanoUsd::ZERO,
+            created_at: 0,
+        };
+        let mut all = Overview::new(0);
+        let most = i64::try_from(LOW_MAX).unwrap();
+        // Upwards and downwards in turn: what comes late is named, too.
+        for step in 0..2 * most {
+            let number = if step % 2 == 0 { step } else { -step };
+            all.add(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
+        }
+        let body = all.body();
+        let named: Vec<&str> = body["low"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|one| one["id"].as_str())
+            .collect();
+        let mut lowest: Vec<i64> = (0..2 * most)
+            .map(|step| if step % 2 == 0 { step } else { -step })
+            .collect();
+        lowest.sort_unstable();
+        let lowest: Vec<String> = lowest.iter().take(LOW_MAX).map(|number| format!("a{number}")).collect();
+        assert_eq!(
+            (named, &body["low_count"]),
+            (lowest.iter().map(String::as_str).collect(), &json!(2 * most))
+        );
+        // Where nothing is said of it, nothing left is low.
+        let mut all = Overview::new(0);
+        for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
+            all.add(&account(number, low_balance));
+        }
+        assert_eq!(all.low_count, 3);
+    }
+
+    #[tokio::test]
+    async fn it_is_whole_if_no_account_was_left_out() {
+        let ledger = ledger(3).await;
+        for (most, counted, is_whole, suspended) in [(2, 2, false, 0), (3, 3, true, 1), (4, 3, true, 1)] {
+            let all = of_first(&*ledger, most).await.unwrap().body();
+            assert_eq!(
+                (&all["accounts"], &all["is_whole"], &all["suspended"]),
+                (&json!(counted), &json!(is_whole), &json!(suspended)),
+                "at most {most}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn without_accounts_it_is_whole() {
+        let all = of_first(&*memory::ledger(), 2).await.unwrap().body();
+        assert_eq!((&all["accounts"], &all["is_whole"]), (&json!(0), &json!(true)));
+    }
+}

@@ -1,0 +1,91 @@
+//! The questions of the admin API by HTTP.
+
+use axum::{
+    Extension, Json, Router,
+    body::Bytes,
+    extract::{RawPathParams, RawQuery, State},
+    http::{HeaderMap, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, on},
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    admin::{Admin, ConnectionExtension, ask::Answered, author::Author},
+    api::{
+        accounts::{
+            AdjustAccount, CreateAccount, CreditAccount, ListAccounts, ResumeAccount, ShowAccount, SuspendAccount,
+            UpdateAccount,
+        },
+        error::AdminError,
+        wire,
+    },
+};
+
+/// All questions, each at its path.
+pub(super) fn routes() -> Router<Admin> {
+    let routes = Router::new();
+    let routes = route::<CreateAccount>(routes);
+    let routes = route::<ListAccounts>(routes);
+    let routes = route::<ShowAccount>(routes);
+    let routes = route::<UpdateAccount>(routes);
+    let routes = route::<CreditAccount>(routes);
+    let routes = route::<AdjustAccount>(routes);
+    let routes = route::<SuspendAccount>(routes);
+    route::<ResumeAccount>(routes)
+}
+
+/// The same with one question more.
+fn route<Q: Answered>(routes: Router<Admin>) -> Router<Admin> {
+    let method = match Q::METHOD {
+        Method::GET => MethodFilter::GET,
+        Method::DELETE => MethodFilter::DELETE,
+        Method::PATCH => MethodFilter::PATCH,
+        _ => MethodFilter::POST,
+    };
+    routes.route(Q::PATH, on(method, answer::<Q>))
+}
+
+async fn answer<Q: Answered>(
+    State(admin): State<Admin>,
+    Extension(extension): Extension<ConnectionExtension>,
+    author: Author,
+    segments: RawPathParams,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, AdminError> {
+    if Q::IS_LONG {
+        extension.extend();
+    }
+    let segments = segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let takes_query = matches!(Q::METHOD, Method::GET | Method::DELETE);
+    let (query, fields) = if takes_query {
+        (query.unwrap_or_default(), Map::new())
+    } else {
+        (String::new(), fields(&headers, &body)?)
+    };
+    let question: Q = wire::read(segments.collect(), &query, fields)?;
+    let answer = admin.ask(author, question).await?;
+    let status = StatusCode::from_u16(Q::STATUS).unwrap_or_default();
+    let tag = Q::version(&answer).map(|version| [(header::ETAG, format!("\"{version}\""))]);
+    Ok((status, tag, Json(answer)).into_response())
+}
+
+/// The fields of a body that is a JSON object, or of none. A page of another site can send a form, and no JSON.
+fn fields(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, AdminError> {
+    if body.is_empty() {
+        return Ok(Map::new());
+    }
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    let kind = kind.split_once(';').map_or(kind, |(kind, _)| kind).trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(AdminError::invalid(
+            "the body: JSON, with the header `content-type: application/json`",
+        ));
+    }
+    serde_json::from_slice(body).map_err(|error| AdminError::invalid(format!("the body is no JSON object: {error}")))
+}
