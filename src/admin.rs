@@ -7,7 +7,6 @@ pub(crate) mod audit;
 mod audited;
 pub(crate) mod author;
 mod backup;
-mod change;
 mod changes_seen;
 mod connection_extension;
 mod console;
@@ -77,15 +76,6 @@ pub(crate) fn router(state: Admin, routes: Router<Admin>) -> Router {
         .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
         .route("/v1/backup", get(backup::send))
-        .route("/v1/keys", post(keys::create).get(keys::listing::list))
-        .route(
-            "/v1/keys/{id}",
-            get(keys::show).patch(keys::update).delete(keys::delete),
-        )
-        .route("/v1/keys/{id}/lower", post(keys::lower))
-        .route("/v1/keys/{id}/rotate", post(keys::rotation::rotate))
-        .route("/v1/keys/{id}/end-overlap", post(keys::rotation::end_overlap))
-        .route("/v1/keys/{id}/revoke", post(keys::revoke))
         .route(
             "/v1/keys/{id}/sign-ins",
             get(sign_ins::list).post(sign_ins::decide).delete(sign_ins::end),

@@ -3,6 +3,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod error;
+pub(crate) mod keys;
 pub(crate) mod values;
 pub(crate) mod wire;
 

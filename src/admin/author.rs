@@ -7,7 +7,7 @@ use axum::{
 };
 
 use super::{fields, peer::Peer, reply::AdminError};
-use crate::domain::{keys::change::MadeFrom, version::Version};
+use crate::domain::keys::change::MadeFrom;
 
 /// The author of a question.
 #[derive(Clone, Debug)]
@@ -41,11 +41,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Author {
     }
 }
 
-/// The value of `ETag` for a version.
-pub(super) fn etag(version: Version) -> String {
-    format!("\"{version}\"")
-}
-
 /// What `If-Match` asks for: `*` and none are no condition.
 fn if_match(headers: &HeaderMap) -> Result<MadeFrom, AdminError> {
     let version = fields::condition(headers)?;
@@ -57,6 +52,7 @@ mod tests {
     use http::{HeaderValue, header};
 
     use super::*;
+    use crate::domain::version::Version;
 
     #[test]
     fn a_condition_is_one_version_in_quotes_any_or_none() {
@@ -68,7 +64,6 @@ mod tests {
             if_match(&headers).ok()
         };
         let version = Version::new(17, 0xcbf4_3926);
-        assert_eq!(etag(version), "\"17-cbf43926\"");
         assert_eq!(read(&["\"17-cbf43926\""]), Some(MadeFrom::Version(version)));
         assert_eq!(
             (read(&[]), read(&["*"])),

@@ -9,13 +9,7 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde_json::{Map, Value};
 
 use super::reply::AdminError;
-use crate::domain::{
-    keys::thresholds::{PERCENTS, Thresholds},
-    ledger::{OperationId, Rates, RatesChange},
-    money::NanoUsd,
-    strict_toml::nearest,
-    version::Version,
-};
+use crate::domain::{strict_toml::nearest, version::Version};
 
 const ACCOUNT_CHARS_MAX: usize = 64;
 
@@ -73,90 +67,6 @@ pub(super) fn account(field: &str, text: &str) -> Result<String, AdminError> {
         )));
     }
     Ok(text.to_owned())
-}
-
-/// 1 to `most` characters, one of them visible and none of them a control character.
-pub(super) fn line(field: &str, value: &Value, most: usize) -> Result<String, AdminError> {
-    let text = value.as_str().unwrap_or_default();
-    let length = text.chars().count();
-    if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
-        return Err(AdminError::invalid(format!(
-            "{field}: 1 to {most} characters, one of them visible and none of them a control character"
-        )));
-    }
-    Ok(text.to_owned())
-}
-
-/// Whether a character shows by itself: it is no space, and none of those that a font leaves out (Unicode's
-/// Default_Ignorable_Code_Point) or draws as nothing.
-fn is_visible(character: char) -> bool {
-    let is_left_out = matches!(
-        character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-    );
-    !(is_left_out || character.is_whitespace() || character.is_control())
-}
-
-/// An amount in USD. A text, because a JSON number may have been through a float.
-pub(super) fn usd(field: &str, value: &Value) -> Result<NanoUsd, AdminError> {
-    let text = value
-        .as_str()
-        .ok_or_else(|| AdminError::of_field(field, format!("an amount in USD as a text, such as \"12.50\"")))?;
-    NanoUsd::parse_usd(text).map_err(|error| AdminError::of_field(field, format!("{error}")))
-}
-
-/// By what a change of a balance is counted once.
-pub(super) fn operation(field: &str, value: &Value) -> Result<OperationId, AdminError> {
-    let id = value.as_str().and_then(OperationId::parse);
-    id.ok_or_else(|| AdminError::of_field(field, format!("{}", OperationId::RULE)))
-}
-
-/// Sets one of `rpm`, `tpm` and `concurrency`; false if the field is none of them.
-pub(super) fn rate(change: &mut RatesChange, field: &str, value: &Value) -> Result<bool, AdminError> {
-    let place = match field {
-        "rpm" => &mut change.rpm,
-        "tpm" => &mut change.tpm,
-        "concurrency" => &mut change.concurrency,
-        _ => return Ok(false),
-    };
-    *place = Some(limit(field, value)?);
-    Ok(true)
-}
-
-fn limit(field: &str, value: &Value) -> Result<Option<u64>, AdminError> {
-    if value.is_null() {
-        return Ok(None);
-    }
-    match value.as_u64() {
-        Some(0) => Err(AdminError::invalid(format!(
-            "{field}: with 0 nothing would ever be admitted; suspend the account or revoke the key instead"
-        ))),
-        Some(limit) if limit <= Rates::MAX => Ok(Some(limit)),
-        _ => Err(AdminError::invalid(format!(
-            "{field}: a whole number from 1 to {}, or null for no limit",
-            Rates::MAX
-        ))),
-    }
-}
-
-/// At which parts of a quota somebody is told; null: as what stands above says.
-pub(super) fn thresholds(field: &str, value: &Value) -> Result<Option<Thresholds>, AdminError> {
-    if value.is_null() {
-        return Ok(None);
-    }
-    let percents = value
-        .as_array()
-        .and_then(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
-    let chosen = percents.and_then(|percents| Thresholds::of(percents).ok());
-    chosen.map(Some).ok_or_else(|| {
-        let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-        AdminError::invalid(format!(
-            "{field}: a list of {known}, empty to be told nothing, or null for the default"
-        ))
-    })
 }
 
 /// A moment, in milliseconds since the Unix epoch: an RFC 3339 time, or a date for its first moment in UTC.

@@ -1,94 +1,75 @@
-//! Keys in the admin API: create, list, show, update, revoke, delete.
+//! Keys in the admin API: create, list, show, update, rotate, revoke, delete.
 
 pub(super) mod listing;
 pub(super) mod of_person;
-pub(super) mod rotation;
 
-use axum::{
-    Extension, Json,
-    extract::{Path, State},
-    http::{StatusCode, header},
-    response::IntoResponse,
-};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{
-    accounts,
-    author::{Author, etag},
-    change,
-    fields::{self, Body, object},
-    peer::Peer,
-    reply::{AdminError, JsonResult, key_body},
-    state::Admin,
-};
+use super::{Admin, accounts, ask::Answered, author::Author, peer::Peer};
 use crate::{
+    api::{
+        error::AdminError,
+        keys::{
+            CreateKey, DeleteKey, DeletedKey, EndOverlap, Key, LowerKey, Overlap, RevokeKey, RotateKey, ShowKey,
+            UpdateKey,
+        },
+        values::{KeyName, ModelNames, Moment},
+    },
     domain::{
         keys::{
-            change::{ChangedBy, KeyChange, MadeFrom, NotChanged},
+            change::{ChangedBy, KeyChange, KeyUpdate, MadeFrom, NotChanged},
             key::{KeyId, KeyRecord, KeyState},
+            rotation::{OVERLAP_DEFAULT_SECONDS, Rotation},
             secret::{KeyDigest, ServiceKey},
         },
         ledger::{KeyTerms, OperationId},
+        money::NanoUsd,
     },
     edges::clock,
     money::account_changes::AccountChangeError,
     store::{KeyView, StoreError},
 };
 
-/// The field that names the operation which makes a key: sent again, it makes no other one.
-const OPERATION: &str = "operation_id";
-/// The limits that the owner of a key can lower.
-const LOWERED: [&str; 5] = ["concurrency", "expires_at", "quota_usd", "rpm", "tpm"];
-
-pub(super) async fn create(
-    State(state): State<Admin>,
-    Extension(peer): Extension<Peer>,
-    body: Body,
-) -> Result<(StatusCode, Json<Value>), AdminError> {
-    let mut body = object(body)?;
-    let now = clock::unix_seconds();
-    let operation = body.remove(OPERATION);
-    let operation = operation.map(|id| fields::operation(OPERATION, &id)).transpose()?;
-    let change::Wanted {
-        account,
-        update: wanted,
-    } = change::read(&body, now)?;
-    let (Some(name), Some(account)) = (wanted.name, account) else {
-        return Err(AdminError::invalid("name and account are needed to create a key"));
-    };
-    accounts::existing(&state, &account).await?;
-    let terms = wanted.terms.apply(KeyTerms::default());
-    if terms.lacks_quota() {
-        return Err(NotChanged::ResetWithoutQuota.into());
+impl Answered for CreateKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+        let now = clock::unix_seconds();
+        accounts::existing(admin, self.account.as_str()).await?;
+        let terms = self.terms().apply(KeyTerms::default());
+        check_quota(terms.quota)?;
+        check_end(self.expires_at, now)?;
+        if terms.lacks_quota() {
+            return Err(NotChanged::ResetWithoutQuota.into());
+        }
+        let (key, drawn) = fresh(admin);
+        let id = match &self.operation_id {
+            None => drawn,
+            Some(operation) => new_of(admin, operation).await?,
+        };
+        let names = self.models.as_ref().map(|ModelNames(names)| names.clone());
+        let KeyName(name) = &self.name;
+        let record = KeyRecord {
+            id,
+            name: name.clone(),
+            account: self.account.as_str().into(),
+            created_at: now,
+            expires_at: self.expires_at.map(Moment::seconds),
+            models: models(admin, names)?,
+            state: KeyState::Active,
+            hint: key.hint(),
+            revision: 0,
+            terms,
+            former: None,
+        };
+        let view = add(admin, author.peer, key.digest(), record, &self).await?;
+        Ok(shown(admin, &view).await.with_text(&key))
     }
-    let (key, drawn) = fresh(&state);
-    let id = match &operation {
-        None => drawn,
-        Some(operation) => new_of(&state, operation).await?,
-    };
-    body.extend(operation.map(|operation| (OPERATION.to_owned(), json!(operation))));
-    let record = KeyRecord {
-        id,
-        name,
-        account: account.into(),
-        created_at: now,
-        expires_at: wanted.expires_at.flatten(),
-        models: models(&state, wanted.models.flatten())?,
-        state: KeyState::Active,
-        hint: key.hint(),
-        revision: 0,
-        terms,
-        former: None,
-    };
-    let view = add(&state, peer, key.digest(), record, Value::Object(body)).await?;
-    Ok((StatusCode::CREATED, Json(body_of(&state, &view, Some(&key)).await)))
 }
 
 /// The id of the key that an operation makes, while it is not made.
-async fn new_of(state: &Admin, operation: &OperationId) -> Result<KeyId, AdminError> {
+async fn new_of(admin: &Admin, operation: &OperationId) -> Result<KeyId, AdminError> {
     let id = KeyId::of_digest(&Sha256::digest(operation.as_str()).into());
-    match state.store.by_id(&id).await? {
+    match admin.store.by_id(&id).await? {
         None => Ok(id),
         Some(_) => Err(AdminError::conflict(format!(
             "this operation has made the key {} already; its text was told to whoever asked first: rotate it for a new one, or delete it",
@@ -99,17 +80,17 @@ async fn new_of(state: &Admin, operation: &OperationId) -> Result<KeyId, AdminEr
 
 /// Makes a key, recorded with what was asked for.
 async fn add(
-    state: &Admin,
+    admin: &Admin,
     peer: Peer,
     digest: KeyDigest,
     record: KeyRecord,
-    values: Value,
+    values: &(impl Serialize + Sync),
 ) -> Result<KeyView, AdminError> {
-    state.audit(peer, "key.create", record.id.as_str(), &values).await?;
-    state.store.create(&digest, &record).await?;
-    if let Err(error) = state.changes.key_changed(&digest, &record).await {
+    admin.audit(peer, "key.create", record.id.as_str(), values).await?;
+    admin.store.create(&digest, &record).await?;
+    if let Err(error) = admin.changes.key_changed(&digest, &record).await {
         // Nobody has seen it yet. Where this fails too, a key stays that nobody has.
-        let _ = state.store.delete(&record.id, &MadeFrom::Anything).await;
+        let _ = admin.store.delete(&record.id, &MadeFrom::Anything).await;
         return Err(error.into());
     }
     Ok(KeyView {
@@ -120,26 +101,25 @@ async fn add(
 }
 
 /// A key with what it has spent; a store that does not tell leaves that out.
-async fn body_of(state: &Admin, view: &KeyView, fresh: Option<&ServiceKey>) -> Value {
-    let spend = state.ledger.key_spend(&view.record.account, &view.record.id).await;
-    key_body(view, spend.ok().as_ref(), clock::unix_millis(), fresh)
+async fn shown(admin: &Admin, view: &KeyView) -> Key {
+    let spend = admin.ledger.key_spend(&view.record.account, &view.record.id).await;
+    Key::of(view, spend.ok().as_ref(), clock::unix_millis())
 }
 
-/// Makes a change, recorded with these values, and shows the key after it, with a text that was made just now. What the key as it
-/// is refuses is not recorded.
+/// Makes a change, recorded with these values, and shows the key after it. A change that the key as it is refuses is not recorded.
 async fn make(
-    state: &Admin,
+    admin: &Admin,
     author: Author,
     key_id: &KeyId,
     change: &KeyChange,
-    (operation, values, fresh): (&'static str, Value, Option<&ServiceKey>),
-) -> JsonResult {
-    existing(state, key_id).await?.after(change, &author.from)?;
-    state.audit(author.peer, operation, key_id.as_str(), &values).await?;
-    let view = state.store.change(key_id, change, &author.from).await?;
-    let noted = state.changes.key_changed(&view.digest, &view.record).await;
+    (operation, values): (&'static str, &(impl Serialize + Sync)),
+) -> Result<Key, AdminError> {
+    existing(admin, key_id).await?.after(change, &author.from)?;
+    admin.audit(author.peer, operation, key_id.as_str(), values).await?;
+    let view = admin.store.change(key_id, change, &author.from).await?;
+    let noted = admin.changes.key_changed(&view.digest, &view.record).await;
     noted.map_err(|error| unsure(&error))?;
-    Ok(Json(body_of(state, &view, fresh).await))
+    Ok(shown(admin, &view).await)
 }
 
 /// The store has made the change, and might yet lose it.
@@ -149,96 +129,161 @@ fn unsure(error: &AccountChangeError) -> AdminError {
     ))
 }
 
-async fn existing(state: &Admin, id: &KeyId) -> Result<KeyView, StoreError> {
-    state.store.by_id(id).await?.ok_or(StoreError::NotFound)
+async fn existing(admin: &Admin, id: &KeyId) -> Result<KeyView, StoreError> {
+    admin.store.by_id(id).await?.ok_or(StoreError::NotFound)
 }
 
-pub(super) async fn show(
-    State(state): State<Admin>,
-    Path(key_id): Path<String>,
-) -> Result<impl IntoResponse, AdminError> {
-    let view = existing(&state, &id(&key_id)?).await?;
-    let body = body_of(&state, &view, None).await;
-    Ok(([(header::ETAG, etag(view.version()))], Json(body)))
-}
-
-pub(super) async fn update(
-    State(state): State<Admin>,
-    author: Author,
-    Path(key_id): Path<String>,
-    body: Body,
-) -> JsonResult {
-    let body = object(body)?;
-    set(&state, author, &key_id, body, ("key.update", ChangedBy::Operator)).await
-}
-
-/// What the owner of a key may do, who can never raise a limit.
-pub(super) async fn lower(
-    State(state): State<Admin>,
-    author: Author,
-    Path(key_id): Path<String>,
-    body: Body,
-) -> JsonResult {
-    let body = object(body)?;
-    fields::check_known(&body, &LOWERED)?;
-    set(&state, author, &key_id, body, ("key.lower", ChangedBy::Owner)).await
-}
-
-/// Sets what the body names.
-async fn set(
-    state: &Admin,
-    author: Author,
-    key_id: &str,
-    body: Map<String, Value>,
-    (operation, by): (&'static str, ChangedBy),
-) -> JsonResult {
-    let key_id = id(key_id)?;
-    let change::Wanted { account, mut update } = change::read(&body, clock::unix_seconds())?;
-    if account.is_some() {
-        return Err(AdminError::invalid(
-            "account: a key stays with its account, where its use is counted; create another key there",
-        ));
+impl Answered for ShowKey {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<Key, AdminError> {
+        Ok(shown(admin, &existing(admin, &self.id).await?).await)
     }
-    if body.is_empty() {
+}
+
+impl Answered for UpdateKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+        let mut update = self.update();
+        check_end(self.expires_at.flatten(), clock::unix_seconds())?;
+        if let Some(names) = update.models {
+            update.models = Some(models(admin, names)?);
+        }
+        set(
+            admin,
+            author,
+            &self.id,
+            (update, ChangedBy::Operator),
+            ("key.update", &self),
+        )
+        .await
+    }
+}
+
+/// Asked by the owner of a key, who can never raise a limit.
+impl Answered for LowerKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+        check_end(self.expires_at.flatten(), clock::unix_seconds())?;
+        set(
+            admin,
+            author,
+            &self.id,
+            (self.update(), ChangedBy::Owner),
+            ("key.lower", &self),
+        )
+        .await
+    }
+}
+
+/// Sets the values that an update names.
+async fn set(
+    admin: &Admin,
+    author: Author,
+    id: &KeyId,
+    (update, by): (KeyUpdate, ChangedBy),
+    recorded: (&'static str, &(impl Serialize + Sync)),
+) -> Result<Key, AdminError> {
+    if update == KeyUpdate::default() {
         return Err(AdminError::invalid("nothing to change: name at least one field"));
     }
-    if let Some(names) = update.models {
-        update.models = Some(models(state, names)?);
-    }
-    let change = KeyChange::Update { update, by };
-    make(state, author, &key_id, &change, (operation, Value::Object(body), None)).await
+    check_quota(update.terms.quota.flatten())?;
+    make(admin, author, id, &KeyChange::Update { update, by }, recorded).await
 }
 
-pub(super) async fn revoke(State(state): State<Admin>, author: Author, Path(key_id): Path<String>) -> JsonResult {
-    let at = clock::unix_seconds();
-    let change = KeyChange::Revoke { at };
-    make(&state, author, &id(&key_id)?, &change, ("key.revoke", json!({}), None)).await
+/// Zero is a quota: the key is there, and nothing is served.
+fn check_quota(quota: Option<NanoUsd>) -> Result<(), AdminError> {
+    match quota {
+        Some(quota) if quota < NanoUsd::ZERO => {
+            Err(AdminError::of_field("quota_usd", "zero or more, or null for unlimited"))
+        }
+        _ => Ok(()),
+    }
 }
 
-pub(super) async fn delete(State(state): State<Admin>, author: Author, Path(key_id): Path<String>) -> JsonResult {
-    let key_id = id(&key_id)?;
-    if let Some(view) = state.store.by_id(&key_id).await? {
-        view.check_made_from(&author.from)?;
+fn check_end(end: Option<Moment>, now: i64) -> Result<(), AdminError> {
+    match end {
+        Some(end) if end.seconds() <= now => Err(AdminError::of_field(
+            "expires_at",
+            "that time has passed; to end a key now, revoke it",
+        )),
+        _ => Ok(()),
     }
-    state
-        .audit(author.peer, "key.delete", key_id.as_str(), &json!({}))
-        .await?;
-    if let Some(view) = state.store.delete(&key_id, &author.from).await? {
-        let gone = state.changes.key_gone(&key_id, view.record.revision).await;
-        gone.map_err(|error| unsure(&error))?;
+}
+
+/// A rotation in the audit record.
+#[derive(Serialize)]
+struct Rotated<'a> {
+    hint: &'a str,
+    old_until: Option<Moment>,
+}
+
+impl Answered for RotateKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+        let seconds = self
+            .overlap_seconds
+            .map_or(OVERLAP_DEFAULT_SECONDS, |Overlap(seconds)| seconds);
+        let (text, _) = fresh(admin);
+        let rotation = Rotation {
+            digest: text.digest(),
+            hint: text.hint(),
+            overlap_until: (seconds > 0).then(|| clock::unix_seconds().saturating_add_unsigned(seconds)),
+        };
+        let values = Rotated {
+            hint: &text.hint(),
+            old_until: rotation.overlap_until.and_then(Moment::of_seconds),
+        };
+        let change = KeyChange::Rotate(rotation);
+        let key = make(admin, author, &self.id, &change, ("key.rotate", &values)).await?;
+        Ok(key.with_text(&text))
     }
-    Ok(Json(json!({ "id": key_id.as_str(), "deleted": true })))
+}
+
+impl Answered for EndOverlap {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+        make(
+            admin,
+            author,
+            &self.id,
+            &KeyChange::EndOverlap,
+            ("key.end_overlap", &self),
+        )
+        .await
+    }
+}
+
+impl Answered for RevokeKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+        let change = KeyChange::Revoke {
+            at: clock::unix_seconds(),
+        };
+        make(admin, author, &self.id, &change, ("key.revoke", &self)).await
+    }
+}
+
+impl Answered for DeleteKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<DeletedKey, AdminError> {
+        let id = &self.id;
+        if let Some(view) = admin.store.by_id(id).await? {
+            view.check_made_from(&author.from)?;
+        }
+        admin.audit(author.peer, "key.delete", id.as_str(), &self).await?;
+        if let Some(view) = admin.store.delete(id, &author.from).await? {
+            let gone = admin.changes.key_gone(id, view.record.revision).await;
+            gone.map_err(|error| unsure(&error))?;
+        }
+        Ok(DeletedKey {
+            id: self.id,
+            deleted: true,
+        })
+    }
 }
 
 /// Models by the names they are allowed by: a mistyped one would allow nothing, and an alias is none of those.
-fn models(state: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
+fn models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
     let known = |name: String| {
-        state.providers.model_named(&name).map_err(|near| {
+        admin.providers.model_named(&name).map_err(|near| {
             let hint = near.map_or_else(
                 || "`weir models` lists those that are served".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
-            AdminError::invalid(format!("models: there is no model `{name}`: {hint}"))
+            AdminError::of_field("models", format!("there is no model `{name}`: {hint}"))
         })
     };
     names
@@ -246,14 +291,10 @@ fn models(state: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String
         .transpose()
 }
 
-fn fresh(state: &Admin) -> (ServiceKey, KeyId) {
+fn fresh(admin: &Admin) -> (ServiceKey, KeyId) {
     let mut random = rand::rng();
     (
-        ServiceKey::generate(&state.prefix, &mut random),
+        ServiceKey::generate(&admin.prefix, &mut random),
         KeyId::generate(&mut random),
     )
-}
-
-fn id(text: &str) -> Result<KeyId, AdminError> {
-    KeyId::parse(text).map_err(|error| AdminError::invalid(error.to_string()))
 }

@@ -146,7 +146,7 @@ impl fmt::Display for Moment {
 
 /// The name of an account. It is a segment of a path and the value of an option: `.` and `..` name no segment, and what begins
 /// with `-` is an option itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountId(String);
 
 text_value!(
@@ -255,14 +255,15 @@ fn is_visible(character: char) -> bool {
 macro_rules! json_value {
     ($name:ident, $message:expr, $read:expr) => {
         impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let read: fn(&Value) -> Result<Option<Self>, String> = $read;
-                let read = read(&Value::deserialize(from)?).map_err(D::Error::custom)?;
-                read.ok_or_else(|| D::Error::custom($message))
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let read: fn(&serde_json::Value) -> Result<Option<Self>, String> = $read;
+                let read = read(&serde_json::Value::deserialize(from)?).map_err(serde::de::Error::custom)?;
+                read.ok_or_else(|| serde::de::Error::custom($message))
             }
         }
     };
 }
+pub(super) use json_value;
 
 /// A limit of requests, tokens or concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -348,17 +349,21 @@ impl Percents {
     }
 }
 
-/// Reads them separated by commas.
+/// Reads them separated by commas or spaces, or `none`.
 impl FromStr for Percents {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let percents = text.split(',').map(|percent| percent.trim().parse().ok());
+        if text == "none" {
+            return Ok(Self(Thresholds::default()));
+        }
+        let percents = text.split([',', ' ']).filter(|percent| !percent.is_empty());
+        let percents = percents.map(|percent| percent.parse().ok());
         let percents = percents.collect::<Option<Vec<u64>>>();
         let chosen = percents.and_then(|percents| Thresholds::of(percents).ok());
         chosen.map(Self).ok_or_else(|| {
             let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-            format!("some of {known}, separated by commas")
+            format!("some of {known}, separated by commas, or none")
         })
     }
 }
@@ -384,13 +389,14 @@ json_value!(
     }
 );
 
-/// Reads them separated by commas.
+/// Reads them separated by commas, spaces or lines.
 impl FromStr for ModelNames {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-        let is_fit = names.len() <= MODELS_MAX && names.iter().all(|name| model_name::is_plausible(name));
+        let names = text.split(|letter: char| letter.is_whitespace() || letter == ',');
+        let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let is_fit = (1..=MODELS_MAX).contains(&names.len()) && names.iter().all(|name| model_name::is_plausible(name));
         let wanted = || format!("1 to {MODELS_MAX} model names, separated by commas");
         is_fit.then_some(Self(names)).ok_or_else(wanted)
     }

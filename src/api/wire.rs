@@ -6,8 +6,8 @@ use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{
     de::{
-        self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor,
-        value::{CowStrDeserializer, MapDeserializer},
+        self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
+        value::CowStrDeserializer,
     },
     forward_to_deserialize_any,
 };
@@ -85,9 +85,11 @@ pub(crate) fn read<T: DeserializeOwned>(
     let pairs = form_urlencoded::parse(query.as_bytes());
     let pairs = pairs.map(|(name, value)| (name.into_owned(), Text(value)));
     let fields = body.into_iter().map(|(name, value)| (name, Json(value)));
-    let parts = segments.chain(pairs).chain(fields);
-    let parts = parts.map(|(name, value)| (name.clone(), Part { name, value }));
-    T::deserialize(MapDeserializer::new(parts)).map_err(|Fault(error)| error)
+    let parts = Parts {
+        left: segments.chain(pairs).chain(fields),
+        next: None,
+    };
+    T::deserialize(parts).map_err(|Fault(error)| error)
 }
 
 /// A fault of one field.
@@ -124,80 +126,104 @@ impl de::Error for Fault {
     }
 }
 
-/// A field and its value.
-struct Part<'a> {
-    name: String,
-    value: PartValue<'a>,
+/// The fields of a question. A fault of a value is told with the field's name.
+struct Parts<'a, I> {
+    left: I,
+    /// The field whose name was read last.
+    next: Option<(String, Part<'a>)>,
 }
 
-enum PartValue<'a> {
+impl<'de, I: Iterator<Item = (String, Part<'de>)>> MapAccess<'de> for Parts<'de, I> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        self.next = self.left.next();
+        let name = self.next.as_ref().map(|(name, _)| name.clone());
+        name.map(|name| seed.deserialize(name.into_deserializer())).transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let missing = || Fault(AdminError::failed("a value was read before its name"));
+        let (name, part) = self.next.take().ok_or_else(missing)?;
+        seed.deserialize(part)
+            .map_err(|Fault(error)| Fault(AdminError::of_field(name, error.message)))
+    }
+}
+
+impl<'de, I: Iterator<Item = (String, Part<'de>)>> Deserializer<'de> for Parts<'de, I> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_map(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The value of a field.
+enum Part<'a> {
     /// Of a path or a query.
     Text(Cow<'a, str>),
     /// Of a body.
     Json(Value),
 }
 
-use PartValue::{Json, Text};
+use Part::{Json, Text};
 
-impl Part<'_> {
-    fn fault(name: &str, why: impl fmt::Display) -> Fault {
-        Fault(AdminError::of_field(name, why.to_string()))
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Fault> for Part<'de> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-/// Reads a value as `$as` of a JSON value, or of a text by `$of_text`.
-macro_rules! read_part {
-    ($($method:ident: $of_text:expr;)*) => { $(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            let Self { name, value } = self;
-            match value {
-                Json(value) => value.$method(visitor).map_err(|error| Self::fault(&name, error)),
-                Text(text) => {
-                    let of_text: fn(Cow<'de, str>, V) -> Result<V::Value, Fault> = $of_text;
-                    of_text(text, visitor).map_err(|Fault(error)| Self::fault(&name, error.message))
-                }
-            }
-        }
-    )* };
-}
-
-/// A text that does not read as a number or a truth value.
-fn is_no(text: &str, wanted: &str) -> Fault {
-    Fault(AdminError::invalid(format!("`{text}` is {wanted}")))
+/// A value that cannot be read.
+fn fault(why: impl fmt::Display) -> Fault {
+    Fault(AdminError::invalid(why.to_string()))
 }
 
 fn number(text: &str) -> Result<u64, Fault> {
-    text.parse().map_err(|_| is_no(text, "no whole number"))
+    text.parse().map_err(|_| fault(format!("`{text}` is no whole number")))
 }
 
+/// Reads a JSON value as serde_json does, and a text as it is written.
 impl<'de> Deserializer<'de> for Part<'de> {
     type Error = Fault;
 
-    read_part! {
-        deserialize_any: |text, visitor| CowStrDeserializer::new(text).deserialize_any(visitor);
-        deserialize_bool: |text, visitor| match &*text {
-            "true" => visitor.visit_bool(true),
-            "false" => visitor.visit_bool(false),
-            _ => Err(is_no(&text, "neither true nor false")),
-        };
-        deserialize_u32: |text, visitor| match u32::try_from(number(&text)?) {
-            Ok(number) => visitor.visit_u32(number),
-            Err(_) => Err(is_no(&text, "no whole number that is small enough")),
-        };
-        deserialize_u64: |text, visitor| visitor.visit_u64(number(&text)?);
-        deserialize_unit: |text, visitor| CowStrDeserializer::new(text).deserialize_any(visitor);
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Json(value) => value.deserialize_any(visitor).map_err(fault),
+            Text(text) => CowStrDeserializer::new(text).deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Json(value) => value.deserialize_bool(visitor).map_err(fault),
+            Text(text) => match &*text {
+                "true" => visitor.visit_bool(true),
+                "false" => visitor.visit_bool(false),
+                other => Err(fault(format!("`{other}` is neither true nor false"))),
+            },
+        }
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Json(value) => value.deserialize_u32(visitor).map_err(fault),
+            Text(text) => {
+                let small = u32::try_from(number(&text)?);
+                visitor
+                    .visit_u32(small.map_err(|_| fault(format!("`{text}` is no whole number that is small enough")))?)
+            }
+        }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Json(value) => value.deserialize_u64(visitor).map_err(fault),
+            Text(text) => visitor.visit_u64(number(&text)?),
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.value {
+        match self {
             Json(Value::Null) => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -213,22 +239,109 @@ impl<'de> Deserializer<'de> for Part<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        let Self { name: field, value } = self;
-        match value {
-            Json(value) => {
-                let read = value.deserialize_enum(name, variants, visitor);
-                read.map_err(|error| Self::fault(&field, error))
-            }
-            Text(text) => {
-                let text = CowStrDeserializer::<serde_json::Error>::new(text);
-                let read = text.deserialize_enum(name, variants, visitor);
-                read.map_err(|error| Self::fault(&field, error))
-            }
+        match self {
+            Json(value) => value.deserialize_enum(name, variants, visitor).map_err(fault),
+            Text(text) => CowStrDeserializer::new(text).deserialize_enum(name, variants, visitor),
         }
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str string bytes byte_buf unit_struct seq tuple tuple_struct map struct
-        identifier ignored_any
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        struct identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::{
+        accounts::{ListAccounts, UpdateAccount},
+        keys::{DeleteKey, ListKeys, UpdateKey},
+    };
+
+    fn asked<Q: Question>(target: &str, body: Value) -> Result<Q, AdminError> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let names = Q::PATH.split('/');
+        let segments = names.zip(path.split('/')).filter_map(|(name, text)| {
+            let name = name.strip_prefix('{')?.strip_suffix('}')?;
+            Some((name.to_owned(), text.to_owned()))
+        });
+        let body = body.as_object().cloned().unwrap_or_default();
+        read(segments.collect(), query, body)
+    }
+
+    #[test]
+    fn a_question_is_read_as_it_was_asked() {
+        let update: UpdateAccount = asked(
+            "/v1/accounts/a.b",
+            json!({ "rpm": 5, "tpm": null, "low_balance_usd": "1.50" }),
+        )
+        .unwrap();
+        let call = Call::of(&update).unwrap();
+        assert_eq!(call.target, "/v1/accounts/a.b");
+        let body: Value = serde_json::from_str(&call.body).unwrap();
+        assert_eq!(
+            body,
+            json!({ "rpm": 5, "tpm": null, "low_balance_usd": "1.50" }),
+            "concurrency is not named"
+        );
+        let list: ListKeys = asked(
+            "/v1/keys?search=%C3%A9+x%26y&limit=5&used_since=2026-01-31",
+            Value::Null,
+        )
+        .unwrap();
+        let call = Call::of(&list).unwrap();
+        assert_eq!(
+            call.target,
+            "/v1/keys?limit=5&search=%C3%A9+x%26y&used_since=2026-01-31T00%3A00%3A00Z"
+        );
+        assert_eq!(call.body, "");
+        let delete: DeleteKey = asked("/v1/keys/key_0000000000000001", Value::Null).unwrap();
+        let call = Call::of(&delete).unwrap();
+        assert_eq!((&*call.target, &*call.body), ("/v1/keys/key_0000000000000001", ""));
+    }
+
+    #[test]
+    fn a_fault_names_its_field() {
+        let fault = |error: AdminError| (error.field.clone().unwrap_or_default(), error.message);
+        let id = "/v1/keys/key_0000000000000001";
+        for (target, body, field, message) in [
+            (id, json!({ "rpm": 0 }), "rpm", "with 0 nothing would ever be admitted"),
+            (
+                id,
+                json!({ "rpm": "5" }),
+                "rpm",
+                "a whole number from 1 to 1000000000, or null for no limit",
+            ),
+            (id, json!({ "name": 5 }), "name", "1 to 128 characters"),
+            (id, json!({ "reset": "yearly" }), "reset", "unknown variant `yearly`"),
+            (id, json!({ "quota_usd": 5 }), "quota_usd", "an amount in USD as a text"),
+            (id, json!({ "id": "key_0000000000000002" }), "id", "it is there twice"),
+            (
+                id,
+                json!({ "rpn": 5 }),
+                "",
+                "field `rpn` is unknown here: did you mean `rpm`?",
+            ),
+            ("/v1/keys/other", json!({}), "id", "a key id is"),
+        ] {
+            let (told, said) = fault(asked::<UpdateKey>(target, body).unwrap_err());
+            assert_eq!(told, field, "{said}");
+            assert!(said.starts_with(message), "{said}");
+        }
+        for (target, field, message) in [
+            ("/v1/accounts?limit=x", "limit", "`x` is no whole number"),
+            ("/v1/accounts?limit=1&limit=2", "limit", "it is there twice"),
+            (
+                "/v1/accounts?x=1",
+                "",
+                "field `x` is unknown here: there are after, limit",
+            ),
+        ] {
+            let (told, said) = fault(asked::<ListAccounts>(target, Value::Null).unwrap_err());
+            assert_eq!((&*told, &*said), (field, message));
+        }
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::{
     admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
     limits::{DEFAULT, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change},
-    named::{AccountNamed, IfVersion},
+    named::{IfVersion, Named},
 };
 use crate::{
     api::{
@@ -102,7 +102,7 @@ pub struct LimitArgs {
 pub struct CreditArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: AccountNamed,
+    pub(crate) named: Named<AccountId>,
     /// How much, as a decimal number
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) usd: Usd,
@@ -119,7 +119,7 @@ pub struct CreditArgs {
 pub struct AdjustArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: AccountNamed,
+    pub(crate) named: Named<AccountId>,
     /// By how much, as a decimal number; negative takes money away
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) usd: Usd,
@@ -139,7 +139,7 @@ pub struct AdjustArgs {
 pub struct UpdateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: AccountNamed,
+    pub(crate) named: Named<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
@@ -156,7 +156,7 @@ pub struct UpdateArgs {
 pub struct StateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: AccountNamed,
+    pub(crate) named: Named<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub condition: IfVersion,
@@ -170,7 +170,7 @@ pub struct StateArgs {
 pub struct OneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: AccountNamed,
+    pub(crate) named: Named<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -200,7 +200,7 @@ pub(crate) async fn run(
     let reply = match command {
         AccountCommand::List(args) => return list(args.json, client, out).await,
         AccountCommand::Show(args) => {
-            let id = args.named.id();
+            let id = args.named.get()?;
             let reply = client.ask(&ShowAccount { id }).await?;
             if args.client.json {
                 writeln!(out, "{}", reply.text)?;
@@ -214,7 +214,7 @@ pub(crate) async fn run(
         AccountCommand::Credit(args) => {
             let operation = args.once.id();
             let credit = CreditAccount {
-                id: args.named.id(),
+                id: args.named.get()?,
                 usd: args.usd,
                 operation_id: Some(operation.clone()),
             };
@@ -223,7 +223,7 @@ pub(crate) async fn run(
         AccountCommand::Adjust(args) => {
             let operation = args.once.id();
             let adjustment = AdjustAccount {
-                id: args.named.id(),
+                id: args.named.get()?,
                 usd: args.usd,
                 reason: args.reason.clone(),
                 operation_id: Some(operation.clone()),
@@ -232,11 +232,11 @@ pub(crate) async fn run(
         }
         AccountCommand::Update(args) => update(args, client).await?,
         AccountCommand::Suspend(args) => {
-            let id = args.named.id();
+            let id = args.named.get()?;
             client.ask_if(args.condition.if_version, &SuspendAccount { id }).await?
         }
         AccountCommand::Resume(args) => {
-            let id = args.named.id();
+            let id = args.named.get()?;
             client.ask_if(args.condition.if_version, &ResumeAccount { id }).await?
         }
     };
@@ -295,7 +295,7 @@ async fn update(args: &UpdateArgs, client: &AdminClient) -> Result<Reply<Changed
         rpm: OrNone::given(rates.rpm),
         tpm: OrNone::given(rates.tpm),
         concurrency: OrNone::given(rates.concurrency),
-        ..UpdateAccount::new(args.named.id())
+        ..UpdateAccount::new(args.named.get()?)
     };
     something_to_change(update.terms() == AccountTermsChange::default())?;
     client.ask_if(args.condition.if_version, &update).await

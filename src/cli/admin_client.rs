@@ -244,7 +244,8 @@ impl AdminClient {
         self.exchange(wait, (method, path, text_of(body)), None).await
     }
 
-    /// One call for a change that is made only of this version; `None`: of any.
+    /// One call for a change that is made of this version alone; `None`: of any.
+    #[cfg(test)]
     pub(crate) async fn call_if(
         &self,
         version: Option<Version>,
@@ -253,30 +254,6 @@ impl AdminClient {
         body: Option<&Value>,
     ) -> Result<Value, AdminClientError> {
         self.exchange(CALL_WAIT, (method, path, text_of(body)), version).await
-    }
-
-    /// One call that changes something and is counted once, by the operation id `id` in its body: when its answer is lost it
-    /// is made once more.
-    pub(crate) async fn call_twice(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-        id: &str,
-    ) -> Result<Value, AdminClientError> {
-        match self.call(method.clone(), path, body).await {
-            Err(AdminClientError::AnswerLost { .. }) => {}
-            answer => return answer,
-        }
-        self.call(method, path, body).await.map_err(|error| match error {
-            lost @ (AdminClientError::AnswerLost { .. } | AdminClientError::Unreachable { .. }) => {
-                AdminClientError::Unsure {
-                    lost: Box::new(lost),
-                    id: id.to_owned(),
-                }
-            }
-            other => other,
-        })
     }
 
     /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.

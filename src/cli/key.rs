@@ -3,23 +3,29 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use http::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value, json};
 
-use self::view::{key_of, print, quota};
+use self::view::{print, quota};
 use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
-    limits::{QuotaArgs, RateArgs, put_or_null, something_to_change},
+    admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
+    limits::{OrNone, QuotaArgs, RateArgs, or, something_to_change},
     named::{IfVersion, Named},
     overlap::Overlap,
 };
-use crate::domain::ledger::OperationId;
+use crate::{
+    api::{
+        keys::{self, CreateKey, DeleteKey, EndOverlap, Key, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey},
+        values::{AccountId, KeyName, ModelNames, Moment, Usd},
+    },
+    domain::{
+        keys::{change::KeyUpdate, key::KeyId},
+        ledger::OperationId,
+    },
+};
 
 mod view;
 
 /// Keys asked for at once.
-const PAGE: usize = 500;
+const PAGE: u64 = 500;
 
 /// What to do with keys.
 #[derive(Clone, Debug, Subcommand)]
@@ -47,19 +53,19 @@ pub enum KeyCommand {
 pub struct CreateArgs {
     /// The account that pays
     #[arg(long)]
-    pub account: String,
+    pub(crate) account: AccountId,
     /// What its owner calls it
     #[arg(long)]
-    pub name: String,
+    pub(crate) name: KeyName,
     /// When it ends: an RFC 3339 time, a date for its first moment in UTC, or never
-    #[arg(long, value_name = "TIME|never", default_value = "never")]
-    pub expires: String,
+    #[arg(long, value_name = "TIME|never", default_value = "never", value_parser = or_never)]
+    pub(crate) expires: OrNone<Moment>,
     /// The models it may use, separated by commas, or all
-    #[arg(long, value_name = "LIST|all", default_value = "all")]
-    pub models: String,
+    #[arg(long, value_name = "LIST|all", default_value = "all", value_parser = or_all)]
+    pub(crate) models: OrNone<ModelNames>,
     /// Makes one key for this id, however often the command is run: the second time, it says which key that was
     #[arg(long, value_name = "ID")]
-    pub operation_id: Option<OperationId>,
+    pub(crate) operation_id: Option<OperationId>,
     /// Print the key and nothing else, as `WEIR_KEY=$(weir key create ...)` wants it
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
@@ -79,41 +85,40 @@ pub struct CreateArgs {
 pub struct ListArgs {
     /// Only the keys of this account
     #[arg(long)]
-    pub account: Option<String>,
+    pub(crate) account: Option<AccountId>,
     /// Only those with this in their name, account or hint, or with this id
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,
     /// Only those used since then: an RFC 3339 time, or a date for its first moment in UTC
     #[arg(long, value_name = "TIME")]
-    pub used_since: Option<String>,
+    pub(crate) used_since: Option<Moment>,
     /// Only those that are older than that time and were not used since
     #[arg(long, value_name = "TIME")]
-    pub unused_since: Option<String>,
+    pub(crate) unused_since: Option<Moment>,
     /// Only those that end before that time, or have ended
     #[arg(long, value_name = "TIME")]
-    pub expires_before: Option<String>,
+    pub(crate) expires_before: Option<Moment>,
     /// Only those that have spent as much in the period of their quota
     #[arg(long, value_name = "D")]
-    pub spent_usd: Option<String>,
+    pub(crate) spent_usd: Option<Usd>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
 impl ListArgs {
-    /// What was given, as the end of a query.
-    fn filter(&self) -> String {
-        let given = [
-            ("account", &self.account),
-            ("search", &self.search),
-            ("used_since", &self.used_since),
-            ("unused_since", &self.unused_since),
-            ("expires_before", &self.expires_before),
-            ("spent_usd", &self.spent_usd),
-        ];
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let pairs = given.iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
-        pairs.map(|(name, text)| format!("&{name}={}", encoded(text))).collect()
+    /// The first page of the keys that are wanted.
+    fn question(&self) -> ListKeys {
+        ListKeys {
+            account: self.account.clone(),
+            after: None,
+            limit: Some(PAGE),
+            search: self.search.clone(),
+            used_since: self.used_since,
+            unused_since: self.unused_since,
+            expires_before: self.expires_before,
+            spent_usd: self.spent_usd,
+        }
     }
 }
 
@@ -122,7 +127,7 @@ impl ListArgs {
 pub struct OneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub(crate) named: Named<KeyId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -133,7 +138,7 @@ pub struct OneArgs {
 pub struct ChangeArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub(crate) named: Named<KeyId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub from: IfVersion,
@@ -147,7 +152,7 @@ pub struct ChangeArgs {
 pub struct RotateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub(crate) named: Named<KeyId>,
     /// For how long the old text works on, such as 24h, 30m or 7d; 24h unless set, at most 30d, 0 ends it at once
     #[arg(long, value_name = "DURATION", value_parser = Overlap::parse)]
     pub overlap: Option<Overlap>,
@@ -167,19 +172,16 @@ pub struct RotateArgs {
 pub struct UpdateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
-    /// Another account
-    #[arg(long)]
-    pub account: Option<String>,
+    pub(crate) named: Named<KeyId>,
     /// Another name
     #[arg(long)]
-    pub name: Option<String>,
+    pub(crate) name: Option<KeyName>,
     /// When it ends: an RFC 3339 time, a date for its first moment in UTC, or never
-    #[arg(long, value_name = "TIME|never")]
-    pub expires: Option<String>,
+    #[arg(long, value_name = "TIME|never", value_parser = or_never)]
+    pub(crate) expires: Option<OrNone<Moment>>,
     /// The models it may use, separated by commas, or all
-    #[arg(long, value_name = "LIST|all")]
-    pub models: Option<String>,
+    #[arg(long, value_name = "LIST|all", value_parser = or_all)]
+    pub(crate) models: Option<OrNone<ModelNames>>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub quota: QuotaArgs,
@@ -221,80 +223,111 @@ impl KeyCommand {
     }
 }
 
+fn or_never(text: &str) -> Result<OrNone<Moment>, String> {
+    or("never", text)
+}
+
+fn or_all(text: &str) -> Result<OrNone<ModelNames>, String> {
+    or("all", text)
+}
+
 /// Runs the command against the admin API and prints the result.
 pub(crate) async fn run(
     command: &KeyCommand,
     client: &AdminClient,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let json = command.client().json;
-    let answer = match command {
+    let reply = match command {
         KeyCommand::List(args) => return list(args, client, out).await,
-        KeyCommand::Create(args) => {
-            let mut body = fields(
-                Some(&args.account),
-                Some(&args.name),
-                Some(&args.expires),
-                Some(&args.models),
-            );
-            args.quota.put(&mut body);
-            args.rates.put(&mut body);
-            if let Some(id) = &args.operation_id {
-                body.insert("operation_id".to_owned(), json!(id.as_str()));
-            }
-            client
-                .call(Method::POST, "/v1/keys", Some(&Value::Object(body)))
-                .await?
-        }
+        KeyCommand::Delete(args) => return delete(args, client, out).await,
+        KeyCommand::Create(args) => client.ask(&creation(args)).await?,
         KeyCommand::Update(args) => {
-            let mut body = fields(
-                args.account.as_deref(),
-                args.name.as_deref(),
-                args.expires.as_deref(),
-                args.models.as_deref(),
-            );
-            args.quota.put(&mut body);
-            args.rates.put(&mut body);
-            something_to_change(body.is_empty())?;
-            let call = (Method::PATCH, "", Some(Value::Object(body)));
-            change(client, &args.named, &args.from, call).await?
+            let update = update(args)?;
+            something_to_change(update.update() == KeyUpdate::default())?;
+            client.ask_if(args.from.if_version, &update).await?
         }
-        KeyCommand::Show(args) => client.call(Method::GET, &path(args.named.id(), ""), None).await?,
+        KeyCommand::Show(args) => client.ask(&ShowKey { id: args.named.get()? }).await?,
         KeyCommand::Rotate(args) => {
-            let overlap = args.overlap;
-            let body = overlap.map(|Overlap(seconds)| json!({ "overlap_seconds": seconds }));
-            change(client, &args.named, &args.from, (Method::POST, "/rotate", body)).await?
+            let rotation = RotateKey {
+                id: args.named.get()?,
+                overlap_seconds: args.overlap.map(|Overlap(seconds)| keys::Overlap(seconds)),
+            };
+            client.ask_if(args.from.if_version, &rotation).await?
         }
         KeyCommand::EndOverlap(args) => {
-            change(client, &args.named, &args.from, (Method::POST, "/end-overlap", None)).await?
+            let id = args.named.get()?;
+            client.ask_if(args.from.if_version, &EndOverlap { id }).await?
         }
-        KeyCommand::Revoke(args) => change(client, &args.named, &args.from, (Method::POST, "/revoke", None)).await?,
-        KeyCommand::Delete(args) => change(client, &args.named, &args.from, (Method::DELETE, "", None)).await?,
+        KeyCommand::Revoke(args) => {
+            let id = args.named.get()?;
+            client.ask_if(args.from.if_version, &RevokeKey { id }).await?
+        }
     };
-    if json {
-        writeln!(out, "{answer}")?;
-    } else if let (true, Some(key)) = (command.prints_only_the_key(), key_of(&answer)) {
-        writeln!(out, "{key}")?;
-    } else {
-        print(&answer, out)?;
+    tell(command, &reply, out)
+}
+
+fn tell(command: &KeyCommand, reply: &Reply<Key>, out: &mut impl Write) -> Result<(), AdminClientError> {
+    if command.client().json {
+        writeln!(out, "{}", reply.text)?;
+        return Ok(());
+    }
+    let key = reply.read()?;
+    match &key.key {
+        Some(text) if command.prints_only_the_key() => writeln!(out, "{}", text.expose())?,
+        _ => print(&key, out)?,
     }
     Ok(())
 }
 
-/// A change of one key: method, action and body.
-async fn change(
-    client: &AdminClient,
-    key: &Named,
-    from: &IfVersion,
-    (method, action, body): (Method, &str, Option<Value>),
-) -> Result<Value, AdminClientError> {
-    let path = path(key.id(), action);
-    client.call_if(from.if_version, method, &path, body.as_ref()).await
+fn creation(args: &CreateArgs) -> CreateKey {
+    let (quota, rates) = (&args.quota, &args.rates);
+    let (OrNone(expires_at), OrNone(models)) = (args.expires, args.models.clone());
+    CreateKey {
+        expires_at,
+        models,
+        operation_id: args.operation_id.clone(),
+        quota_usd: OrNone::given(quota.quota_usd),
+        reset: quota.reset,
+        on_exhausted: quota.on_exhausted,
+        finish_factor: OrNone::given(quota.finish_factor),
+        notify_percent: OrNone::given(quota.notify.notify),
+        rpm: OrNone::given(rates.rpm),
+        tpm: OrNone::given(rates.tpm),
+        concurrency: OrNone::given(rates.concurrency),
+        ..CreateKey::new(args.account.clone(), args.name.clone())
+    }
+}
+
+fn update(args: &UpdateArgs) -> Result<UpdateKey, AdminClientError> {
+    let (quota, rates) = (&args.quota, &args.rates);
+    Ok(UpdateKey {
+        name: args.name.clone(),
+        expires_at: OrNone::given(args.expires),
+        models: OrNone::given(args.models.clone()),
+        quota_usd: OrNone::given(quota.quota_usd),
+        reset: quota.reset,
+        on_exhausted: quota.on_exhausted,
+        finish_factor: OrNone::given(quota.finish_factor),
+        notify_percent: OrNone::given(quota.notify.notify),
+        rpm: OrNone::given(rates.rpm),
+        tpm: OrNone::given(rates.tpm),
+        concurrency: OrNone::given(rates.concurrency),
+        ..UpdateKey::new(args.named.get()?)
+    })
+}
+
+async fn delete(args: &ChangeArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+    let id = args.named.get()?;
+    let reply = client.ask_if(args.from.if_version, &DeleteKey { id }).await?;
+    if args.client.json {
+        writeln!(out, "{}", reply.text)?;
+    } else {
+        writeln!(out, "{:<12} {}\n{:<12} true", "id", reply.read()?.id, "deleted")?;
+    }
+    Ok(())
 }
 
 async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let filter = args.filter();
-    let mut after = String::new();
     if !args.client.json {
         writeln!(
             out,
@@ -302,65 +335,34 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
             "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
         )?;
     }
+    let mut page = args.question();
     loop {
-        let page = client
-            .call(Method::GET, &format!("/v1/keys?limit={PAGE}{filter}{after}"), None)
-            .await?;
-        for key in page.get("keys").and_then(Value::as_array).into_iter().flatten() {
+        let answer = client.ask(&page).await?.read()?;
+        for key in &answer.keys {
             if args.client.json {
-                writeln!(out, "{key}")?;
-            } else {
-                let text = |field: &str, absent: &'static str| {
-                    key.get(field).and_then(Value::as_str).unwrap_or(absent).to_owned()
-                };
-                writeln!(
-                    out,
-                    "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  {}",
-                    text("id", ""),
-                    text("state", ""),
-                    text("account", ""),
-                    text("name", ""),
-                    text("expires_at", "never"),
-                    quota(key),
-                    text("spent_usd", "unknown"),
-                    text("held_usd", "unknown"),
-                    text("resets_at", "never"),
-                    text("last_used", "never"),
-                )?;
+                writeln!(out, "{}", serde_json::to_string(key).map_err(std::io::Error::other)?)?;
+                continue;
             }
+            let time = |at: Option<Moment>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+            let usd = |amount: Option<Usd>| amount.map_or_else(|| "unknown".to_owned(), |amount| amount.to_string());
+            writeln!(
+                out,
+                "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  {}",
+                key.id.as_str(),
+                key.state.as_str(),
+                key.account,
+                key.name,
+                time(key.expires_at),
+                quota(key),
+                usd(key.spent_usd),
+                usd(key.held_usd),
+                time(key.resets_at),
+                time(key.last_used),
+            )?;
         }
-        match page.get("next").and_then(Value::as_str) {
-            Some(next) => after = format!("&after={next}"),
+        match answer.next {
+            Some(next) => page.after = Some(next),
             None => return Ok(()),
         }
     }
-}
-
-fn path(id: &str, action: &str) -> String {
-    format!("/v1/keys/{}{action}", utf8_percent_encode(id, NON_ALPHANUMERIC))
-}
-
-/// The body of a create or update: only what was given. `never` and `all` are null.
-fn fields(
-    account: Option<&str>,
-    name: Option<&str>,
-    expires: Option<&str>,
-    models: Option<&str>,
-) -> Map<String, Value> {
-    let mut fields = Map::new();
-    if let Some(account) = account {
-        fields.insert("account".to_owned(), json!(account));
-    }
-    if let Some(name) = name {
-        fields.insert("name".to_owned(), json!(name));
-    }
-    put_or_null(&mut fields, "expires_at", expires, "never");
-    if let Some(models) = models {
-        let names = || models.split(',').map(str::trim).collect::<Vec<_>>();
-        fields.insert(
-            "models".to_owned(),
-            if models == "all" { Value::Null } else { json!(names()) },
-        );
-    }
-    fields
 }

@@ -2,20 +2,16 @@
 
 use std::str::FromStr;
 
+use super::admin_client::AdminClientError;
+use crate::{
+    api::values::{Factor, Given, Limit, Percents, Usd},
+    domain::ledger::{OnExhausted, Reset},
+};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use serde_json::{Map, Value, json};
 
-use super::admin_client::AdminClientError;
-use crate::{
-    api::values::{Given, Limit, Percents},
-    domain::keys::thresholds::Thresholds,
-};
-
-/// At which parts of a quota somebody is told, as a field of the admin API.
-pub(crate) const NOTIFY: &str = "notify_percent";
 /// How it is typed and shown that nothing was chosen.
 pub(crate) const DEFAULT: &str = "default";
 
@@ -69,21 +65,26 @@ pub struct RateArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct QuotaArgs {
     /// What the key may spend in each period, or unlimited
-    #[arg(long, value_name = "D|unlimited", allow_negative_numbers = true)]
-    pub quota_usd: Option<String>,
+    #[arg(long, value_name = "D|unlimited", allow_negative_numbers = true, value_parser = quota)]
+    pub(crate) quota_usd: Option<OrNone<Usd>>,
     /// When the quota begins anew, at 00:00 UTC; weeks begin on Monday
-    #[arg(long, value_name = "none|daily|weekly|monthly", value_parser = ["none", "daily", "weekly", "monthly"])]
-    pub reset: Option<String>,
+    #[arg(long, value_name = "none|daily|weekly|monthly",
+        value_parser = one_of::<Reset>(&["none", "daily", "weekly", "monthly"]))]
+    pub(crate) reset: Option<Reset>,
     /// What becomes of a running answer when quota or balance are used up: it ends by itself, or it is ended
-    #[arg(long, value_name = "finish|cut", value_parser = ["finish", "cut"])]
-    pub on_exhausted: Option<String>,
+    #[arg(long, value_name = "finish|cut", value_parser = one_of::<OnExhausted>(&["finish", "cut"]))]
+    pub(crate) on_exhausted: Option<OnExhausted>,
     /// A running answer that may finish is ended when it has cost so many times the quota (without a quota: the balance);
     /// 2 unless set
-    #[arg(long, value_name = "N|none", value_parser = or_none::<Limit>)]
-    pub(crate) finish_factor: Option<OrNone<Limit>>,
+    #[arg(long, value_name = "N|none", value_parser = or_none::<Factor>)]
+    pub(crate) finish_factor: Option<OrNone<Factor>>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub notify: NotifyArgs,
+}
+
+fn quota(text: &str) -> Result<OrNone<Usd>, String> {
+    or("unlimited", text)
 }
 
 /// When somebody is told.
@@ -96,55 +97,7 @@ pub struct NotifyArgs {
 }
 
 fn notify(text: &str) -> Result<OrNone<Percents>, String> {
-    match text {
-        "none" => Ok(OrNone(Some(Percents(Thresholds::default())))),
-        other => or(DEFAULT, other),
-    }
-}
-
-impl NotifyArgs {
-    /// Adds what was given to a request's fields.
-    pub fn put(&self, fields: &mut Map<String, Value>) {
-        if let Some(OrNone(chosen)) = &self.notify {
-            fields.insert(NOTIFY.to_owned(), json!(chosen));
-        }
-    }
-}
-
-impl RateArgs {
-    /// Adds what was given to a request's fields.
-    pub fn put(self, fields: &mut Map<String, Value>) {
-        for (name, limit) in [("rpm", self.rpm), ("tpm", self.tpm), ("concurrency", self.concurrency)] {
-            if let Some(OrNone(limit)) = limit {
-                fields.insert(name.to_owned(), json!(limit));
-            }
-        }
-    }
-}
-
-impl QuotaArgs {
-    /// Adds what was given to a request's fields.
-    pub fn put(&self, fields: &mut Map<String, Value>) {
-        put_or_null(fields, "quota_usd", self.quota_usd.as_deref(), "unlimited");
-        for (name, value) in [("reset", &self.reset), ("on_exhausted", &self.on_exhausted)] {
-            if let Some(value) = value {
-                fields.insert(name.to_owned(), json!(value));
-            }
-        }
-        if let Some(OrNone(factor)) = self.finish_factor {
-            fields.insert("finish_factor".to_owned(), json!(factor));
-        }
-        self.notify.put(fields);
-    }
-}
-
-/// A list as it is shown: as it is typed.
-pub(crate) fn listed(list: &[Value]) -> String {
-    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match list {
-        [] => "none".to_owned(),
-        some => some.iter().map(plain).collect::<Vec<_>>().join(","),
-    }
+    or(DEFAULT, text)
 }
 
 /// An update that names nothing is most often a forgotten option.
@@ -154,12 +107,4 @@ pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError
         return Err(AdminClientError::Usage(help.to_owned()));
     }
     Ok(())
-}
-
-/// Adds a field that was given; one word stands for null.
-pub(crate) fn put_or_null(fields: &mut Map<String, Value>, name: &str, value: Option<&str>, null: &str) {
-    if let Some(value) = value {
-        let value = if value == null { Value::Null } else { json!(value) };
-        fields.insert(name.to_owned(), value);
-    }
 }

@@ -1,8 +1,11 @@
 //! The id that a command is about: the same two ways for accounts and keys. The version that a change is made from.
 
+use std::{error::Error, str::FromStr};
+
 use clap::Args;
 
-use crate::{api::values::AccountId, domain::version::Version};
+use super::admin_client::AdminClientError;
+use crate::domain::version::Version;
 
 /// The state that a change was decided on.
 #[derive(Args, Clone, Debug, Default)]
@@ -15,41 +18,35 @@ pub struct IfVersion {
 /// An id, as it stands or behind `--id`.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-pub struct Named {
+pub struct Named<T = String>
+where
+    T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
+{
     /// Its id, as the list shows it
-    #[arg(value_name = "ID")]
-    positional: Option<String>,
+    #[arg(value_name = "ID", value_parser = T::from_str)]
+    positional: Option<T>,
     /// The same
-    #[arg(long = "id", value_name = "ID")]
-    option: Option<String>,
+    #[arg(long = "id", value_name = "ID", value_parser = T::from_str)]
+    option: Option<T>,
 }
 
-impl Named {
+impl<T> Named<T>
+where
+    T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
+{
     /// The id that was given.
-    pub fn id(&self) -> &str {
-        self.positional
-            .as_deref()
-            .or(self.option.as_deref())
-            .unwrap_or_default()
+    pub(crate) fn get(&self) -> Result<T, AdminClientError> {
+        let given = self.positional.as_ref().or(self.option.as_ref());
+        given
+            .cloned()
+            .ok_or_else(|| AdminClientError::Usage("give an ID".to_owned()))
     }
 }
 
-/// The name of an account, as it stands or behind `--id`.
-#[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false)]
-pub struct AccountNamed {
-    /// Its name, as the list shows it
-    #[arg(value_name = "ID")]
-    positional: Option<AccountId>,
-    /// The same
-    #[arg(long = "id", value_name = "ID")]
-    option: Option<AccountId>,
-}
-
-impl AccountNamed {
-    /// The name that was given.
-    pub(crate) fn id(&self) -> AccountId {
-        let given = self.positional.clone().or_else(|| self.option.clone());
+impl Named {
+    /// The text that was given.
+    pub fn id(&self) -> &str {
+        let given = self.positional.as_deref().or(self.option.as_deref());
         given.unwrap_or_default()
     }
 }

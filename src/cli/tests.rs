@@ -81,9 +81,40 @@ async fn answer(
     (StatusCode::from_u16(status).unwrap(), axum::Json(answer))
 }
 
+/// A JSON object with some fields set.
+fn with(mut object: Value, fields: Value) -> Value {
+    let (Value::Object(all), Value::Object(set)) = (&mut object, fields) else {
+        panic!("two objects")
+    };
+    all.extend(set);
+    object
+}
+
+/// A key as the API shows it, with these fields.
+fn key(fields: Value) -> Value {
+    let key = json!({
+        "id": "key_0000000000000001", "version": "1-5f3a9c21", "name": "laptop", "account": "me", "state": "active",
+        "created_at": "2026-11-21T12:00:00Z", "expires_at": null, "revoked_at": null, "last_used": null, "models": null,
+        "hint": "wxyz", "former": null, "quota_usd": null, "quota_nano_usd": null, "reset": "none", "resets_at": null,
+        "spent_usd": null, "spent_nano_usd": null, "spent": null, "held_usd": null, "held_nano_usd": null, "running": null,
+        "rpm": null, "tpm": null, "concurrency": null, "on_exhausted": "finish", "finish_factor": 2, "notify_percent": null,
+    });
+    with(key, fields)
+}
+
+/// An account as the API shows it, with these fields.
+fn account(fields: Value) -> Value {
+    let account = json!({
+        "id": "a", "version": "1-5f3a9c21", "state": "active", "balance_usd": "0.00", "balance_nano_usd": 0,
+        "held_usd": "0.00", "held_nano_usd": 0, "spent_usd": "0.00", "spent_nano_usd": 0, "running": 0,
+        "low_balance_usd": null, "low_balance_nano_usd": null, "balance_is_low": true, "notify_percent": null, "rpm": null,
+        "tpm": null, "concurrency": null, "provider_state": "own", "created_at": "2026-11-21T12:00:00Z",
+    });
+    with(account, fields)
+}
+
 fn created() -> Value {
-    json!({ "id": "key_0000000000000001", "name": "laptop", "account": "me", "models": null, "expires_at": null,
-            "key": "weir-canary" })
+    key(json!({ "key": "weir-canary" }))
 }
 
 #[test]
@@ -238,18 +269,18 @@ async fn an_update_sends_only_what_was_given() {
         ),
     ] {
         let command = format!("key update key_0000000000000001 {flags}");
-        let (out, asked) = run(vec![(200, json!({ "id": "key_0000000000000001" }))], &command).await;
+        let (out, asked) = run(vec![(200, key(json!({})))], &command).await;
         out.unwrap();
         assert_eq!(
             asked,
-            [("PATCH".to_owned(), "/v1/keys/key%5F0000000000000001".to_owned(), body)]
+            [("PATCH".to_owned(), "/v1/keys/key_0000000000000001".to_owned(), body)]
         );
     }
 }
 
 #[tokio::test]
 async fn a_list_goes_through_all_pages_one_object_per_line() {
-    let page = |name: &str, next: Value| (200, json!({ "keys": [{ "id": "k", "name": name }], "next": next }));
+    let page = |name: &str, next: Value| (200, json!({ "keys": [key(json!({ "name": name }))], "next": next }));
     let pages = vec![page("one", json!("key_0000000000000001")), page("two", Value::Null)];
     let (out, asked) = run(pages, "key list --account a.b --json").await;
     let names: Vec<Value> = out
@@ -258,7 +289,7 @@ async fn a_list_goes_through_all_pages_one_object_per_line() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].clone())
         .collect();
     assert_eq!(names, ["one", "two"]);
-    assert!(asked[0].1.contains("account=a%2Eb") && !asked[0].1.contains("after="));
+    assert!(asked[0].1.contains("account=a.b") && !asked[0].1.contains("after="));
     assert!(asked[1].1.contains("after=key_0000000000000001"));
 }
 

@@ -85,19 +85,6 @@ impl Desk<'_> {
         self.api.call(self.peer(), method, path, Some(body)).await
     }
 
-    /// Changes what was seen at this version, as long as it is still at it.
-    pub(super) async fn change_seen(
-        &self,
-        version: Option<&str>,
-        path: &str,
-        body: &Value,
-    ) -> Result<Value, AdminError> {
-        let version = version.map(str::parse).transpose();
-        let version = version.map_err(|error: NotAVersion| AdminError::invalid(error.to_string()))?;
-        let author = (self.peer(), version.map_or(MadeFrom::Anything, MadeFrom::Version));
-        self.api.change(author, Method::PATCH, path, Some(body)).await
-    }
-
     fn peer(&self) -> Peer {
         self.session.who.peer()
     }

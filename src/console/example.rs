@@ -49,18 +49,14 @@ impl Examples {
         examples
     }
 
-    /// The same of what the admin API says of the key and of the models.
-    pub(super) fn of_answers(key: &Value, models: &Value) -> Self {
+    /// The same for a key that may request these models, or all, of those that the admin API lists.
+    pub(super) fn of_answers(allowed: Option<&[String]>, models: &Value) -> Self {
         let served = view::list(models, "models").iter().map(|model| {
             let named = view::list(model, "protocols").iter().filter_map(Value::as_str);
             let protocols = named.filter_map(|name| Protocol::ALL.into_iter().find(|one| one.as_str() == name));
             (view::text(model, "name").to_owned(), protocols.collect())
         });
-        let allowed = key.get("models").and_then(Value::as_array).map(|models| {
-            let names = models.iter().filter_map(Value::as_str);
-            names.map(str::to_owned).collect::<Vec<_>>()
-        });
-        Self::of_served(&served.collect::<Vec<Served>>(), allowed.as_deref())
+        Self::of_served(&served.collect::<Vec<Served>>(), allowed)
     }
 
     /// The model of a protocol; `None` where the key can use none.
@@ -158,12 +154,12 @@ mod tests {
             { "name": "m", "protocols": ["messages"] },
             { "name": "n", "protocols": ["responses", "gemini"] },
         ] });
-        let bound = Examples::of_answers(&json!({ "models": ["n"] }), &models);
+        let bound = Examples::of_answers(Some(&["n".to_owned()]), &models);
         assert_eq!(
             (bound.of(Protocol::Messages), bound.first()),
             (None, Some((Protocol::Responses, "n")))
         );
-        let any = Examples::of_answers(&json!({ "models": null }), &models);
+        let any = Examples::of_answers(None, &models);
         assert_eq!(any.of(Protocol::Messages), Some("m"));
     }
 }

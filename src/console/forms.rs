@@ -1,11 +1,16 @@
 //! The forms of a page: each carries its operation, by which it counts once, and a token of its session.
 
+use std::str::FromStr;
+
 use http::StatusCode;
 use maud::{Markup, html};
 
 use super::{ask::Ask, fields::Fields, session::Session};
 use crate::{
-    api::error::{AdminError, Code},
+    api::{
+        error::{AdminError, Code},
+        values::Given,
+    },
     domain::{ledger::OperationId, role::Role},
 };
 
@@ -192,6 +197,29 @@ pub(super) fn is_genuine<W>(session: &Session<W>, ask: &Ask, form: &Fields) -> b
 /// Whether what is entered differs from what the form was made with.
 pub(super) fn is_changed(fields: &Fields, name: &str) -> bool {
     fields.text(name) != fields.text(&was(name))
+}
+
+/// What a field was changed to: nothing, if nothing is entered.
+///
+/// # Errors
+/// The text that is entered is no such value.
+pub(super) fn changed<T: FromStr<Err: ToString>>(form: &Fields, name: &str) -> Result<Given<T>, AdminError> {
+    if !is_changed(form, name) {
+        return Ok(None);
+    }
+    let value = form.given(name).map(str::parse::<T>).transpose();
+    value
+        .map(Some)
+        .map_err(|why| AdminError::of_field(name, why.to_string()))
+}
+
+/// What is entered in a field.
+///
+/// # Errors
+/// It is no such value.
+pub(super) fn read<T: FromStr<Err: ToString>>(form: &Fields, name: &str) -> Result<T, AdminError> {
+    let value = form.text(name).parse::<T>();
+    value.map_err(|why| AdminError::of_field(name, why.to_string()))
 }
 
 /// The hidden field that tells what a field had when its form was made.

@@ -21,7 +21,6 @@ use super::{
     answer::Answer,
     ask::Ask,
     cookie,
-    desk::below,
     exchange::Entrance,
     forms::{Again, Forms, NOT_GENUINE, is_genuine},
     frame::{Page, STYLE},
@@ -29,12 +28,14 @@ use super::{
     sent::NotAgain,
     session::{Session, Sessions},
     site::Site,
-    view,
 };
 
 use crate::{
-    admin::{Peer, local::LocalApi},
-    api::error::AdminError,
+    admin::{Peer, author::Author, local::LocalApi},
+    api::{
+        error::AdminError,
+        keys::{Key, ShowKey},
+    },
     domain::keys::{
         key::{KeyId, KeyRecord, KeyState},
         secret::{KeyDigest, KeyPrefix, ServiceKey},
@@ -306,8 +307,8 @@ impl Portal {
     async fn facts(&self, session: &Session<Owner>) -> Result<page::Facts, AdminError> {
         let key = self.key(session).await?;
         let log = super::fields::query(&[
-            ("account", view::text(&key, "account")),
-            ("key", view::text(&key, "id")),
+            ("account", key.account.as_str()),
+            ("key", key.id.as_str()),
             ("limit", "50"),
             ("lines", "true"),
         ]);
@@ -334,8 +335,10 @@ impl Portal {
         })
     }
 
-    async fn key(&self, session: &Session<Owner>) -> Result<Value, AdminError> {
-        self.read(session, &below("/v1/keys", session.who.key.as_str())).await
+    async fn key(&self, session: &Session<Owner>) -> Result<Key, AdminError> {
+        let id = session.who.key.clone();
+        let author = Author::from(Peer::Owner(id.clone()));
+        self.api.admin().ask(author, ShowKey { id }).await
     }
 
     async fn read(&self, session: &Session<Owner>, path: &str) -> Result<Value, AdminError> {

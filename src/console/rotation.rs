@@ -1,10 +1,15 @@
 //! The form that rotates a key, and what is told of the text that still works beside the new one.
 
 use maud::{Markup, html};
-use serde_json::{Value, json};
 
 use super::{fields::Fields, forms::Forms, view};
-use crate::domain::keys::rotation::OVERLAP_DEFAULT_SECONDS;
+use crate::{
+    api::{
+        error::AdminError,
+        keys::{FormerText, Key, Overlap, RotateKey},
+    },
+    domain::keys::{key::KeyId, rotation::OVERLAP_DEFAULT_SECONDS},
+};
 
 /// For how long the old text works on, in seconds.
 const OVERLAPS: [(u64, &str); 5] = [
@@ -16,7 +21,7 @@ const OVERLAPS: [(u64, &str); 5] = [
 ];
 
 /// The form, and where an old text still works one that ends it.
-pub(super) fn form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &Value) -> Markup {
+pub(super) fn form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &Key) -> Markup {
     let chosen = forms.entered(rotate, "overlap_seconds");
     let chosen = chosen
         .and_then(|text| text.parse().ok())
@@ -32,7 +37,7 @@ pub(super) fn form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &Value
     };
     html! {
         p { "The key gets a new text, shown once." }
-        @if let Some(former) = former(key) {
+        @if let Some(former) = &key.former {
             p { (works_on(former)) " Rotating again ends it at once." }
             (forms.button(end, "End the old text now", "danger"))
         }
@@ -40,25 +45,21 @@ pub(super) fn form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &Value
     }
 }
 
-/// What the form asks the admin API for.
-pub(super) fn body(form: &Fields) -> Value {
-    match form.given("overlap_seconds") {
-        // What is no number is refused by the API, as everywhere.
-        Some(text) => {
-            json!({ "overlap_seconds": text.parse::<u64>().map_or_else(|_| json!(text), |seconds| json!(seconds)) })
-        }
-        None => json!({}),
-    }
-}
-
-/// The text of a key before its present one, while it works.
-pub(super) fn former(key: &Value) -> Option<&Value> {
-    key.get("former").filter(|former| former.is_object())
+/// The question of the form.
+///
+/// # Errors
+/// The time is none.
+pub(super) fn question(id: KeyId, form: &Fields) -> Result<RotateKey, AdminError> {
+    let seconds = form.given("overlap_seconds").map(str::parse::<Overlap>).transpose();
+    Ok(RotateKey {
+        id,
+        overlap_seconds: seconds.map_err(|why| AdminError::of_field("overlap_seconds", why))?,
+    })
 }
 
 /// Until when an old text works.
-pub(super) fn works_on(former: &Value) -> Markup {
+pub(super) fn works_on(former: &FormerText) -> Markup {
     html! {
-        "The old text, which ends in " code { (view::text(former, "hint")) } ", works until " (view::time(former, "until", "unknown")) " UTC."
+        "The old text, which ends in " code { (former.hint) } ", works until " (view::at(former.until, "unknown")) " UTC."
     }
 }

@@ -221,7 +221,7 @@ mod tests {
     fn examples(served: &[(&str, Protocol)]) -> Examples {
         let one = |(name, protocol): &(&str, Protocol)| json!({ "name": name, "protocols": [protocol.as_str()] });
         let models: Vec<Value> = served.iter().map(one).collect();
-        Examples::of_answers(&Value::Null, &json!({ "models": models }))
+        Examples::of_answers(None, &json!({ "models": models }))
     }
 
     fn in_all() -> Examples {

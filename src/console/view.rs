@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::domain::money::NanoUsd;
+use crate::{
+    api::values::{Moment, Usd},
+    domain::money::NanoUsd,
+};
 
 /// A text; empty if it is none.
 pub(super) fn text<'a>(of: &'a Value, field: &str) -> &'a str {
@@ -51,6 +54,27 @@ pub(super) fn usd(of: &Value, field: &str, without: &str) -> Markup {
     }
 }
 
+/// An amount in USD, or a word where there is none.
+pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
+    match amount {
+        Some(amount) => dollars(&amount.to_string()),
+        None => html! { span class="none" { (without) } },
+    }
+}
+
+/// A count, or a word where there is none.
+pub(super) fn figure(count: Option<u64>, without: &str) -> Markup {
+    match count {
+        Some(count) => html! { (thousands(count)) },
+        None => html! { span class="none" { (without) } },
+    }
+}
+
+/// A time, to the second and in UTC, or a word where there is none.
+pub(super) fn at(time: Option<Moment>, without: &str) -> Markup {
+    moment(&time.map(|time| time.to_string()).unwrap_or_default(), without)
+}
+
 /// An amount that is told in nano-USD; nothing is zero.
 pub(super) fn nanos(of: &Value, field: &str) -> Markup {
     let nanos = of.get(field).and_then(Value::as_i64).unwrap_or(0);
@@ -84,11 +108,6 @@ pub(super) fn thousands(number: u64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// A time of RFC 3339, to the second and in UTC, or a word where there is none.
-pub(super) fn time(of: &Value, field: &str, without: &str) -> Markup {
-    moment(text(of, field), without)
 }
 
 /// A time in milliseconds since the Unix epoch.
@@ -135,11 +154,11 @@ mod tests {
             ["0", "12", "999", "1,000", "100,000"]
         );
         let shown = "<time datetime=\"2026-11-22T15:30:00.123Z\">2026-11-22 15:30:00</time>";
-        assert_eq!(time(&of, "at", "never").into_string(), shown);
         assert_eq!(
-            time(&of, "nothing", "never").into_string(),
-            "<span class=\"none\">never</span>"
+            at("2026-11-22T15:30:00.123Z".parse().ok(), "never").into_string(),
+            shown
         );
+        assert_eq!(at(None, "never").into_string(), "<span class=\"none\">never</span>");
         assert_eq!(
             (plain(&of, "n"), plain(&of, "nothing")),
             ("1234567".to_owned(), String::new())

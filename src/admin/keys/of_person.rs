@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{add, fresh, models};
 use crate::{
-    admin::{accounts, peer::Peer, reply::AdminError, state::Admin},
+    admin::{Admin, accounts, peer::Peer},
+    api::error::AdminError,
     domain::keys::template::{KeyTemplate, PersonOf},
     edges::clock,
     store::KeyView,
@@ -13,28 +14,28 @@ use crate::{
 /// Their key as it stands, or a new one. Its text is nobody's: they get another one by rotating it. Of two that come at the same
 /// time, at whichever nodes, one makes it and both get it.
 pub(in crate::admin) async fn of_person(
-    state: &Admin,
+    admin: &Admin,
     person: &PersonOf<'_>,
     template: &KeyTemplate,
 ) -> Result<KeyView, AdminError> {
     let id = person.key();
-    if let Some(view) = state.store.by_id(&id).await? {
+    if let Some(view) = admin.store.by_id(&id).await? {
         return Ok(view);
     }
-    accounts::existing(state, &template.account).await?;
-    let (text, _) = fresh(state);
+    accounts::existing(admin, &template.account).await?;
+    let (text, _) = fresh(admin);
     let mut record = template.record(person, text.hint(), clock::unix_seconds());
-    record.models = models(state, record.models.take())?;
+    record.models = models(admin, record.models.take())?;
     let values = json!({ "name": record.name, "account": record.account, "template": true });
     let peer = Peer::Person {
         subject: person.subject.into(),
         name: person.name.into(),
     };
     // Who came second finds the key that was made in between. The audit record has a line too many then.
-    match add(state, peer, text.digest(), record, values).await {
+    match add(admin, peer, text.digest(), record, &values).await {
         Ok(view) => Ok(view),
         Err(refused) => {
-            let made = state.store.by_id(&id).await?;
+            let made = admin.store.by_id(&id).await?;
             made.ok_or(refused)
         }
     }

@@ -1,79 +1,78 @@
 //! A key as it is printed for people.
 
-use std::io::Write;
+use std::{fmt::Display, io::Write};
 
-use serde_json::{Map, Value};
-
-use crate::cli::limits::{DEFAULT, NOTIFY, listed};
+use crate::{
+    api::{
+        keys::{Key, PeriodSpend},
+        values::Percents,
+    },
+    cli::limits::DEFAULT,
+    domain::ledger::Reset,
+};
 
 /// How a quota that is not there is shown.
 const UNLIMITED: &str = "Unlimited";
 
 /// The quota and its period in few words.
-pub(super) fn quota(key: &Value) -> String {
-    let text = |field: &str| key.get(field).and_then(Value::as_str);
-    match (text("quota_usd"), text("reset")) {
+pub(super) fn quota(key: &Key) -> String {
+    match (key.quota_usd, key.reset) {
         (None, _) => UNLIMITED.to_owned(),
-        (Some(quota), None | Some("none")) => quota.to_owned(),
-        (Some(quota), Some(reset)) => format!("{quota} {reset}"),
-    }
-}
-
-/// What is said of a field that has no value.
-fn absent(field: &str) -> &'static str {
-    match field {
-        "models" => "all",
-        "quota_usd" => UNLIMITED,
-        "rpm" | "tpm" | "concurrency" | "finish_factor" | "former" => "none",
-        NOTIFY => DEFAULT,
-        "spent_usd" | "spent" | "held_usd" | "running" => "unknown",
-        _ => "never",
+        (Some(quota), Reset::None) => quota.to_string(),
+        (Some(quota), reset) => format!("{quota} {}", reset.as_str()),
     }
 }
 
 /// What was spent in the periods of now, in USD.
-fn spent_in_words(spent: &Map<String, Value>) -> String {
-    let periods = [
-        ("day_usd", "today"),
-        ("week_usd", "this week"),
-        ("month_usd", "this month"),
-        ("all_usd", "in all"),
-    ];
-    let said = periods.into_iter().filter_map(|(field, when)| {
-        let usd = spent.get(field)?.as_str()?;
-        Some(format!("{usd} USD {when}"))
-    });
-    said.collect::<Vec<_>>().join(", ")
+fn spent_in_words(spent: &PeriodSpend) -> String {
+    format!(
+        "{} USD today, {} USD this week, {} USD this month, {} USD in all",
+        spent.day_usd, spent.week_usd, spent.month_usd, spent.all_usd
+    )
 }
 
-/// The text of a key that was made just now.
-pub(super) fn key_of(answer: &Value) -> Option<&str> {
-    answer.get("key").and_then(Value::as_str)
+/// A value, or the word for none.
+fn or(value: Option<impl Display>, none: &str) -> String {
+    value.map_or_else(|| none.to_owned(), |value| value.to_string())
 }
 
-/// `field: value` lines; a fresh key comes last, with a word of warning.
-pub(super) fn print(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
-    let Value::Object(fields) = answer else {
-        return writeln!(out, "{answer}");
-    };
-    let is_shown = |field: &str| field != "key" && !field.ends_with("_nano_usd");
-    for (field, value) in fields.iter().filter(|(field, _)| is_shown(field)) {
-        let shown = match (value, field.as_str()) {
-            (Value::Null, "revoked_at") => continue,
-            (Value::Null, _) => absent(field).to_owned(),
-            (Value::String(text), _) => text.clone(),
-            (Value::Object(former), "former") => {
-                let text = |field: &str| former.get(field).and_then(Value::as_str).unwrap_or_default();
-                format!("ends in {}, works until {}", text("hint"), text("until"))
-            }
-            (Value::Object(spent), "spent") => spent_in_words(spent),
-            (Value::Array(list), _) => listed(list),
-            (other, _) => other.to_string(),
-        };
-        writeln!(out, "{field:<12} {shown}")?;
+/// One line for each that is known of a key; a fresh key comes last, with a word of warning.
+pub(super) fn print(key: &Key, out: &mut impl Write) -> std::io::Result<()> {
+    let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<12} {value}");
+    line("id", &key.id)?;
+    line("version", &key.version)?;
+    line("name", &key.name)?;
+    line("account", &key.account)?;
+    line("state", &key.state.as_str())?;
+    line("created_at", &or(key.created_at, "unknown"))?;
+    line("expires_at", &or(key.expires_at, "never"))?;
+    if let Some(at) = key.revoked_at {
+        line("revoked_at", &at)?;
     }
-    if let Some(key) = key_of(answer) {
-        writeln!(out, "{:<12} {key}", "key")?;
+    line("last_used", &or(key.last_used, "never"))?;
+    line("models", &or(key.models.as_ref().map(|names| names.join(",")), "all"))?;
+    line("hint", &key.hint)?;
+    let former = key.former.as_ref();
+    let former = former.map(|former| format!("ends in {}, works until {}", former.hint, or(former.until, "unknown")));
+    line("former", &or(former, "none"))?;
+    line("quota_usd", &or(key.quota_usd, UNLIMITED))?;
+    line("reset", &key.reset.as_str())?;
+    line("resets_at", &or(key.resets_at, "never"))?;
+    line("spent_usd", &or(key.spent_usd, "unknown"))?;
+    line("spent", &or(key.spent.as_ref().map(spent_in_words), "unknown"))?;
+    line("held_usd", &or(key.held_usd, "unknown"))?;
+    line("running", &or(key.running, "unknown"))?;
+    line("rpm", &or(key.rpm, "none"))?;
+    line("tpm", &or(key.tpm, "none"))?;
+    line("concurrency", &or(key.concurrency, "none"))?;
+    line("on_exhausted", &key.on_exhausted.as_str())?;
+    line("finish_factor", &or(key.finish_factor, "none"))?;
+    line(
+        "notify_percent",
+        &or(key.notify_percent.map(Percents::in_words), DEFAULT),
+    )?;
+    if let Some(text) = &key.key {
+        line("key", &text.expose())?;
         writeln!(
             out,
             "\nKeep the key now: it is not shown again, and weir stores only its SHA-256."

@@ -11,7 +11,7 @@ use tokio::{
     net::UnixListener,
 };
 
-use super::{created, line, run};
+use super::{account, created, key, line, run};
 use crate::cli::{Command, admin_client::AdminClientError, run_account};
 
 fn row(request: &str, model: &str) -> Value {
@@ -32,15 +32,15 @@ async fn accounts_are_changed_by_what_was_given_alone() {
             (
                 "POST",
                 "/v1/accounts",
-                json!({ "id": "a.b", "balance_usd": "5", "rpm": null, "operation_id": "o1" }),
+                json!({ "id": "a.b", "balance_usd": "5.00", "rpm": null, "operation_id": "o1" }),
             ),
         ),
         (
             "account credit --id a.b --usd 1.5 --operation-id o2",
             (
                 "POST",
-                "/v1/accounts/a%2Eb/credit",
-                json!({ "usd": "1.5", "operation_id": "o2" }),
+                "/v1/accounts/a.b/credit",
+                json!({ "usd": "1.50", "operation_id": "o2" }),
             ),
         ),
         (
@@ -55,10 +55,13 @@ async fn accounts_are_changed_by_what_was_given_alone() {
             "account update --id a --low-balance-usd none --tpm 9",
             ("PATCH", "/v1/accounts/a", json!({ "low_balance_usd": null, "tpm": 9 })),
         ),
-        ("account suspend --id a", ("POST", "/v1/accounts/a/suspend", json!({}))),
+        (
+            "account suspend --id a",
+            ("POST", "/v1/accounts/a/suspend", Value::Null),
+        ),
         ("account show --id a", ("GET", "/v1/accounts/a", Value::Null)),
     ] {
-        let (out, asked) = run(vec![(200, json!({ "id": "a", "applied": true }))], command).await;
+        let (out, asked) = run(vec![(200, account(json!({ "applied": true })))], command).await;
         out.unwrap();
         let (method, path, body) = call;
         assert_eq!(asked, [(method.to_owned(), path.to_owned(), body)], "{command}");
@@ -84,7 +87,7 @@ async fn run_losing(lost: usize, command: &str) -> (Result<String, AdminClientEr
             let body = serde_json::from_str(call.split("\r\n\r\n").nth(1).unwrap()).unwrap();
             bodies.lock().push(body);
             if number >= lost {
-                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"id\": \"a\"}";
+                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{\"id\": \"a\", \"applied\": true}";
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         }
@@ -147,8 +150,7 @@ async fn a_change_that_is_only_recorded_is_told_so() {
 
 #[tokio::test]
 async fn amounts_are_shown_in_usd() {
-    let account = json!({ "id": "a", "state": "active", "balance_usd": "12.50", "balance_nano_usd": 12_500_000_000_i64,
-        "low_balance_usd": null, "running": 0 });
+    let account = account(json!({ "balance_usd": "12.50", "balance_nano_usd": 12_500_000_000_i64 }));
     let (out, _) = run(vec![(200, account.clone())], "account show --id a").await;
     let out = out.unwrap();
     assert!(out.contains("balance_usd      12.50") && !out.contains("nano"), "{out}");
@@ -164,21 +166,24 @@ async fn amounts_are_shown_in_usd() {
 async fn limits_of_a_key_are_sent_and_its_blank_quota_is_unlimited() {
     let command = "key create --account me --name laptop --quota-usd 10 --reset daily --rpm 5 --tpm none --on-exhausted cut --finish-factor none";
     let (_, asked) = run(vec![(201, created())], command).await;
-    let body = json!({ "account": "me", "name": "laptop", "expires_at": null, "models": null, "quota_usd": "10",
+    let body = json!({ "account": "me", "name": "laptop", "expires_at": null, "models": null, "quota_usd": "10.00",
         "reset": "daily", "on_exhausted": "cut", "finish_factor": null, "rpm": 5, "tpm": null });
     assert_eq!(asked[0].2, body);
-    let key = json!({ "id": "key_0000000000000001", "quota_usd": null, "quota_nano_usd": null, "spent_usd": null, "rpm": null });
-    let (out, _) = run(vec![(200, key.clone())], "key show key_0000000000000001").await;
+    let (out, _) = run(vec![(200, key(json!({})))], "key show key_0000000000000001").await;
     let out = out.unwrap();
     for line in ["quota_usd    Unlimited", "spent_usd    unknown", "rpm          none"] {
         assert!(out.contains(line), "{out}");
     }
-    let limited = json!({ "id": "key_0000000000000002", "quota_usd": "1.00", "reset": "weekly" });
-    let (out, _) = run(vec![(200, json!({ "keys": [key, limited], "next": null }))], "key list").await;
+    let limited = key(json!({ "quota_usd": "1.00", "reset": "weekly" }));
+    let (out, _) = run(
+        vec![(200, json!({ "keys": [key(json!({})), limited], "next": null }))],
+        "key list",
+    )
+    .await;
     let out = out.unwrap();
     assert!(out.contains("Unlimited") && out.contains("1.00 weekly"), "{out}");
     let update = "key update key_0000000000000001 --quota-usd unlimited";
-    let (_, asked) = run(vec![(200, json!({}))], update).await;
+    let (_, asked) = run(vec![(200, key(json!({})))], update).await;
     assert_eq!(asked[0].2, json!({ "quota_usd": null }));
 }
 
@@ -250,7 +255,14 @@ async fn an_export_is_whole_or_not_there() {
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "\"whatever weir writes\"");
     std::fs::remove_file(&path).unwrap();
-    let (out, _) = run(vec![(503, json!({ "error": { "message": "away" } }))], &command).await;
+    let (out, _) = run(
+        vec![(
+            503,
+            json!({ "error": { "code": "store_unavailable", "message": "away" } }),
+        )],
+        &command,
+    )
+    .await;
     assert_eq!(out.unwrap_err().to_string(), "away");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -32,12 +32,12 @@ fn days_are_counted_or_named() {
 #[tokio::test]
 async fn an_id_is_given_the_same_way_to_keys_and_accounts() {
     for command in ["account show a", "account show --id a"] {
-        let (_, asked) = run(vec![(200, json!({}))], command).await;
+        let (_, asked) = run(vec![(200, account(json!({})))], command).await;
         assert_eq!(asked[0].1, "/v1/accounts/a");
     }
-    for command in ["key show key_1", "key show --id key_1"] {
-        let (_, asked) = run(vec![(200, json!({}))], command).await;
-        assert_eq!(asked[0].1, "/v1/keys/key%5F1");
+    for command in ["key show key_0000000000000001", "key show --id key_0000000000000001"] {
+        let (_, asked) = run(vec![(200, key(json!({})))], command).await;
+        assert_eq!(asked[0].1, "/v1/keys/key_0000000000000001");
     }
     for command in [
         "account credit a --usd 5",
@@ -62,28 +62,28 @@ async fn an_id_is_given_the_same_way_to_keys_and_accounts() {
 
 #[tokio::test]
 async fn an_error_speaks_of_options() {
-    for (message, told) in [
-        ("quota_usd: zero or more", "--quota-usd: zero or more"),
-        ("expires_at: a time", "--expires: a time"),
-        ("no key has this id: key_1", "no key has this id: key_1"),
+    for (field, message, told) in [
+        (json!("quota_usd"), "zero or more", "--quota-usd: zero or more"),
+        (json!("expires_at"), "a time", "--expires: a time"),
+        (Value::Null, "no key has this id: key_1", "no key has this id: key_1"),
     ] {
-        let refusal = json!({ "error": { "code": "invalid", "message": message } });
-        let (out, _) = run(vec![(400, refusal)], "key update key_1 --name n").await;
+        let refusal = json!({ "error": { "code": "invalid", "field": field, "message": message } });
+        let (out, _) = run(vec![(400, refusal)], "key update key_0000000000000001 --name n").await;
         assert_eq!(out.unwrap_err().to_string(), told);
     }
 }
 
 #[tokio::test]
 async fn a_new_key_is_printed_alone_for_a_variable() {
-    let created = json!({ "id": "key_1", "key": "sk-weir-abc" });
+    let created = key(json!({ "key": "sk-weir-abc" }));
     for command in [
         "key create --account a --name n --only-key",
-        "key rotate key_1 --only-key --overlap 1h",
+        "key rotate key_0000000000000001 --only-key --overlap 1h",
     ] {
         let (out, _) = run(vec![(201, created.clone())], command).await;
         assert_eq!(out.unwrap(), "sk-weir-abc\n", "{command}");
     }
-    assert!(line("key rotate key_1 --only-key --json").is_err());
+    assert!(line("key rotate key_0000000000000001 --only-key --json").is_err());
 }
 
 #[tokio::test]
@@ -118,19 +118,19 @@ fn an_overlap_is_a_duration() {
 #[tokio::test]
 async fn what_a_key_has_spent_is_told_in_words() {
     let spent = json!({
-        "day_usd": "0.5", "day_nano_usd": 500_000_000, "week_usd": "1.25", "week_nano_usd": 1_250_000_000,
-        "month_usd": "3", "month_nano_usd": 3_000_000_000_u64, "all_usd": "10", "all_nano_usd": 10_000_000_000_u64,
+        "day_usd": "0.50", "day_nano_usd": 500_000_000, "week_usd": "1.25", "week_nano_usd": 1_250_000_000,
+        "month_usd": "3.00", "month_nano_usd": 3_000_000_000_u64, "all_usd": "10.00", "all_nano_usd": 10_000_000_000_u64,
     });
-    let key = json!({ "id": "key_1", "spent": spent });
-    let (out, _) = run(vec![(200, key.clone())], "key show key_1").await;
+    let spent = key(json!({ "spent": spent }));
+    let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001").await;
     let out = out.unwrap();
     assert!(
-        out.contains("spent        0.5 USD today, 1.25 USD this week, 3 USD this month, 10 USD in all\n"),
+        out.contains("spent        0.50 USD today, 1.25 USD this week, 3.00 USD this month, 10.00 USD in all\n"),
         "{out}"
     );
-    let (out, _) = run(vec![(200, key.clone())], "key show key_1 --json").await;
-    assert_eq!(serde_json::from_str::<Value>(&out.unwrap()).unwrap(), key);
-    let (out, _) = run(vec![(200, json!({ "id": "key_1", "spent": null }))], "key show key_1").await;
+    let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001 --json").await;
+    assert_eq!(serde_json::from_str::<Value>(&out.unwrap()).unwrap(), spent);
+    let (out, _) = run(vec![(200, key(json!({})))], "key show key_0000000000000001").await;
     assert!(out.unwrap().contains("spent        unknown\n"));
 }
 
@@ -141,8 +141,12 @@ async fn when_somebody_is_told_is_shown_as_it_is_typed_for_keys_and_accounts() {
         (json!([]), "none"),
         (json!([50, 100]), "50,100"),
     ] {
-        for command in ["key show a", "account show a"] {
-            let (out, _) = run(vec![(200, json!({ "id": "a", "notify_percent": chosen }))], command).await;
+        let chosen = json!({ "notify_percent": chosen });
+        for (command, answer) in [
+            ("key show key_0000000000000001", key(chosen.clone())),
+            ("account show a", account(chosen.clone())),
+        ] {
+            let (out, _) = run(vec![(200, answer)], command).await;
             let out = out.unwrap();
             let told = out.lines().find_map(|line| line.strip_prefix("notify_percent"));
             assert_eq!(told.map(str::trim), Some(shown), "{command}: {out}");
@@ -178,7 +182,7 @@ async fn a_provider_whose_host_has_no_address_is_not_called_on() {
 
 #[tokio::test]
 async fn an_update_of_nothing_is_a_mistake_before_anybody_is_asked() {
-    for command in ["key update key_1", "account update --id a"] {
+    for command in ["key update key_0000000000000001", "account update --id a"] {
         let (out, asked) = run(vec![], command).await;
         assert!(
             matches!(out, Err(AdminClientError::Usage(_))) && asked.is_empty(),

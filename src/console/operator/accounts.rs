@@ -1,21 +1,29 @@
 //! Accounts: their balances, and the forms that change them.
 
-use http::Method;
-use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
+use std::cmp::Ordering;
+
+use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::{
-    api::error::AdminError,
+    api::{
+        accounts::{
+            Account, AccountFacts, AccountState, AdjustAccount, CreateAccount, CreditAccount, ListAccounts,
+            ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
+        },
+        error::AdminError,
+        values::{AccountId, Moment},
+    },
     console::{
         answer::Answer,
         desk::{Desk, below},
         fields::{Fields, query},
-        forms::{Field, is_changed},
+        forms::{Field, changed, read},
         frame::Page,
         limits, usage_chart, view,
     },
-    domain::money::NanoUsd,
+    domain::{ledger::OperationId, money::NanoUsd},
 };
 
 /// The days by which the present rate is told.
@@ -23,17 +31,16 @@ const WEEK: i64 = 7;
 /// The days beyond which no end is told.
 const YEAR: i64 = 365;
 /// Accounts on one page.
-const PAGE: usize = 50;
+const PAGE: u64 = 50;
 
 pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let after = desk.query.text("after");
-    let path = format!(
-        "/v1/accounts{}",
-        query(&[("limit", &PAGE.to_string()), ("after", after)])
-    );
-    let answer = desk.read(&path).await?;
-    let accounts = view::list(&answer, "accounts");
-    let next = view::text(&answer, "next");
+    let page = ListAccounts {
+        after: desk.query.given("after").map(str::to_owned),
+        limit: Some(PAGE),
+    };
+    let answer = desk.look(page).await?;
+    let (accounts, next) = (&answer.accounts, answer.next.as_deref().unwrap_or_default());
     let content = html! {
         @if accounts.is_empty() { p class="card" { "There are no accounts" @if !after.is_empty() { " behind this one" } "." } }
         @else { (table(accounts)) }
@@ -49,7 +56,7 @@ pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
     })
 }
 
-fn table(accounts: &[Value]) -> Markup {
+fn table(accounts: &[Account]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Accounts" {
             table class="list" {
@@ -60,14 +67,14 @@ fn table(accounts: &[Value]) -> Markup {
                 } }
                 tbody {
                     @for account in accounts {
-                        @let id = view::text(account, "id");
+                        @let (id, facts) = (&account.id, &account.facts);
                         tr {
                             th scope="row" { a href=(below("/accounts", id)) { (view::name(id)) } }
-                            td { (state(account)) }
-                            td class="figure" { (view::usd(account, "balance_usd", "")) }
-                            td class="figure" { (view::usd(account, "held_usd", "")) }
-                            td class="figure" { (view::usd(account, "spent_usd", "")) }
-                            td class="figure" { (view::number(account, "running", "0")) }
+                            td { (state(facts)) }
+                            td class="figure" { (view::money(Some(facts.balance_usd), "")) }
+                            td class="figure" { (view::money(Some(facts.held_usd), "")) }
+                            td class="figure" { (view::money(Some(facts.spent_usd), "")) }
+                            td class="figure" { (view::thousands(facts.running)) }
                         }
                     }
                 }
@@ -76,13 +83,13 @@ fn table(accounts: &[Value]) -> Markup {
     }
 }
 
-fn state(account: &Value) -> Markup {
-    let (colour, word) = match view::signum(account, "balance_nano_usd") {
-        _ if view::text(account, "state") == "suspended" => ("u", "Suspended"),
-        -1 => ("u", "Overdrawn"),
-        0 => ("u", "No balance"),
-        _ if view::is(account, "balance_is_low") => ("d", "Low"),
-        _ => ("o", "Active"),
+fn state(account: &AccountFacts) -> Markup {
+    let (colour, word) = match account.balance_nano_usd.cmp(&NanoUsd::ZERO) {
+        _ if account.state == AccountState::Suspended => ("u", "Suspended"),
+        Ordering::Less => ("u", "Overdrawn"),
+        Ordering::Equal => ("u", "No balance"),
+        Ordering::Greater if account.balance_is_low => ("d", "Low"),
+        Ordering::Greater => ("o", "Active"),
     };
     html! { span class={ "pill " (colour) } { (word) } }
 }
@@ -99,30 +106,33 @@ fn create_form(desk: &Desk<'_>) -> Markup {
 }
 
 pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, AdminError> {
-    let id = form.text("id");
-    let mut body = json!({ "id": id, "operation_id": form.text("operation") });
-    if let (Some(balance), Value::Object(fields)) = (form.given("balance_usd"), &mut body) {
-        fields.insert("balance_usd".to_owned(), json!(balance));
-    }
-    desk.change(Method::POST, "/v1/accounts", &body).await?;
-    Ok(Answer::see(&below("/accounts", id)))
+    let account = CreateAccount {
+        balance_usd: form
+            .given("balance_usd")
+            .map(|_| read(form, "balance_usd"))
+            .transpose()?,
+        operation_id: OperationId::parse(form.text("operation")),
+        ..CreateAccount::new(read(form, "id")?)
+    };
+    let made = desk.ask(account).await?;
+    Ok(Answer::see(&below("/accounts", &made.id)))
 }
 
 pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
-    let account = desk.read(&below("/v1/accounts", id)).await?;
-    let id = view::text(&account, "id");
+    let account = desk.look(ShowAccount { id: read_id(id)? }).await?;
+    let (id, facts) = (account.id.as_str(), &account.facts);
     let used = desk
         .read(&format!("/v1/usage{}", query(&[("account", id), ("by", "model")])))
         .await?;
     let at = |verb: &str| below(&below("/accounts", id), verb);
-    let is_suspended = view::text(&account, "state") == "suspended";
+    let is_suspended = facts.state == AccountState::Suspended;
     let content = html! {
-        p class="state" { (state(&account)) " created " (view::time(&account, "created_at", "at an unknown time")) " UTC" }
+        p class="state" { (state(facts)) " created " (view::at(facts.created_at, "at an unknown time")) " UTC" }
         dl class="figures" {
-            div class="card" { dt { "Balance" } dd { (view::usd(&account, "balance_usd", "")) } }
-            div class="card" { dt { "Held" } dd { (view::usd(&account, "held_usd", "")) } }
-            div class="card" { dt { "Spent so far" } dd { (view::usd(&account, "spent_usd", "")) } }
-            div class="card" { dt { "Running" } dd { (view::number(&account, "running", "0")) } }
+            div class="card" { dt { "Balance" } dd { (view::money(Some(facts.balance_usd), "")) } }
+            div class="card" { dt { "Held" } dd { (view::money(Some(facts.held_usd), "")) } }
+            div class="card" { dt { "Spent so far" } dd { (view::money(Some(facts.spent_usd), "")) } }
+            div class="card" { dt { "Running" } dd { (view::thousands(facts.running)) } }
         }
         p class="pages" {
             a href={ "/keys" (query(&[("account", id)])) } { "Its keys" } " "
@@ -130,12 +140,12 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
             a href={ "/log" (query(&[("account", id)])) } { "Its log" }
         }
         h2 { "Spent in the last 30 days" }
-        @if let Some(end) = BalanceEnd::of(&account, &used) { p class="lead" { (end.sentence()) } }
+        @if let Some(end) = BalanceEnd::of(facts, &used) { p class="lead" { (end.sentence()) } }
         (usage_chart::spent(&used, true))
         div class="cards" {
             section class="card" { h2 { "Credit" } (credit(desk, &at("credit"))) }
             section class="card" { h2 { "Adjust" } (adjust(desk, &at("adjust"))) }
-            section class="card" { h2 { "Limits" } (limits_form(desk, &at("limits"), &account)) }
+            section class="card" { h2 { "Limits" } (limits_form(desk, &at("limits"), facts)) }
             section class="card" {
                 h2 { @if is_suspended { "Resume" } @else { "Suspend" } }
                 @if is_suspended {
@@ -164,10 +174,9 @@ struct BalanceEnd {
 
 impl BalanceEnd {
     /// By an account and what it has used by the day. `None` if nothing is left, or nothing was spent.
-    fn of(account: &Value, used: &Value) -> Option<Self> {
+    fn of(account: &AccountFacts, used: &Value) -> Option<Self> {
         let today = view::text(used, "until").parse::<Date>().ok()?.yesterday().ok()?;
-        let created = view::text(account, "created_at").parse::<Timestamp>().ok();
-        let age = created.map_or(WEEK, |created| {
+        let age = account.created_at.map_or(WEEK, |Moment(created)| {
             let created = created.to_zoned(TimeZone::UTC).date();
             created
                 .until(today)
@@ -181,7 +190,7 @@ impl BalanceEnd {
                 .filter_map(Value::as_i64)
         });
         let spent = costs.map(i128::from).sum::<i128>();
-        let balance = i128::from(account.get("balance_nano_usd")?.as_i64()?);
+        let balance = i128::from(account.balance_nano_usd.nanos());
         if spent <= 0 || balance <= 0 {
             return None;
         }
@@ -221,53 +230,86 @@ fn adjust(desk: &Desk<'_>, action: &str) -> Markup {
     desk.forms.form(action, "fields", &content)
 }
 
-fn limits_form(desk: &Desk<'_>, action: &str, account: &Value) -> Markup {
-    let low = view::plain(account, "low_balance_usd");
+fn limits_form(desk: &Desk<'_>, action: &str, account: &AccountFacts) -> Markup {
+    let low = account.low_balance_usd.map(|low| low.to_string()).unwrap_or_default();
     let content = html! {
-        (limits::rates(&desk.forms, action, account))
+        input type="hidden" name="version" value=(account.version);
+        (limits::rates(&desk.forms, action, [account.rpm, account.tpm, account.concurrency]))
         (desk.forms.input(action, &Field::text("low_balance_usd", "Balance that counts as low, USD", &low, "None")))
-        (limits::notify(&desk.forms, action, account, "As the configuration says"))
+        (limits::notify(&desk.forms, action, account.notify_percent, "As the configuration says"))
         button { "Change the limits" }
     };
     desk.forms.form(action, "fields", &content)
 }
 
+fn read_id(text: &str) -> Result<AccountId, AdminError> {
+    text.parse().map_err(|why: String| AdminError::of_field("account", why))
+}
+
 pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, AdminError> {
-    let path = below("/v1/accounts", id);
-    let operation = form.text("operation");
-    let usd = form.text("usd");
+    let account = read_id(id)?;
+    let operation_id = OperationId::parse(form.text("operation"));
     match verb {
         "credit" => {
-            let body = json!({ "usd": usd, "operation_id": operation });
-            desk.change(Method::POST, &below(&path, verb), &body).await?;
+            let credit = CreditAccount {
+                id: account,
+                usd: read(form, "usd")?,
+                operation_id,
+            };
+            desk.ask(credit).await?;
         }
         "adjust" => {
-            let body = json!({ "usd": usd, "operation_id": operation, "reason": form.text("reason") });
-            desk.change(Method::POST, &below(&path, verb), &body).await?;
+            let adjustment = AdjustAccount {
+                id: account,
+                usd: read(form, "usd")?,
+                reason: read(form, "reason")?,
+                operation_id,
+            };
+            desk.ask(adjustment).await?;
         }
         "limits" => {
-            let mut body = Map::new();
-            limits::changed_rates(form, &mut body)?;
-            limits::changed_notify(form, &mut body);
-            if is_changed(form, "low_balance_usd") {
-                body.insert("low_balance_usd".to_owned(), json!(form.given("low_balance_usd")));
-            }
-            desk.change(Method::PATCH, &path, &Value::Object(body)).await?;
+            let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+            let update = UpdateAccount {
+                low_balance_usd: changed(form, "low_balance_usd")?,
+                notify_percent: changed(form, "notify_percent")?,
+                rpm,
+                tpm,
+                concurrency,
+                ..UpdateAccount::new(account)
+            };
+            desk.ask_seen(form.given("version"), update).await?;
         }
-        other => {
-            desk.change(Method::POST, &below(&path, other), &json!({})).await?;
-        }
+        "suspend" => drop(desk.ask(SuspendAccount { id: account }).await?),
+        "resume" => drop(desk.ask(ResumeAccount { id: account }).await?),
+        _ => return Err(AdminError::not_found("There is no such page.")),
     }
     Ok(Answer::see(&below("/accounts", id)))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::domain::ledger::{AccountRecord, AccountView};
+
+    fn account(balance: i64, created: &str) -> AccountFacts {
+        let view = AccountView {
+            id: "a".to_owned(),
+            balance: NanoUsd::from_nanos(balance),
+            record: AccountRecord::default(),
+            spent: NanoUsd::ZERO,
+            held: NanoUsd::ZERO,
+            running: 0,
+            paid_today: NanoUsd::ZERO,
+            paid_this_month: NanoUsd::ZERO,
+            created_at: created.parse::<Moment>().unwrap().seconds(),
+        };
+        Account::from(&view).facts
+    }
 
     #[test]
     fn a_balance_ends_when_it_is_spent_at_the_rate_of_the_last_days() {
-        let account = |balance: i64, created: &str| json!({ "balance_nano_usd": balance, "created_at": created });
         let used = json!({
             "until": "2026-11-27",
             "daily": [

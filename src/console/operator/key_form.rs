@@ -1,36 +1,46 @@
 //! The form of a key: a new one, and what can be changed of one there is.
 
-use http::Method;
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
 
 use super::made_key;
 use crate::{
-    api::error::AdminError,
+    api::{
+        accounts::ListAccounts,
+        error::AdminError,
+        keys::{CreateKey, Key, UpdateKey},
+        values::ModelNames,
+    },
     console::{
         desk::Desk,
         fields::Fields,
-        forms::{Field, is_changed},
+        forms::{Field, changed, is_changed, read},
         frame::Page,
-        limits, view,
+        limits,
+    },
+    domain::{
+        keys::key::KeyId,
+        ledger::{OperationId, Reset},
     },
 };
 
 /// The most accounts that are offered.
-const ACCOUNTS_MAX: usize = 200;
-const RESETS: [(&str, &str); 4] = [
-    ("none", "Never"),
-    ("daily", "Every day"),
-    ("weekly", "Every Monday"),
-    ("monthly", "On the first of every month"),
+const ACCOUNTS_MAX: u64 = 200;
+const RESETS: [(Reset, &str); 4] = [
+    (Reset::None, "Never"),
+    (Reset::Daily, "Every day"),
+    (Reset::Weekly, "Every Monday"),
+    (Reset::Monthly, "On the first of every month"),
 ];
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let accounts = desk.read(&format!("/v1/accounts?limit={ACCOUNTS_MAX}")).await?;
-    let accounts = view::list(&accounts, "accounts");
+    let page = ListAccounts {
+        after: None,
+        limit: Some(ACCOUNTS_MAX),
+    };
+    let accounts = &desk.look(page).await?.accounts;
     let action = "/keys";
-    let only = match accounts {
-        [only] => view::text(only, "id"),
+    let only = match &accounts[..] {
+        [only] => only.id.as_str(),
         _ => "",
     };
     let account = Field {
@@ -45,8 +55,8 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
         (desk.forms.form(action, "card fields", &html! {
             (desk.forms.input(action, &Field::needed("name", "Name")))
             (desk.forms.input(action, &account))
-            datalist id="accounts" { @for account in accounts { option value=(view::text(account, "id")) {} } }
-            (terms(desk, action, &Value::Null))
+            datalist id="accounts" { @for account in accounts { option value=(account.id) {} } }
+            (terms(desk, action, None))
             button { "Create the key" }
         }))
     };
@@ -57,36 +67,38 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
 }
 
 /// The form that changes a key.
-pub(super) fn change(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
+pub(super) fn change(desk: &Desk<'_>, action: &str, key: &Key) -> Markup {
     let name = Field {
-        value: view::text(key, "name"),
+        value: &key.name,
         ..Field::needed("name", "Name")
     };
     let content = html! {
-        input type="hidden" name="version" value=(view::text(key, "version"));
+        input type="hidden" name="version" value=(key.version);
         (desk.forms.input(action, &name))
-        (terms(desk, action, key))
+        (terms(desk, action, Some(key)))
         button { "Change the key" }
     };
     desk.forms.form(action, "fields", &content)
 }
 
 /// What a key may spend, on what, until when and how fast.
-fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
+fn terms(desk: &Desk<'_>, action: &str, key: Option<&Key>) -> Markup {
     let forms = &desk.forms;
-    let quota = view::plain(key, "quota_usd");
-    let expires = view::plain(key, "expires_at");
-    let reset = forms.entered(action, "reset").unwrap_or(view::text(key, "reset"));
-    let models: Vec<&str> = view::list(key, "models").iter().filter_map(Value::as_str).collect();
-    let models = models.join("\n");
+    let text = |value: Option<String>| value.unwrap_or_default();
+    let quota = text(key.and_then(|key| key.quota_usd).map(|quota| quota.to_string()));
+    let expires = text(key.and_then(|key| key.expires_at).map(|end| end.to_string()));
+    let now = key.map_or("", |key| key.reset.as_str());
+    let reset = forms.entered(action, "reset").unwrap_or(now);
+    let models = text(key.and_then(|key| key.models.as_ref()).map(|models| models.join("\n")));
+    let limits = key.map_or([None; 3], |key| [key.rpm, key.tpm, key.concurrency]);
     html! {
         (forms.input(action, &Field::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
         label {
-            span { "The quota begins anew" (forms.now(action, "reset", view::text(key, "reset"))) }
+            span { "The quota begins anew" (forms.now(action, "reset", now)) }
             select name="reset" {
-                @for (value, name) in RESETS { option value=(value) selected[value == reset] { (name) } }
+                @for (choice, name) in RESETS { option value=(choice.as_str()) selected[choice.as_str() == reset] { (name) } }
             }
-            input type="hidden" name="was.reset" value=(view::text(key, "reset"));
+            input type="hidden" name="was.reset" value=(now);
         }
         (forms.input(action, &Field::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never, or such as 2027-01-31")))
         label {
@@ -95,62 +107,69 @@ fn terms(desk: &Desk<'_>, action: &str, key: &Value) -> Markup {
             input type="hidden" name="was.models" value=(models);
         }
         (limits::exhausted(forms, action, key))
-        (limits::notify(forms, action, key, "As the account says"))
-        (limits::rates(forms, action, key))
+        (limits::notify(forms, action, key.and_then(|key| key.notify_percent), "As the account says"))
+        (limits::rates(forms, action, limits))
     }
 }
 
+/// The key of the form that makes one. Sent again after a failure of which nobody knows what it has done, it makes no second key.
 pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, AdminError> {
-    let mut body = changes(form)?;
-    body.insert("account".to_owned(), json!(form.text("account")));
-    body.insert("name".to_owned(), json!(form.text("name")));
-    // Sent again after a failure of which nobody knows what it has done, it makes no second key.
-    body.insert("operation_id".to_owned(), json!(form.text("operation")));
-    // A key that never begins anew is what it is without being asked.
-    if form.text("reset") == "none" {
-        body.remove("reset");
-    }
-    let key = desk.change(Method::POST, "/v1/keys", &Value::Object(body)).await?;
+    let (on_exhausted, finish_factor) = limits::changed_exhausted(form)?;
+    let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+    let key = CreateKey {
+        expires_at: changed(form, "expires_at")?.flatten(),
+        models: changed(form, "models")?.flatten(),
+        operation_id: OperationId::parse(form.text("operation")),
+        quota_usd: changed(form, "quota_usd")?,
+        reset: form.text("reset").parse().ok(),
+        on_exhausted,
+        finish_factor,
+        notify_percent: changed(form, "notify_percent")?,
+        rpm,
+        tpm,
+        concurrency,
+        ..CreateKey::new(read(form, "account")?, read(form, "name")?)
+    };
+    let key = desk.ask(key).await?;
     Ok(made_key::page(desk, &key, "The key is made").await)
 }
 
-/// What is entered and differs from what the form was made with.
-pub(super) fn changes(form: &Fields) -> Result<Map<String, Value>, AdminError> {
-    let mut body = Map::new();
-    if is_changed(form, "name") {
-        body.insert("name".to_owned(), json!(form.text("name")));
-    }
-    for field in ["quota_usd", "expires_at"] {
-        if is_changed(form, field) {
-            body.insert(field.to_owned(), json!(form.given(field)));
-        }
-    }
-    if is_changed(form, "reset") {
-        body.insert("reset".to_owned(), json!(form.text("reset")));
-    }
-    let (models, before) = (models(form.text("models")), models(form.text("was.models")));
-    if models != before {
-        body.insert("models".to_owned(), json!(models));
-    }
-    limits::changed_exhausted(form, &mut body)?;
-    limits::changed_notify(form, &mut body);
-    limits::changed_rates(form, &mut body)?;
-    Ok(body)
-}
-
-/// The names in a text, parted by lines, commas or spaces; none for all models.
-fn models(text: &str) -> Option<Vec<&str>> {
-    let names = text.split(|letter: char| letter.is_whitespace() || letter == ',');
-    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    (!names.is_empty()).then_some(names)
+/// The update of what is entered and differs from what the form was made with.
+pub(super) fn update(id: KeyId, form: &Fields) -> Result<UpdateKey, AdminError> {
+    let (on_exhausted, finish_factor) = limits::changed_exhausted(form)?;
+    let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+    // Browsers part lines in their own way.
+    let was: Option<ModelNames> = form.text("was.models").parse().ok();
+    let models = changed(form, "models")?.filter(|models| *models != was);
+    Ok(UpdateKey {
+        name: is_changed(form, "name").then(|| read(form, "name")).transpose()?,
+        expires_at: changed(form, "expires_at")?,
+        models,
+        quota_usd: changed(form, "quota_usd")?,
+        reset: form.text("reset").parse().ok().filter(|_| is_changed(form, "reset")),
+        on_exhausted,
+        finish_factor,
+        notify_percent: changed(form, "notify_percent")?,
+        rpm,
+        tpm,
+        concurrency,
+        ..UpdateKey::new(id)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
+    /// What a form changes, as the body that asks for it.
     fn changed(form: &str) -> Value {
-        Value::Object(changes(&Fields::read(form.as_bytes())).unwrap())
+        let id = KeyId::parse("key_0000000000000001").unwrap();
+        let update = update(id, &Fields::read(form.as_bytes())).unwrap();
+        let mut body = serde_json::to_value(update).unwrap();
+        body.as_object_mut().unwrap().remove("id");
+        body
     }
 
     #[test]
@@ -170,7 +189,6 @@ mod tests {
             ("80, 100", "", json!([80, 100])),
             ("none", "80", json!([])),
             ("", "80", Value::Null),
-            ("soon", "80", json!(["soon"])),
         ] {
             let form = format!("notify_percent={entered}&was.notify_percent={was}");
             assert_eq!(changed(&form), json!({ "notify_percent": chosen }));
@@ -187,10 +205,16 @@ mod tests {
         ] {
             assert_eq!(changed(form), change, "{form}");
         }
-        let refused = changes(&Fields::read(b"tpm=many&was.tpm=")).unwrap_err();
-        assert_eq!(
-            refused.message,
-            "Tokens per minute: a whole number, or nothing for no limit"
-        );
+        let id = KeyId::parse("key_0000000000000001").unwrap();
+        for (form, said) in [
+            ("tpm=many&was.tpm=", "tpm: a whole number from 1 to 1000000000"),
+            (
+                "notify_percent=soon&was.notify_percent=",
+                "notify_percent: some of 50, 75, 80, 90, 95, 100",
+            ),
+        ] {
+            let refused = update(id.clone(), &Fields::read(form.as_bytes())).unwrap_err();
+            assert!(refused.to_string().starts_with(said), "{refused}");
+        }
     }
 }

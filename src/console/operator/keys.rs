@@ -1,12 +1,15 @@
 //! Keys: found among many, and changed one by one.
 
-use http::Method;
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::Map;
 
 use super::{key_form, made_key};
 use crate::{
-    api::error::AdminError,
+    api::{
+        error::AdminError,
+        keys::{DeleteKey, EndOverlap, Key, KeyStanding, ListKeys, RevokeKey, ShowKey},
+        wire,
+    },
     console::{
         answer::Answer,
         desk::{Desk, below},
@@ -15,12 +18,13 @@ use crate::{
         key_view::{facts, state},
         rotation, view,
     },
+    domain::keys::key::KeyId,
 };
 
 /// Keys on one page.
 const PAGE: usize = 50;
 
-/// What keys are found by: a field of the admin API, what people call it, and the kind of input.
+/// What keys are found by: a field of [`ListKeys`], what people call it, and the kind of input.
 const FILTERS: [(&str, &str, &str); 6] = [
     ("search", "Name, id, account or hint", "search"),
     ("account", "Account", "text"),
@@ -35,9 +39,14 @@ pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let is_filtered = filter.iter().any(|(_, value)| !value.is_empty());
     let limit = PAGE.to_string();
     let asked = query(&[&filter[..], &[("limit", &limit), ("after", desk.query.text("after"))]].concat());
-    let found = match desk.read(&format!("/v1/keys{asked}")).await {
+    let question = wire::read::<ListKeys>(Vec::new(), asked.trim_start_matches('?'), Map::new());
+    let answer = match question {
+        Ok(question) => desk.look(question).await,
+        Err(wrong) => Err(wrong),
+    };
+    let found = match answer {
         Ok(answer) => {
-            let (keys, next) = (view::list(&answer, "keys"), view::text(&answer, "next"));
+            let (keys, next) = (&answer.keys, answer.next.as_ref().map_or("", KeyId::as_str));
             html! {
                 @if !keys.is_empty() { (table(keys)) }
                 @else {
@@ -70,7 +79,7 @@ pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
     })
 }
 
-fn table(keys: &[Value]) -> Markup {
+fn table(keys: &[Key]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Keys" {
             table class="list" {
@@ -82,14 +91,14 @@ fn table(keys: &[Value]) -> Markup {
                 tbody {
                     @for key in keys {
                         tr {
-                            th scope="row" { a href=(below("/keys", view::text(key, "id"))) { (view::name(view::text(key, "name"))) } }
-                            td { (view::name(view::text(key, "account"))) }
-                            td { code { (view::text(key, "hint")) } }
+                            th scope="row" { a href=(below("/keys", key.id.as_str())) { (view::name(&key.name)) } }
+                            td { (view::name(&key.account)) }
+                            td { code { (key.hint) } }
                             td { (state(key)) }
-                            td class="figure" { (view::usd(key, "spent_usd", "unknown")) }
-                            td class="figure" { (view::usd(key, "quota_usd", "Unlimited")) }
-                            td { (view::time(key, "expires_at", "never")) }
-                            td { (view::time(key, "last_used", "never")) }
+                            td class="figure" { (view::money(key.spent_usd, "unknown")) }
+                            td class="figure" { (view::money(key.quota_usd, "Unlimited")) }
+                            td { (view::at(key.expires_at, "never")) }
+                            td { (view::at(key.last_used, "never")) }
                         }
                     }
                 }
@@ -99,16 +108,16 @@ fn table(keys: &[Value]) -> Markup {
 }
 
 pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
-    let key = desk.read(&below("/v1/keys", id)).await?;
-    let id = view::text(&key, "id");
+    let key = desk.look(ShowKey { id: read_id(id)? }).await?;
+    let id = key.id.as_str();
     let at = |verb: &str| below(&below("/keys", id), verb);
-    let is_active = view::text(&key, "state") == "active";
-    let log = query(&[("account", view::text(&key, "account")), ("key", id)]);
+    let is_active = key.state == KeyStanding::Active;
+    let log = query(&[("account", &key.account), ("key", id)]);
     let content = html! {
         @if !is_active { (desk.forms.refusal()) }
         (facts(&key))
         p class="pages" {
-            a href=(below("/accounts", view::text(&key, "account"))) { "Its account" } " "
+            a href=(below("/accounts", &key.account)) { "Its account" } " "
             a href={ "/usage" (query(&[("key", id)])) } { "Its use" } " " a href={ "/log" (log) } { "Its log" }
         }
         div class="cards" {
@@ -132,32 +141,34 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
         }
     };
     Ok(Page {
-        title: view::text(&key, "name").to_owned(),
+        title: key.name.clone(),
         content,
     })
 }
 
+fn read_id(text: &str) -> Result<KeyId, AdminError> {
+    KeyId::parse(text).map_err(|error| AdminError::not_found(error.to_string()))
+}
+
 pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, AdminError> {
-    let path = below(&below("/v1/keys", id), "rotate");
-    let key = desk.change(Method::POST, &path, &rotation::body(form)).await?;
+    let key = desk.ask(rotation::question(read_id(id)?, form)?).await?;
     Ok(made_key::page(desk, &key, "The key has a new text").await)
 }
 
 pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, AdminError> {
-    let path = below("/v1/keys", id);
+    let key = read_id(id)?;
     match verb {
-        "update" => {
-            let body = key_form::changes(form)?;
-            desk.change_seen(form.given("version"), &path, &Value::Object(body))
-                .await?;
-        }
+        "update" => drop(
+            desk.ask_seen(form.given("version"), key_form::update(key, form)?)
+                .await?,
+        ),
+        "end-overlap" => drop(desk.ask(EndOverlap { id: key }).await?),
+        "revoke" => drop(desk.ask(RevokeKey { id: key }).await?),
         "delete" => {
-            desk.change(Method::DELETE, &path, &json!({})).await?;
+            desk.ask(DeleteKey { id: key }).await?;
             return Ok(Answer::see("/keys"));
         }
-        other => {
-            desk.change(Method::POST, &below(&path, other), &json!({})).await?;
-        }
+        _ => return Err(AdminError::not_found("There is no such page.")),
     }
     Ok(Answer::see(&below("/keys", id)))
 }

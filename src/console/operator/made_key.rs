@@ -1,21 +1,23 @@
 //! The page of a key that has just got its text, which is on no other page.
 
 use maud::html;
-use serde_json::Value;
 
-use crate::console::{
-    desk::{Desk, below},
-    frame::Page,
-    new_key, view,
+use crate::{
+    api::keys::Key,
+    console::{
+        desk::{Desk, below},
+        frame::Page,
+        new_key,
+    },
 };
 
 /// The key's text and how to use it.
-pub(super) async fn page(desk: &Desk<'_>, key: &Value, title: &str) -> Page {
+pub(super) async fn page(desk: &Desk<'_>, key: &Key, title: &str) -> Page {
     // The key is made: whatever cannot be read now, its text is shown.
     let models = desk.read("/v1/models").await.unwrap_or_default();
     let content = html! {
         (new_key::section(key, &models, &desk.source.gateway()))
-        p class="pages" { a href=(below("/keys", view::text(key, "id"))) { "The key's page" } " " a href="/keys" { "All keys" } }
+        p class="pages" { a href=(below("/keys", key.id.as_str())) { "The key's page" } " " a href="/keys" { "All keys" } }
     };
     Page {
         title: title.to_owned(),

@@ -1,18 +1,22 @@
 //! What the owner of a key changes in the portal: its limits, its text, the agents that are signed in with it.
 
 use http::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Owner, Portal, ROOT, page};
 use crate::{
-    admin::Peer,
-    api::error::{AdminError, Code},
+    admin::{Peer, ask::Answered, author::Author},
+    api::{
+        error::{AdminError, Code},
+        keys::{EndOverlap, Key, KeyText, LowerKey},
+    },
     console::{
-        answer::Answer, ask::Ask, desk::below, fields::Fields, forms::is_changed, key_view, limits, rotation,
-        session::Session, view,
+        answer::Answer, ask::Ask, desk::below, fields::Fields, forms::changed, key_view, limits, rotation,
+        session::Session,
     },
     domain::keys::{
         change::{MadeFrom, NotChanged},
+        key::KeyId,
         secret::ServiceKey,
     },
 };
@@ -27,7 +31,7 @@ impl Portal {
     ) -> Result<Answer, AdminError> {
         self.is_by_present_text(session).await?;
         if let ["agents"] = at {
-            self.ask(session, Method::DELETE, "sign-ins", &json!({})).await?;
+            self.ask_at(session, Method::DELETE, "sign-ins", &json!({})).await?;
             return Ok(Answer::see(ROOT));
         }
         let key = self.key(session).await?;
@@ -37,22 +41,34 @@ impl Portal {
                 "This key is used up or has expired: it can be looked at, and only an operator can change it.",
             ));
         }
+        let id = key.id;
         match at {
             ["rotate"] => {
-                let made = self.ask(session, Method::POST, "rotate", &rotation::body(form)).await?;
+                let made = self.ask(session, rotation::question(id, form)?).await?;
                 return Ok(self.rotated(session, &made, &ask.base()).await);
             }
-            ["end-overlap"] => self.ask(session, Method::POST, "end-overlap", &json!({})).await?,
-            _ => {
-                let body = Value::Object(lowered(form)?);
-                self.ask(session, Method::POST, "lower", &body).await?
-            }
+            ["end-overlap"] => self.ask(session, EndOverlap { id }).await?,
+            _ => self.ask(session, lowered(id, form)?).await?,
         };
         Ok(Answer::see(ROOT))
     }
 
-    /// Asks the admin API to change the session's key, as long as the session was opened with its present text.
-    pub(super) async fn ask(
+    /// Asks for a change of the session's key, as long as the session was opened with its present text.
+    pub(super) async fn ask<Q: Answered>(
+        &self,
+        session: &Session<Owner>,
+        question: Q,
+    ) -> Result<Q::Answer, AdminError> {
+        let Owner { key, digest } = &session.who;
+        let author = Author {
+            peer: Peer::Owner(key.clone()),
+            from: MadeFrom::Text(*digest),
+        };
+        self.api.admin().ask(author, question).await
+    }
+
+    /// The same by a path.
+    pub(super) async fn ask_at(
         &self,
         session: &Session<Owner>,
         method: Method,
@@ -75,8 +91,8 @@ impl Portal {
     }
 
     /// The session goes on with the new text of its key, which is shown once.
-    async fn rotated(&self, session: &Session<Owner>, made: &Value, base: &str) -> Answer {
-        let text = view::text(made, "key");
+    async fn rotated(&self, session: &Session<Owner>, made: &Key, base: &str) -> Answer {
+        let text = made.key.as_ref().map_or("", KeyText::expose);
         if let Ok(key) = ServiceKey::parse(&self.prefix, text) {
             let owner = Owner {
                 digest: key.digest(),
@@ -92,14 +108,15 @@ impl Portal {
     }
 }
 
-/// The limits that were changed, for the admin API.
-fn lowered(form: &Fields) -> Result<Map<String, Value>, AdminError> {
-    let mut body = Map::new();
-    for field in ["quota_usd", "expires_at"] {
-        if is_changed(form, field) {
-            body.insert(field.to_owned(), json!(form.given(field)));
-        }
-    }
-    limits::changed_rates(form, &mut body)?;
-    Ok(body)
+/// The limits that were changed.
+fn lowered(id: KeyId, form: &Fields) -> Result<LowerKey, AdminError> {
+    let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+    Ok(LowerKey {
+        id,
+        expires_at: changed(form, "expires_at")?,
+        quota_usd: changed(form, "quota_usd")?,
+        rpm,
+        tpm,
+        concurrency,
+    })
 }

@@ -63,8 +63,8 @@ impl Portal {
                     let asked = Asked {
                         code: &code,
                         seconds: waiting.seconds,
-                        name: view::text(&key, "name"),
-                        hint: view::text(&key, "hint"),
+                        name: &key.name,
+                        hint: &key.hint,
                     };
                     shown(StatusCode::OK, session, &asked.deciding(&Forms::new(session, None)))
                 }
@@ -95,7 +95,7 @@ impl Portal {
         let work = async {
             self.is_by_present_text(session).await?;
             let body = json!({ "user_code": form.text("user_code"), "approve": is_approved });
-            self.ask(session, Method::POST, "sign-ins", &body).await?;
+            self.ask_at(session, Method::POST, "sign-ins", &body).await?;
             Ok::<_, AdminError>(shown(StatusCode::OK, session, &decided(is_approved)))
         };
         match self.sessions.once(session, form.text("operation"), ask.now, work).await {

@@ -15,13 +15,13 @@ use crate::console::{
     session::Session,
     snippet, usage_chart, usage_table, view,
 };
-use crate::domain::sign_in::user_code::UserCode;
+use crate::{api::keys::Key, domain::sign_in::user_code::UserCode};
 
 /// What the owner's page tells.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// The key, as the admin API shows it.
-    pub(super) key: Value,
+    pub(super) key: Key,
     /// What it has used in the last 30 days, day by day.
     pub(super) by_day: Value,
     /// The same, model by model.
@@ -65,10 +65,10 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
                 }
             }
         }
-        (snippet::section(base, None, &Examples::of_answers(key, &facts.models)))
+        (snippet::section(base, None, &Examples::of_answers(key.models.as_deref(), &facts.models)))
     };
     Page {
-        title: view::text(key, "name").to_owned(),
+        title: key.name.clone(),
         content,
     }
 }
@@ -84,22 +84,23 @@ fn agents<W>(forms: &Forms<'_, W>, count: usize) -> Markup {
     }
 }
 
-fn lower<W>(forms: &Forms<'_, W>, key: &Value) -> Markup {
+fn lower<W>(forms: &Forms<'_, W>, key: &Key) -> Markup {
     let action = "/portal/lower";
-    let (quota, expires) = (view::plain(key, "quota_usd"), view::plain(key, "expires_at"));
+    let quota = key.quota_usd.map(|quota| quota.to_string()).unwrap_or_default();
+    let expires = key.expires_at.map(|end| end.to_string()).unwrap_or_default();
     let content = html! {
         p { "Only an operator can raise them again." }
         (forms.input(action, &Field::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
         (forms.input(action, &Field::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never")))
-        (limits::rates(forms, action, key))
+        (limits::rates(forms, action, [key.rpm, key.tpm, key.concurrency]))
         button { "Lower the limits" }
     };
     forms.form(action, "fields", &content)
 }
 
 /// The models that the key may ask for and that are served.
-fn models(key: &Value, models: &Value) -> Markup {
-    let allowed = key.get("models").and_then(Value::as_array);
+fn models(key: &Key, models: &Value) -> Markup {
+    let allowed = key.models.as_ref();
     let is_allowed = |name: &str| allowed.is_none_or(|allowed| allowed.iter().any(|one| one == name));
     let names = view::list(models, "models")
         .iter()
@@ -114,7 +115,7 @@ fn models(key: &Value, models: &Value) -> Markup {
 }
 
 /// The new text of a key.
-pub(super) fn rotated(made: &Value, models: &Value, base: &str) -> Page {
+pub(super) fn rotated(made: &Key, models: &Value, base: &str) -> Page {
     let content = html! {
         (new_key::section(made, models, base))
         p class="pages" { a href="/portal" { "Back to the key" } }

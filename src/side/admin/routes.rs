@@ -18,6 +18,7 @@ use crate::{
             UpdateAccount,
         },
         error::AdminError,
+        keys::{CreateKey, DeleteKey, EndOverlap, ListKeys, LowerKey, RevokeKey, RotateKey, ShowKey, UpdateKey},
         wire,
     },
 };
@@ -32,7 +33,16 @@ pub(super) fn routes() -> Router<Admin> {
     let routes = route::<CreditAccount>(routes);
     let routes = route::<AdjustAccount>(routes);
     let routes = route::<SuspendAccount>(routes);
-    route::<ResumeAccount>(routes)
+    let routes = route::<ResumeAccount>(routes);
+    let routes = route::<CreateKey>(routes);
+    let routes = route::<ListKeys>(routes);
+    let routes = route::<ShowKey>(routes);
+    let routes = route::<UpdateKey>(routes);
+    let routes = route::<LowerKey>(routes);
+    let routes = route::<RotateKey>(routes);
+    let routes = route::<EndOverlap>(routes);
+    let routes = route::<RevokeKey>(routes);
+    route::<DeleteKey>(routes)
 }
 
 /// The same with one question more.

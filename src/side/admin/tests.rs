@@ -260,11 +260,11 @@ async fn what_cannot_be_set_is_named() {
         ),
         (
             json!({ "name": "n", "account": "a", "state": "active" }),
-            "`state` cannot be set",
+            "`state` is unknown here",
         ),
         (json!({ "name": "n", "account": "a b" }), "account:"),
         (json!({ "name": "", "account": "a" }), "name:"),
-        (json!({ "name": "n" }), "name and account are needed"),
+        (json!({ "name": "n" }), "account: it is missing"),
         (
             json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }),
             "has passed",

@@ -88,7 +88,7 @@ async fn what_an_account_cannot_be_is_said() {
     let before = admin.audit();
     let cases = [
         ("/v1/accounts", json!({ "id": "a" }), "weir account credit --id a"),
-        ("/v1/accounts", json!({}), "id is needed"),
+        ("/v1/accounts", json!({}), "id: it is missing"),
         ("/v1/accounts", json!({ "id": "x y" }), "id: 1 to 64"),
         ("/v1/accounts", json!({ "id": "." }), "neither `.` nor `-`"),
         ("/v1/accounts", json!({ "id": ".." }), "neither `.` nor `-`"),
@@ -117,7 +117,7 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/a/credit",
             json!({ "usd": "1", "reason": "x" }),
-            "`reason` cannot be set",
+            "`reason` is unknown here",
         ),
         ("/v1/accounts/a/adjust", json!({ "usd": "1" }), "reason:"),
         (
@@ -137,7 +137,7 @@ async fn what_an_account_cannot_be_is_said() {
     }
     for (body, expected) in [
         (json!({}), "nothing to change"),
-        (json!({ "balance_usd": "5" }), "cannot be set"),
+        (json!({ "balance_usd": "5" }), "is unknown here"),
     ] {
         let message = admin.refused(Method::PATCH, "/v1/accounts/a", Some(body)).await;
         assert!(message.contains(expected), "{message}");
