@@ -4,6 +4,8 @@
 pub(crate) mod accounts;
 pub(crate) mod error;
 pub(crate) mod keys;
+pub(crate) mod names;
+mod schema;
 pub(crate) mod values;
 pub(crate) mod wire;
 

@@ -15,7 +15,8 @@ use crate::{
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
         error::AdminError,
-        values::{AccountId, Usd},
+        names::AccountId,
+        values::Usd,
     },
     domain::{
         ledger::{AccountRecord, AccountView, Change, OperationId},

@@ -14,7 +14,8 @@ use crate::{
             CreateKey, DeleteKey, DeletedKey, EndOverlap, Key, LowerKey, Overlap, RevokeKey, RotateKey, ShowKey,
             UpdateKey,
         },
-        values::{KeyName, ModelNames, Moment},
+        names::{KeyName, ModelNames},
+        values::Moment,
     },
     domain::{
         keys::{

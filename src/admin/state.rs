@@ -6,8 +6,13 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{
-    ask::Shared, changes_seen::ChangesSeen, console_links::ConsoleLinks, home::LogHomes, peer::Peer, recent::Recent,
-    served::Providers, upgrades::Upgrades,
+    changes_seen::ChangesSeen,
+    console_links::ConsoleLinks,
+    home::LogHomes,
+    peer::Peer,
+    recent::{Recent, Shared},
+    served::Providers,
+    upgrades::Upgrades,
 };
 use crate::{
     admin::audit::{Audit, AuditError, AuditRecord},

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    names::{AccountId, Reason},
     question,
-    values::{AccountId, Given, Limit, Moment, Percents, Reason, Usd, given},
+    values::{Given, Limit, Moment, Percents, Usd, given},
 };
 use crate::domain::{
     ledger::{AccountTermsChange, AccountView, OperationId, ProviderState, RatesChange},

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     accounts::rates,
+    names::{AccountId, KeyName, ModelNames},
     question,
-    values::{AccountId, Factor, Given, KeyName, Limit, ModelNames, Moment, Percents, Usd, given, json_value},
+    schema::json_value,
+    values::{Factor, Given, Limit, Moment, Percents, Usd, given},
 };
 use crate::domain::{
     keys::{

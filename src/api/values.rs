@@ -3,25 +3,15 @@
 use std::{fmt, str::FromStr};
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::schema::{json_value, schema, text_value};
 use crate::domain::{
-    keys::{
-        key::KeyId,
-        thresholds::{PERCENTS, Thresholds},
-    },
-    ledger::{FinishFactor, OnExhausted, OperationId, ProviderState, Rates, Reset},
+    keys::thresholds::{PERCENTS, Thresholds},
+    ledger::{FinishFactor, Rates},
     money::NanoUsd,
-    version::Version,
-    wire::model_name,
 };
-
-const ACCOUNT_CHARS_MAX: usize = 64;
-const NAME_CHARS_MAX: usize = 128;
-const REASON_CHARS_MAX: usize = 256;
-const MODELS_MAX: usize = 1000;
 
 /// A field that is named (`Some`) or not; what it is named as may be null.
 pub(crate) type Given<T> = Option<Option<T>>;
@@ -30,53 +20,6 @@ pub(crate) type Given<T> = Option<Option<T>>;
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Given<T>, D::Error> {
     Option::deserialize(from).map(Some)
 }
-
-/// Has a type be read from a JSON text and written as one.
-macro_rules! text_value {
-    ($name:ident, $description:literal) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let value = Value::deserialize(from)?;
-                value.as_str().unwrap_or_default().parse().map_err(D::Error::custom)
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
-            }
-        }
-
-        schema!($name, { "type": "string", "description": $description });
-    };
-}
-
-/// Says what a type is in JSON.
-macro_rules! schema {
-    ($name:ident, $schema:tt) => {
-        impl JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
-    };
-}
-
-schema!(KeyId, { "type": "string", "pattern": "^key_[0-9A-Za-z]{16}$" });
-schema!(Version, { "type": "string", "pattern": "^[0-9]+-[0-9a-f]{8}$" });
-schema!(OperationId, { "type": "string", "pattern": "^[0-9A-Za-z._-]{1,64}$" });
-schema!(NanoUsd, { "type": "integer", "description": "nano-USD, 10^-9 USD" });
-schema!(Reset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
-schema!(OnExhausted, { "type": "string", "enum": ["finish", "cut"] });
-schema!(ProviderState, { "type": "string", "enum": ["own", "any"] });
 
 /// An amount in USD. A text, because a JSON number may have been through a float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,127 +86,6 @@ impl fmt::Display for Moment {
         self.0.fmt(to)
     }
 }
-
-/// The name of an account. It is a segment of a path and the value of an option: `.` and `..` name no segment, and what begins
-/// with `-` is an option itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AccountId(String);
-
-text_value!(
-    AccountId,
-    "1 to 64 letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
-);
-
-impl FromStr for AccountId {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        let is_long = text.is_empty() || text.len() > ACCOUNT_CHARS_MAX;
-        if is_long || !text.bytes().all(plain) || text.starts_with(['.', '-']) {
-            return Err(format!(
-                "1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
-            ));
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Display for AccountId {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
-}
-
-impl AccountId {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// The name of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyName(pub(crate) String);
-
-text_value!(
-    KeyName,
-    "1 to 128 characters, one of them visible and none of them a control character"
-);
-
-impl FromStr for KeyName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        line(text, NAME_CHARS_MAX).map(Self)
-    }
-}
-
-impl fmt::Display for KeyName {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
-}
-
-/// The reason of an adjustment, for the audit record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reason(pub(crate) String);
-
-text_value!(
-    Reason,
-    "1 to 256 characters, one of them visible and none of them a control character"
-);
-
-impl FromStr for Reason {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        line(text, REASON_CHARS_MAX).map(Self)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
-}
-
-/// 1 to `most` characters, one of them visible and none of them a control character.
-fn line(text: &str, most: usize) -> Result<String, String> {
-    let length = text.chars().count();
-    if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
-        return Err(format!(
-            "1 to {most} characters, one of them visible and none of them a control character"
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-/// Whether a character shows by itself: it is no space, and none of those that a font leaves out (Unicode's
-/// Default_Ignorable_Code_Point) or draws as nothing.
-fn is_visible(character: char) -> bool {
-    let is_left_out = matches!(
-        character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-    );
-    !(is_left_out || character.is_whitespace() || character.is_control())
-}
-
-/// Has a type be read from a JSON value by `$read`, with `$message` where that is `None`, and from a text as that value.
-macro_rules! json_value {
-    ($name:ident, $message:expr, $read:expr) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let read: fn(&serde_json::Value) -> Result<Option<Self>, String> = $read;
-                let read = read(&serde_json::Value::deserialize(from)?).map_err(serde::de::Error::custom)?;
-                read.ok_or_else(|| serde::de::Error::custom($message))
-            }
-        }
-    };
-}
-pub(super) use json_value;
 
 /// A limit of requests, tokens or concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -365,39 +187,5 @@ impl FromStr for Percents {
             let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
             format!("some of {known}, separated by commas, or none")
         })
-    }
-}
-
-/// The models that a key may request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub(crate) struct ModelNames(pub(crate) Vec<String>);
-
-schema!(ModelNames, { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 1000 });
-json_value!(
-    ModelNames,
-    format!("1 to {MODELS_MAX} model names, or null for all"),
-    |value| {
-        let list = value.as_array().filter(|list| (1..=MODELS_MAX).contains(&list.len()));
-        let plausible = |name: &Value| {
-            let name = name.as_str().filter(|name| model_name::is_plausible(name));
-            name.map(str::to_owned)
-        };
-        Ok(list
-            .and_then(|list| list.iter().map(plausible).collect::<Option<_>>())
-            .map(Self))
-    }
-);
-
-/// Reads them separated by commas, spaces or lines.
-impl FromStr for ModelNames {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let names = text.split(|letter: char| letter.is_whitespace() || letter == ',');
-        let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        let is_fit = (1..=MODELS_MAX).contains(&names.len()) && names.iter().all(|name| model_name::is_plausible(name));
-        let wanted = || format!("1 to {MODELS_MAX} model names, separated by commas");
-        is_fit.then_some(Self(names)).ok_or_else(wanted)
     }
 }

@@ -15,7 +15,8 @@ use crate::{
             Account, AccountFacts, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
-        values::{AccountId, Percents, Reason, Usd},
+        names::{AccountId, Reason},
+        values::{Percents, Usd},
     },
     domain::ledger::{AccountTermsChange, OperationId, ProviderState},
 };

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     api::{
         keys::{self, CreateKey, DeleteKey, EndOverlap, Key, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey},
-        values::{AccountId, KeyName, ModelNames, Moment, Usd},
+        names::{AccountId, KeyName, ModelNames},
+        values::{Moment, Usd},
     },
     domain::{
         keys::{change::KeyUpdate, key::KeyId},

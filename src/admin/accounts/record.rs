@@ -9,7 +9,7 @@ use crate::{
     api::{
         accounts::{Account, ChangedAccount},
         error::AdminError,
-        values::AccountId,
+        names::AccountId,
     },
     domain::{
         keys::change::MadeFrom,

@@ -13,7 +13,8 @@ use crate::{
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
         error::AdminError,
-        values::{AccountId, Moment},
+        names::AccountId,
+        values::Moment,
     },
     console::{
         answer::Answer,

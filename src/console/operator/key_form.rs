@@ -8,7 +8,7 @@ use crate::{
         accounts::ListAccounts,
         error::AdminError,
         keys::{CreateKey, Key, UpdateKey},
-        values::ModelNames,
+        names::ModelNames,
     },
     console::{
         desk::Desk,

@@ -147,7 +147,7 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
 }
 
 fn read_id(text: &str) -> Result<KeyId, AdminError> {
-    KeyId::parse(text).map_err(|error| AdminError::not_found(error.to_string()))
+    KeyId::parse(text).map_err(|error| AdminError::of_field("key", error.to_string()))
 }
 
 pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, AdminError> {
