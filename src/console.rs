@@ -25,7 +25,6 @@ mod origin;
 pub(crate) mod portal;
 mod rotation;
 mod rows;
-mod sent;
 mod session;
 mod site;
 mod snippet;

@@ -101,6 +101,7 @@ impl Bench {
                 ..KeyTerms::default()
             },
             former: None,
+            text_since: None,
         };
         let ask = Admit {
             node,

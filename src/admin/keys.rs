@@ -14,17 +14,17 @@ use crate::{
             CreateKey, DeleteKey, DeletedKey, EndOverlap, Key, LowerKey, Overlap, RevokeKey, RotateKey, ShowKey,
             UpdateKey,
         },
-        names::{KeyName, ModelNames},
+        names::{KeyName, ModelNames, Seed},
         values::Moment,
     },
     domain::{
         keys::{
             change::{ChangedBy, KeyChange, KeyUpdate, MadeFrom, NotChanged},
             key::{KeyId, KeyRecord, KeyState},
-            rotation::{OVERLAP_DEFAULT_SECONDS, Rotation},
+            rotation::{OVERLAP_DEFAULT_SECONDS, Rotation, TOLD_AGAIN_SECONDS},
             secret::{KeyDigest, ServiceKey},
         },
-        ledger::{KeyTerms, OperationId},
+        ledger::KeyTerms,
         money::NanoUsd,
     },
     edges::clock,
@@ -42,11 +42,20 @@ impl Answered for CreateKey {
         if terms.lacks_quota() {
             return Err(NotChanged::ResetWithoutQuota.into());
         }
-        let (key, drawn) = fresh(admin);
-        let id = match &self.operation_id {
-            None => drawn,
-            Some(operation) => new_of(admin, operation).await?,
+        let text = match (&self.operation_id, &self.seed) {
+            (Some(operation), Some(seed)) => text_of(admin, seed, operation.as_str()),
+            (None, Some(_)) => return Err(AdminError::of_field("seed", "it needs an operation_id beside it")),
+            (_, None) => fresh(admin),
         };
+        let id = match &self.operation_id {
+            None => KeyId::generate(&mut rand::rng()),
+            Some(operation) => KeyId::of_digest(&Sha256::digest(operation.as_str()).into()),
+        };
+        if self.operation_id.is_some()
+            && let Some(view) = admin.store.by_id(&id).await?
+        {
+            return told_again(admin, &view, &text).await;
+        }
         let names = self.models.as_ref().map(|ModelNames(names)| names.clone());
         let KeyName(name) = &self.name;
         let record = KeyRecord {
@@ -57,26 +66,39 @@ impl Answered for CreateKey {
             expires_at: self.expires_at.map(Moment::seconds),
             models: models(admin, names)?,
             state: KeyState::Active,
-            hint: key.hint(),
+            hint: text.hint(),
             revision: 0,
             terms,
             former: None,
+            text_since: None,
         };
-        let view = add(admin, author.peer, key.digest(), record, &self).await?;
-        Ok(shown(admin, &view).await.with_text(&key))
+        let id = record.id.clone();
+        let recorded = Self { seed: None, ..self };
+        match add(admin, author.peer, text.digest(), record, &recorded).await {
+            Ok(view) => Ok(shown(admin, &view).await.with_text(&text)),
+            // Asked for at two nodes at the same time: one has made it.
+            Err(refused) => match admin.store.by_id(&id).await? {
+                Some(view) if view.digest == text.digest() => told_again(admin, &view, &text).await,
+                _ => Err(refused),
+            },
+        }
     }
 }
 
-/// The id of the key that an operation makes, while it is not made.
-async fn new_of(admin: &Admin, operation: &OperationId) -> Result<KeyId, AdminError> {
-    let id = KeyId::of_digest(&Sha256::digest(operation.as_str()).into());
-    match admin.store.by_id(&id).await? {
-        None => Ok(id),
-        Some(_) => Err(AdminError::conflict(format!(
-            "this operation has made the key {} already; its text was told to whoever asked first: rotate it for a new one, or delete it",
-            id.as_str()
-        ))),
+/// A key whose text was made already, with this text if it has it for so short a time that whoever asks again may have lost the
+/// answer.
+async fn told_again(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<Key, AdminError> {
+    let record = &view.record;
+    let since = record.text_since.unwrap_or(record.created_at);
+    let is_new = clock::unix_seconds() < since.saturating_add(TOLD_AGAIN_SECONDS);
+    if view.digest == text.digest() && is_new {
+        return Ok(shown(admin, view).await.with_text(text));
     }
+    Err(AdminError::conflict(format!(
+        "this operation has made the text of key {} already, and it was told to whoever asked first: rotate the key for a new one, or \
+         delete it",
+        record.id
+    )))
 }
 
 /// Makes a key, recorded with what was asked for.
@@ -220,11 +242,20 @@ impl Answered for RotateKey {
         let seconds = self
             .overlap_seconds
             .map_or(OVERLAP_DEFAULT_SECONDS, |Overlap(seconds)| seconds);
-        let (text, _) = fresh(admin);
+        let text = match &self.seed {
+            Some(seed) => text_of(admin, seed, self.id.as_str()),
+            None => fresh(admin),
+        };
+        let present = existing(admin, &self.id).await?;
+        if present.digest == text.digest() {
+            return told_again(admin, &present, &text).await;
+        }
+        let now = clock::unix_seconds();
         let rotation = Rotation {
             digest: text.digest(),
             hint: text.hint(),
-            overlap_until: (seconds > 0).then(|| clock::unix_seconds().saturating_add_unsigned(seconds)),
+            at: now,
+            overlap_until: (seconds > 0).then(|| now.saturating_add_unsigned(seconds)),
         };
         let values = Rotated {
             hint: &text.hint(),
@@ -292,10 +323,12 @@ fn models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String
         .transpose()
 }
 
-fn fresh(admin: &Admin) -> (ServiceKey, KeyId) {
-    let mut random = rand::rng();
-    (
-        ServiceKey::generate(&admin.prefix, &mut random),
-        KeyId::generate(&mut random),
-    )
+/// A text that is drawn.
+fn fresh(admin: &Admin) -> ServiceKey {
+    ServiceKey::generate(&admin.prefix, &mut rand::rng())
+}
+
+/// The text that a seed makes for a purpose.
+fn text_of(admin: &Admin, seed: &Seed, purpose: &str) -> ServiceKey {
+    ServiceKey::of_seed(&admin.prefix, seed.expose().as_bytes(), purpose)
 }

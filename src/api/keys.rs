@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     accounts::rates,
-    names::{AccountId, KeyName, ModelNames},
+    names::{AccountId, KeyName, ModelNames, Seed},
     question,
     schema::json_value,
     values::{Factor, Given, Limit, Moment, Percents, Usd, given},
@@ -41,6 +41,9 @@ pub(crate) struct CreateKey {
     /// By this the creation is known again: it makes one key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
+    /// The key's text is made of it and of the operation's id: who asks again within two minutes is told the same text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<Seed>,
     /// What it may spend per period; null: unlimited.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub(crate) quota_usd: Given<Usd>,
@@ -78,6 +81,7 @@ impl CreateKey {
             expires_at: None,
             models: None,
             operation_id: None,
+            seed: None,
             quota_usd: None,
             reset: None,
             on_exhausted: None,
@@ -243,6 +247,9 @@ pub(crate) struct RotateKey {
     /// For how many seconds the text before works on: at most 30 days, a day unless it is named. 0 ends it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overlap_seconds: Option<Overlap>,
+    /// The new text is made of it: who asks again within two minutes is told the same text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<Seed>,
 }
 
 question!(RotateKey => Key: POST "/v1/keys/{id}/rotate", Operator);

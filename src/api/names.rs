@@ -2,11 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
+use rand::CryptoRng;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::schema::{json_value, schema, text_value};
-use crate::domain::wire::model_name;
+use crate::domain::{
+    keys::secret::{derived_base62, random_base62},
+    wire::model_name,
+};
 
 const ACCOUNT_CHARS_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 128;
@@ -118,6 +122,53 @@ fn is_visible(character: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
     );
     !(is_left_out || character.is_whitespace() || character.is_control())
+}
+
+/// A random text that the text of a new key is made of: sent again, it makes the same one. It shows in JSON and nowhere else.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Seed(String);
+
+text_value!(Seed, "43 letters or digits, drawn at random and kept secret");
+
+impl Seed {
+    /// The characters of a seed: 43 of 62 carry 256 bits.
+    pub(crate) const CHARS: usize = 43;
+
+    /// Draws one.
+    pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(random_base62(Self::CHARS, rng))
+    }
+
+    /// The one that a secret makes for a purpose.
+    pub(crate) fn derived(secret: &[u8], purpose: &str) -> Self {
+        Self(derived_base62(Self::CHARS, secret, purpose))
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Seed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_fit = text.len() == Self::CHARS && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let wanted = || format!("{} letters or digits, drawn at random", Self::CHARS);
+        is_fit.then(|| Self(text.to_owned())).ok_or_else(wanted)
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Seed(..)")
+    }
 }
 
 /// The models that a key may request.

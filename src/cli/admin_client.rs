@@ -191,11 +191,7 @@ impl AdminClient {
         question: &Q,
         id: &OperationId,
     ) -> Result<Reply<Q::Answer>, AdminClientError> {
-        match self.ask(question).await {
-            Err(AdminClientError::AnswerLost { .. }) => {}
-            answer => return answer,
-        }
-        self.ask(question).await.map_err(|error| match error {
+        self.ask_again(None, question).await.map_err(|error| match error {
             lost @ (AdminClientError::AnswerLost { .. } | AdminClientError::Unreachable { .. }) => {
                 AdminClientError::Unsure {
                     lost: Box::new(lost),
@@ -204,6 +200,18 @@ impl AdminClient {
             }
             other => other,
         })
+    }
+
+    /// Asks for a change that asked for twice is made once. When its answer is lost, it is asked for once more.
+    pub(crate) async fn ask_again<Q: Question>(
+        &self,
+        version: Option<Version>,
+        question: &Q,
+    ) -> Result<Reply<Q::Answer>, AdminClientError> {
+        match self.ask_if(version, question).await {
+            Err(AdminClientError::AnswerLost { .. }) => self.ask_if(version, question).await,
+            answer => answer,
+        }
     }
 
     /// Asks a question whose answer may take so long.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     api::{
         keys::{self, CreateKey, DeleteKey, EndOverlap, Key, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey},
-        names::{AccountId, KeyName, ModelNames},
+        names::{AccountId, KeyName, ModelNames, Seed},
         values::{Moment, Usd},
     },
     domain::{
@@ -241,7 +241,10 @@ pub(crate) async fn run(
     let reply = match command {
         KeyCommand::List(args) => return list(args, client, out).await,
         KeyCommand::Delete(args) => return delete(args, client, out).await,
-        KeyCommand::Create(args) => client.ask(&creation(args)).await?,
+        KeyCommand::Create(args) => {
+            let key = creation(args);
+            client.ask_again(None, &key).await?
+        }
         KeyCommand::Update(args) => {
             let update = update(args)?;
             something_to_change(update.update() == KeyUpdate::default())?;
@@ -252,8 +255,9 @@ pub(crate) async fn run(
             let rotation = RotateKey {
                 id: args.named.get()?,
                 overlap_seconds: args.overlap.map(|Overlap(seconds)| keys::Overlap(seconds)),
+                seed: Some(Seed::generate(&mut rand::rng())),
             };
-            client.ask_if(args.from.if_version, &rotation).await?
+            client.ask_again(args.from.if_version, &rotation).await?
         }
         KeyCommand::EndOverlap(args) => {
             let id = args.named.get()?;
@@ -286,7 +290,12 @@ fn creation(args: &CreateArgs) -> CreateKey {
     CreateKey {
         expires_at,
         models,
-        operation_id: args.operation_id.clone(),
+        operation_id: Some(
+            args.operation_id
+                .clone()
+                .unwrap_or_else(|| OperationId::generate(&mut rand::rng())),
+        ),
+        seed: Some(Seed::generate(&mut rand::rng())),
         quota_usd: OrNone::given(quota.quota_usd),
         reset: quota.reset,
         on_exhausted: quota.on_exhausted,

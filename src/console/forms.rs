@@ -9,10 +9,14 @@ use super::{ask::Ask, fields::Fields, session::Session};
 use crate::{
     api::{
         error::{AdminError, Code},
+        names::Seed,
         values::Given,
     },
     domain::{ledger::OperationId, role::Role},
 };
+
+/// The field of a form's seed.
+pub(super) const SEED: &str = "seed";
 
 /// Makes the forms of one page.
 #[derive(Debug)]
@@ -91,6 +95,16 @@ impl<'a, W> Forms<'a, W> {
                 }
             }
         }
+    }
+
+    /// The field by which a form gives a key the same text each time that it is sent.
+    pub(super) fn seed(&self, action: &str) -> Markup {
+        let again = self
+            .again_at(action)
+            .map(|again| again.fields.text(SEED))
+            .filter(|seed| !seed.is_empty());
+        let seed = again.map_or_else(|| Seed::generate(&mut rand::rng()).expose().to_owned(), str::to_owned);
+        html! { input type="hidden" name=(SEED) value=(seed); }
     }
 
     /// A form that is one button.

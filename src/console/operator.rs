@@ -28,7 +28,6 @@ use super::{
     forms::{Again, Forms, NOT_GENUINE, is_genuine},
     frame::{Frame, Page, STYLE},
     link::Operator,
-    sent::NotAgain,
     session::{Session, Sessions},
 };
 use crate::{
@@ -116,7 +115,6 @@ impl Console {
     /// Takes a form.
     async fn take(&self, id: &str, session: &Session<Operator>, at: &[&str], ask: &Ask) -> Answer {
         let form = ask.form();
-        let operation = form.text("operation");
         if !is_genuine(session, ask, &form) {
             return refusal(StatusCode::FORBIDDEN, NOT_GENUINE, Some(session));
         }
@@ -134,16 +132,13 @@ impl Console {
             let why = format!("This needs the role {}. Nothing was changed.", needed.as_str());
             return refusal(StatusCode::FORBIDDEN, &why, Some(session));
         }
-        let work = self.send(session, at, &form);
-        let done = self.sessions.once(session, operation, ask.now, work).await;
-        match done {
+        match self.send(session, at, &form).await {
             Ok(answer) => answer,
-            Err(NotAgain::Failed(refused)) => {
+            Err(refused) => {
                 let again = Again::new(ask, form, &refused);
                 let page = page_of(at);
                 self.show(session, &page, &Fields::default(), Some(&again)).await
             }
-            Err(NotAgain::Refused(refused)) => refusal(refused.status(), refused.as_str(), Some(session)),
         }
     }
 

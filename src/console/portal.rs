@@ -25,7 +25,6 @@ use super::{
     forms::{Again, Forms, NOT_GENUINE, is_genuine},
     frame::{Page, STYLE},
     oauth::{OAuth, VERIFICATION},
-    sent::NotAgain,
     session::{Session, Sessions},
     site::Site,
 };
@@ -358,15 +357,12 @@ impl Portal {
             }
             return Answer::see(ROOT).with_cookie(cookie::PORTAL.clear(ask.way()));
         }
-        let work = self.change(session, at, &form, ask);
-        let done = self.sessions.once(session, form.text("operation"), ask.now, work).await;
-        match done {
+        match self.change(session, at, &form, ask).await {
             Ok(answer) => answer,
-            Err(NotAgain::Failed(refused)) => {
+            Err(refused) => {
                 let again = Again::new(ask, form, &refused);
                 self.show(session, ask, Some(&again)).await
             }
-            Err(NotAgain::Refused(refused)) => page::refusal(refused.status(), refused.as_str()),
         }
     }
 }

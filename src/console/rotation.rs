@@ -2,7 +2,12 @@
 
 use maud::{Markup, html};
 
-use super::{fields::Fields, forms::Forms, view};
+use super::{
+    fields::Fields,
+    forms::{Forms, SEED},
+    session::Session,
+    view,
+};
 use crate::{
     api::{
         error::AdminError,
@@ -33,6 +38,7 @@ pub(super) fn form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &Key) 
                 @for (seconds, name) in OVERLAPS { option value=(seconds) selected[seconds == chosen] { (name) } }
             }
         }
+        (forms.seed(rotate))
         button class="danger" { "Rotate the key" }
     };
     html! {
@@ -49,11 +55,12 @@ pub(super) fn form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &Key) 
 ///
 /// # Errors
 /// The time is none.
-pub(super) fn question(id: KeyId, form: &Fields) -> Result<RotateKey, AdminError> {
+pub(super) fn question<W>(session: &Session<W>, id: KeyId, form: &Fields) -> Result<RotateKey, AdminError> {
     let seconds = form.given("overlap_seconds").map(str::parse::<Overlap>).transpose();
     Ok(RotateKey {
         id,
         overlap_seconds: seconds.map_err(|why| AdminError::of_field("overlap_seconds", why))?,
+        seed: form.given(SEED).map(|seed| session.seed(seed)),
     })
 }
 

@@ -14,15 +14,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-use super::{
-    answer::Answer,
-    sent::{NotAgain, NotTaken, Sent},
-};
 use crate::{
+    api::names::Seed,
     domain::keys::secret::random_base62,
     store::{
         StoreError,
-        web_sessions::{Claim, Lifetime, SessionDigest, WebSessionStore},
+        web_sessions::{Lifetime, SessionDigest, WebSessionStore},
     },
 };
 
@@ -56,7 +53,6 @@ struct Stored<W> {
 struct Kept {
     /// Whose it is, as the store has it.
     who: String,
-    sent: Arc<Sent>,
     began: Instant,
     seen: Instant,
 }
@@ -66,8 +62,6 @@ struct Kept {
 pub(super) struct Session<W> {
     /// Who it is.
     pub(super) who: W,
-    /// The forms that it has sent here.
-    sent: Arc<Sent>,
     id: SessionDigest,
     /// What the tokens of its forms are made with: comes of the cookie's text, so whoever reads the store has not got it.
     form_secret: [u8; 32],
@@ -107,10 +101,10 @@ impl Sessions {
         now: Instant,
     ) -> Result<Option<Session<W>>, StoreError> {
         let id = SessionDigest::of(self.door, text);
-        let (who, sent) = match self.store.visit(&id).await {
+        let who = match self.store.visit(&id).await {
             Ok(Some(who)) => {
-                let sent = self.keep(id, who.clone(), now);
-                (who, sent)
+                self.keep(id, who.clone(), now);
+                who
             }
             Ok(None) => {
                 self.kept.lock().pop(&id);
@@ -121,7 +115,6 @@ impl Sessions {
         // One that another version has written and this one cannot read is none.
         Ok(serde_json::from_str(&who).ok().map(|stored: Stored<W>| Session {
             who: stored.who,
-            sent,
             id,
             form_secret: form_secret(text),
         }))
@@ -151,49 +144,14 @@ impl Sessions {
         serde_json::to_string(&Stored { door, who }).unwrap_or_default()
     }
 
-    /// Does the work of a form unless that has been done, at whichever node. One that is sent again to this one meanwhile
-    /// waits, and gets the same answer.
-    pub(super) async fn once<W: Sync, E: Send>(
-        &self,
-        session: &Session<W>,
-        operation: &str,
-        now: Instant,
-        work: impl Future<Output = Result<Answer, E>> + Send,
-    ) -> Result<Answer, NotAgain<E>> {
-        let work = async {
-            let claim = self.store.claim(&session.id, operation).await;
-            match claim {
-                Ok(Claim::New) => {}
-                Ok(Claim::Taken) => return Err(NotAgain::Refused(NotTaken::Taken)),
-                Ok(Claim::Full) => return Err(NotAgain::Refused(NotTaken::TooMany)),
-                Ok(Claim::Ended) => return Err(NotAgain::Refused(NotTaken::Ended)),
-                Err(_) => return Err(NotAgain::Refused(NotTaken::Away)),
-            }
-            let done = work.await;
-            if done.is_err()
-                && let Err(error) = self.store.release(&session.id, operation).await
-            {
-                tracing::warn!(%error, "a form that was refused cannot be sent again");
-            }
-            done.map_err(NotAgain::Failed)
-        };
-        match session.sent.once(operation, now, work).await {
-            Err(NotAgain::Failed(why)) => Err(why),
-            Err(NotAgain::Refused(why)) => Err(NotAgain::Refused(why)),
-            Ok(answer) => Ok(answer),
-        }
-    }
-
-    fn keep(&self, id: SessionDigest, who: String, now: Instant) -> Arc<Sent> {
+    fn keep(&self, id: SessionDigest, who: String, now: Instant) {
         let mut kept = self.kept.lock();
         if let Some(known) = kept.get_mut(&id) {
             (known.who, known.seen) = (who, now);
-            return Arc::clone(&known.sent);
+            return;
         }
-        let sent = Arc::new(Sent::default());
         let session = Kept {
             who,
-            sent: Arc::clone(&sent),
             began: now,
             seen: now,
         };
@@ -202,16 +160,15 @@ impl Sessions {
         while kept.peek_lru().is_some_and(|(_, oldest)| !oldest.is_alive(now)) || kept.len() > self.most {
             kept.pop_lru();
         }
-        sent
     }
 
     /// While the store is away. By this node's clock, which may have seen the session first long after it began: the store
     /// has the last word when it is back.
-    fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<(String, Arc<Sent>)> {
+    fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<String> {
         let mut kept = self.kept.lock();
         let known = kept.get_mut(id).filter(|known| known.is_alive(now))?;
         known.seen = now;
-        Some((known.who.clone(), Arc::clone(&known.sent)))
+        Some(known.who.clone())
     }
 }
 
@@ -231,6 +188,11 @@ impl<W> Session<W> {
         hash.update(Sha256::digest(operation));
         hash.update(action);
         hex(&hash.finalize())
+    }
+
+    /// The seed of the text that a form gives a key, for the form's own seed: neither the cookie nor the page alone makes it.
+    pub(super) fn seed(&self, of_form: &str) -> Seed {
+        Seed::derived(&self.form_secret, of_form)
     }
 
     /// Whether a form carries its token. In a time that does not tell how much of it is right.

@@ -120,6 +120,7 @@ pub(crate) fn record(number: u8, created_at: i64) -> KeyRecord {
         revision: 0,
         terms: KeyTerms::default(),
         former: None,
+        text_since: None,
     }
 }
 

@@ -9,9 +9,6 @@ use sha2::{Digest, Sha256};
 
 use crate::store::StoreError;
 
-/// The most forms of one session that are remembered. None is forgotten before its session ends: one that was could be sent
-/// again.
-pub(crate) const SESSION_FORMS_MAX: usize = 1000;
 /// How many sessions an embedded store keeps, some 200 bytes each; beyond it those end that would end first.
 pub(crate) const EMBEDDED_WEB_SESSIONS_MAX: u64 = 20_000;
 /// How seldom an embedded store notes visits, each of which is a write to its disk. A session may end that much earlier than
@@ -68,19 +65,6 @@ pub(crate) struct Lifetime {
     pub(crate) whole: Duration,
 }
 
-/// What became of the wish to send a form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// It was not sent before.
-    New,
-    /// It was.
-    Taken,
-    /// The session has sent [`SESSION_FORMS_MAX`] forms.
-    Full,
-    /// There is no such session any more.
-    Ended,
-}
-
 /// A session that goes on, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedWebSession {
@@ -105,12 +89,6 @@ pub(crate) trait WebSessionStore: Send + Sync {
 
     /// Ends a session and says whose it was: only one of several callers is told.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
-
-    /// Takes a form for a session that it may be sent in once.
-    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError>;
-
-    /// Gives a form back whose change was not made.
-    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError>;
 
     /// The sessions that go on, at most so many: those that end last without a further visit, the last one first.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
@@ -137,7 +115,12 @@ pub(crate) mod contract {
             if visited {
                 store.visit(id).await.unwrap().is_none()
             } else {
-                store.claim(id, "x").await.unwrap() == Claim::Ended
+                store
+                    .list_web_sessions(100)
+                    .await
+                    .unwrap()
+                    .iter()
+                    .all(|one| one.id != *id)
             }
         })
         .await;
@@ -152,29 +135,15 @@ pub(crate) mod contract {
         assert_eq!(store.visit(&mine).await.unwrap().as_deref(), Some("me"));
         assert_eq!(store.visit(&other).await.unwrap(), None);
 
-        // A form counts once, in its session.
         store.begin(&other, "you", LONG).await.unwrap();
-        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::New);
-        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::Taken);
-        assert_eq!(store.claim(&other, "form").await.unwrap(), Claim::New);
-        store.release(&mine, "form").await.unwrap();
-        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::New);
         store.begin(&mine, "me, rotated", LONG).await.unwrap();
         assert_eq!(store.visit(&mine).await.unwrap().as_deref(), Some("me, rotated"));
-        assert_eq!(
-            store.claim(&mine, "form").await.unwrap(),
-            Claim::Taken,
-            "still the same"
-        );
 
         // One of several is told of the end, and nothing is left of the session.
         let ends = tokio::join!(store.end(&mine), store.end(&mine));
         let told = [ends.0.unwrap(), ends.1.unwrap()];
         assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
         assert_eq!(store.visit(&mine).await.unwrap(), None);
-        assert_eq!(store.claim(&mine, "form").await.unwrap(), Claim::Ended);
-        store.release(&mine, "form").await.unwrap();
-        assert_eq!(store.visit(&mine).await.unwrap(), None, "nothing comes back");
         assert_eq!(store.visit(&other).await.unwrap().as_deref(), Some("you"));
 
         they_are_listed(store).await;
@@ -221,17 +190,6 @@ pub(crate) mod contract {
         assert_eq!(SessionDigest::from_hex(&long.to_hex()), Some(long));
         assert_eq!(SessionDigest::from_hex(&"g".repeat(64)), None);
         assert_eq!(SessionDigest::from_hex("ab"), None);
-    }
-
-    /// A session takes so many forms and no more. Apart, because an engine with a disk of its own is slow at so many.
-    pub(crate) async fn a_session_has_its_most_forms(store: &dyn WebSessionStore) {
-        let mine = id("forms");
-        store.begin(&mine, "me", LONG).await.unwrap();
-        for number in 0..SESSION_FORMS_MAX {
-            assert_eq!(store.claim(&mine, &number.to_string()).await.unwrap(), Claim::New);
-        }
-        assert_eq!(store.claim(&mine, "more").await.unwrap(), Claim::Full);
-        assert_eq!(store.claim(&mine, "0").await.unwrap(), Claim::Taken);
     }
 
     async fn ends_of_time(store: &dyn WebSessionStore) {

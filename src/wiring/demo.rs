@@ -123,6 +123,7 @@ fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
         revision: 0,
         terms: KeyTerms::default(),
         former: None,
+        text_since: None,
     };
     let money = &running.parts.money;
     let changes = JournaledChanges::new(

@@ -23,7 +23,7 @@ pub(in crate::admin) async fn of_person(
         return Ok(view);
     }
     accounts::existing(admin, &template.account).await?;
-    let (text, _) = fresh(admin);
+    let text = fresh(admin);
     let mut record = template.record(person, text.hint(), clock::unix_seconds());
     record.models = models(admin, record.models.take())?;
     let values = json!({ "name": record.name, "account": record.account, "template": true });

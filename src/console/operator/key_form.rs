@@ -13,7 +13,7 @@ use crate::{
     console::{
         desk::Desk,
         fields::Fields,
-        forms::{Field, changed, is_changed, read},
+        forms::{Field, SEED, changed, is_changed, read},
         frame::Page,
         limits,
     },
@@ -57,6 +57,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
             (desk.forms.input(action, &account))
             datalist id="accounts" { @for account in accounts { option value=(account.id) {} } }
             (terms(desk, action, None))
+            (desk.forms.seed(action))
             button { "Create the key" }
         }))
     };
@@ -120,6 +121,7 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, Admin
         expires_at: changed(form, "expires_at")?.flatten(),
         models: changed(form, "models")?.flatten(),
         operation_id: OperationId::parse(form.text("operation")),
+        seed: form.given(SEED).map(|seed| desk.session.seed(seed)),
         quota_usd: changed(form, "quota_usd")?,
         reset: form.text("reset").parse().ok(),
         on_exhausted,

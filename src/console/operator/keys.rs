@@ -151,7 +151,7 @@ fn read_id(text: &str) -> Result<KeyId, AdminError> {
 }
 
 pub(super) async fn rotate(desk: &Desk<'_>, id: &str, form: &Fields) -> Result<Page, AdminError> {
-    let key = desk.ask(rotation::question(read_id(id)?, form)?).await?;
+    let key = desk.ask(rotation::question(desk.session, read_id(id)?, form)?).await?;
     Ok(made_key::page(desk, &key, "The key has a new text").await)
 }
 

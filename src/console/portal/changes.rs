@@ -44,7 +44,7 @@ impl Portal {
         let id = key.id;
         match at {
             ["rotate"] => {
-                let made = self.ask(session, rotation::question(id, form)?).await?;
+                let made = self.ask(session, rotation::question(session, id, form)?).await?;
                 return Ok(self.rotated(session, &made, &ask.base()).await);
             }
             ["end-overlap"] => self.ask(session, EndOverlap { id }).await?,

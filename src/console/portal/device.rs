@@ -16,7 +16,6 @@ use crate::{
         forms::{Forms, NOT_GENUINE, is_genuine},
         frame::Page,
         oauth::{OAuth, VERIFICATION},
-        sent::NotAgain,
         session::Session,
         view,
     },
@@ -98,10 +97,9 @@ impl Portal {
             self.ask_at(session, Method::POST, "sign-ins", &body).await?;
             Ok::<_, AdminError>(shown(StatusCode::OK, session, &decided(is_approved)))
         };
-        match self.sessions.once(session, form.text("operation"), ask.now, work).await {
+        match work.await {
             Ok(answer) => answer,
-            Err(NotAgain::Failed(refused)) => page::refusal(refused.status(), &refused.to_string()),
-            Err(NotAgain::Refused(refused)) => page::refusal(refused.status(), refused.as_str()),
+            Err(refused) => page::refusal(refused.status(), &refused.to_string()),
         }
     }
 }

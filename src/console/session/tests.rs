@@ -2,11 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use async_trait::async_trait;
-use http::StatusCode;
 
 use super::*;
 use crate::{
@@ -21,8 +20,8 @@ use crate::{
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 const HALF_A_DAY: Duration = Duration::from_secs(43_200);
 
-/// Whose each session is, and the forms that were sent in it.
-type Shelved = HashMap<SessionDigest, (String, Vec<String>)>;
+/// Whose each session is.
+type Shelved = HashMap<SessionDigest, String>;
 
 /// A store of sessions that never end by themselves.
 #[derive(Debug, Default)]
@@ -44,40 +43,21 @@ impl Shelf {
 impl WebSessionStore for Shelf {
     async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
         assert_eq!((lasts.idle, lasts.whole), (HALF_AN_HOUR, HALF_A_DAY));
-        self.open()?.entry(*id).or_default().0 = who.to_owned();
+        self.open()?.insert(*id, who.to_owned());
         Ok(())
     }
 
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
-        Ok(self.open()?.get(id).map(|(who, _)| who.clone()))
+        Ok(self.open()?.get(id).cloned())
     }
 
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
-        Ok(self.open()?.remove(id).map(|(who, _)| who))
-    }
-
-    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
-        let mut sessions = self.open()?;
-        let Some((_, forms)) = sessions.get_mut(id) else {
-            return Ok(Claim::Ended);
-        };
-        if forms.iter().any(|known| known == form) {
-            return Ok(Claim::Taken);
-        }
-        forms.push(form.to_owned());
-        Ok(Claim::New)
-    }
-
-    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
-        if let Some((_, forms)) = self.open()?.get_mut(id) {
-            forms.retain(|known| known != form);
-        }
-        Ok(())
+        Ok(self.open()?.remove(id))
     }
 
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
         let sessions = self.open()?;
-        let listed = sessions.iter().map(|(id, (who, _))| ListedWebSession {
+        let listed = sessions.iter().map(|(id, who)| ListedWebSession {
             id: *id,
             who: who.clone(),
             idle_ends_ms: 0,
@@ -142,38 +122,6 @@ async fn while_the_store_is_away_a_node_knows_those_it_has_seen_within_their_tim
     assert!(found(&one, &text, now).await.is_some());
     shelf.away.store(false, Ordering::SeqCst);
     assert!(found(&one, &text, now).await.is_none());
-}
-
-#[tokio::test]
-async fn nothing_is_changed_while_the_store_is_away_and_a_form_counts_once_at_all_nodes() {
-    let (shelf, one, other) = nodes();
-    let (now, count) = (clock::instant(), AtomicUsize::new(0));
-    let text = one.open(&"me", now).await;
-    let work = || async {
-        count.fetch_add(1, Ordering::SeqCst);
-        Ok::<_, ()>(Answer::text(StatusCode::OK, "done"))
-    };
-    let (here, there) = (
-        found(&one, &text, now).await.unwrap(),
-        found(&other, &text, now).await.unwrap(),
-    );
-    shelf.away.store(true, Ordering::SeqCst);
-    let away = one.once(&here, "form", now, work()).await;
-    assert_eq!(away, Err(NotAgain::Refused(NotTaken::Away)));
-    shelf.away.store(false, Ordering::SeqCst);
-    assert!(
-        one.once(&here, "form", now, work()).await.is_ok(),
-        "it may be sent again"
-    );
-    let again = other.once(&there, "form", now, work()).await;
-    assert_eq!(again, Err(NotAgain::Refused(NotTaken::Taken)));
-    let failed = other.once(&there, "second", now, async { Err("no") }).await;
-    assert_eq!(failed, Err(NotAgain::Failed("no")));
-    assert!(one.once(&here, "second", now, work()).await.is_ok());
-    assert_eq!(count.load(Ordering::SeqCst), 2);
-    one.close(&text).await.unwrap();
-    let ended = other.once(&there, "third", now, work()).await;
-    assert_eq!(ended, Err(NotAgain::Refused(NotTaken::Ended)));
 }
 
 #[tokio::test]

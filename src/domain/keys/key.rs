@@ -54,6 +54,9 @@ pub struct KeyRecord {
     /// know this leaves it out, and then that text has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<FormerText>,
+    /// When the present text was made, in seconds since the Unix epoch, if it is not the key's first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_since: Option<i64>,
 }
 
 /// Why a known key does not work.
@@ -101,6 +104,7 @@ impl KeyRecord {
         });
         Self {
             hint: rotation.hint.clone(),
+            text_since: Some(rotation.at),
             revision: self.revision.saturating_add(1),
             former,
             ..self.clone()
@@ -113,6 +117,7 @@ impl KeyRecord {
             None => self.clone(),
             Some(_) => Self {
                 former: None,
+                text_since: None,
                 revision: self.revision.saturating_add(1),
                 ..self.clone()
             },

@@ -9,6 +9,9 @@ pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
 /// The longest that it may stay good, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
+/// For how long the text of a key is told again to who has asked for it with the same seed, in seconds: their first answer was lost.
+pub(crate) const TOLD_AGAIN_SECONDS: i64 = 120;
+
 /// A new text for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
@@ -16,6 +19,8 @@ pub struct Rotation {
     pub digest: KeyDigest,
     /// The last characters of its random part.
     pub hint: String,
+    /// When it is made, in seconds since the Unix epoch.
+    pub at: i64,
     /// The first second in which the text before is not good any more, since the Unix epoch; `None`: it ends at once.
     pub overlap_until: Option<i64>,
 }

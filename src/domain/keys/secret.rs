@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hmac::{Hmac, KeyInit, Mac};
 use rand::{CryptoRng, RngExt};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -119,6 +120,14 @@ impl ServiceKey {
     /// Draws a new key. The generator must be a cryptographic one: the key is nothing but its output.
     pub(crate) fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
         let mut text = format!("{prefix}-{}", random_base62(KEY_RANDOM_CHARS, rng));
+        let checksum = checksum_of(&text);
+        text.push_str(&checksum);
+        Self { text }
+    }
+
+    /// The key that a seed makes for a purpose: always the same one.
+    pub(crate) fn of_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
+        let mut text = format!("{prefix}-{}", derived_base62(KEY_RANDOM_CHARS, seed, purpose));
         let checksum = checksum_of(&text);
         text.push_str(&checksum);
         Self { text }
@@ -257,6 +266,27 @@ fn checksum_of(text: &str) -> String {
         left /= 62;
     }
     digits.iter().collect()
+}
+
+/// So many base 62 characters that a seed makes for a purpose, always the same ones: those of HMAC-SHA-256 over a counter, without
+/// the bytes that would make some characters more frequent. No change of a crate's generator makes others of them.
+pub(crate) fn derived_base62(chars: usize, seed: &[u8], purpose: &str) -> String {
+    let mut digits = String::new();
+    for block in 0_u64.. {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(seed) else {
+            break;
+        };
+        mac.update(&block.to_be_bytes());
+        mac.update(purpose.as_bytes());
+        let bytes = mac.finalize().into_bytes();
+        let even = bytes.iter().filter(|byte| **byte < 4 * 62);
+        digits.extend(even.map(|byte| base62_digit(u32::from(*byte) % 62)));
+        if digits.len() >= chars {
+            break;
+        }
+    }
+    digits.truncate(chars);
+    digits
 }
 
 pub(super) fn base62_digit(value: u32) -> char {

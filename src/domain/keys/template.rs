@@ -67,6 +67,7 @@ impl KeyTemplate {
             revision: u64::try_from(now).unwrap_or_default(),
             terms: self.terms,
             former: None,
+            text_since: None,
         }
     }
 }

@@ -195,6 +195,7 @@ fn key(number: u64) -> KeyRecord {
         revision: 1,
         terms: KeyTerms::default(),
         former: None,
+        text_since: None,
     }
 }
 

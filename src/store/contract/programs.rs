@@ -107,7 +107,7 @@ fn change() -> impl Strategy<Value = KeyChange> {
     let rotation = (0..DIGESTS, "[a-z]{4}", option::of(0..9_i64));
     prop_oneof![
         3 => (update, by).prop_map(|(update, by)| KeyChange::Update { update, by }),
-        3 => rotation.prop_map(|(text, hint, overlap_until)| KeyChange::Rotate(Rotation { digest: digest(text), hint, overlap_until })),
+        3 => rotation.prop_map(|(text, hint, overlap_until)| KeyChange::Rotate(Rotation { digest: digest(text), hint, at: 0, overlap_until })),
         1 => Just(KeyChange::EndOverlap),
         2 => (-5..5_i64).prop_map(|at| KeyChange::Revoke { at }),
     ]

@@ -10,6 +10,7 @@ pub(crate) fn to(number: u8, hint: &str, overlap_until: Option<i64>) -> Rotation
     Rotation {
         digest: digest(number),
         hint: hint.into(),
+        at: 150,
         overlap_until,
     }
 }
@@ -23,6 +24,7 @@ pub(crate) async fn a_rotated_key_is_found_by_its_new_text_alone(store: &dyn Key
         hint: "abcd".into(),
         revision: 2,
         state: KeyState::Revoked { at: 700 },
+        text_since: Some(150),
         ..record(1, 100)
     };
     assert_eq!((&view.record, view.last_used), (&expected, Some(150)));

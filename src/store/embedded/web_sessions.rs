@@ -16,8 +16,7 @@ use crate::{
     store::{
         StoreError,
         web_sessions::{
-            Claim, EMBEDDED_WEB_SESSIONS_MAX, Lifetime, ListedWebSession, SESSION_FORMS_MAX, SessionDigest,
-            VISIT_NOTED_EVERY, WebSessionStore,
+            EMBEDDED_WEB_SESSIONS_MAX, Lifetime, ListedWebSession, SessionDigest, VISIT_NOTED_EVERY, WebSessionStore,
         },
     },
 };
@@ -31,8 +30,6 @@ struct StoredSession {
     idle_ms: i64,
     /// When it ends in any case, in milliseconds since the Unix epoch.
     ends_ms: i64,
-    /// What was sent in it.
-    forms: Vec<String>,
 }
 
 impl StoredSession {
@@ -100,7 +97,6 @@ impl StoreFile {
                         who,
                         idle_ms: millis(lasts.idle),
                         ends_ms: now.saturating_add(millis(lasts.whole)),
-                        forms: Vec::new(),
                     };
                     (session.until(now), session)
                 }
@@ -177,33 +173,6 @@ impl StoreFile {
             Ok(found.map(|(_, session)| session.who))
         })
     }
-
-    fn claim_form(&self, id: &SessionDigest, form: String, now: i64) -> Result<Claim, StoreError> {
-        self.change_web_sessions(|sessions| {
-            let Some((until, mut session)) = stored(sessions, id, now)? else {
-                return Ok(Claim::Ended);
-            };
-            if session.forms.contains(&form) {
-                return Ok(Claim::Taken);
-            }
-            if session.forms.len() >= SESSION_FORMS_MAX {
-                return Ok(Claim::Full);
-            }
-            session.forms.push(form);
-            keep(sessions, id, until, &session)?;
-            Ok(Claim::New)
-        })
-    }
-
-    fn release_form(&self, id: &SessionDigest, form: &str, now: i64) -> Result<(), StoreError> {
-        self.change_web_sessions(|sessions| {
-            if let Some((until, mut session)) = stored(sessions, id, now)? {
-                session.forms.retain(|known| known != form);
-                keep(sessions, id, until, &session)?;
-            }
-            Ok(())
-        })
-    }
 }
 
 impl EmbeddedStore {
@@ -234,18 +203,6 @@ impl WebSessionStore for EmbeddedStore {
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
         let id = *id;
         self.of_web_sessions(move |file, now| file.end_web_session(&id, now))
-            .await
-    }
-
-    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
-        let (id, form) = (*id, form.to_owned());
-        self.of_web_sessions(move |file, now| file.claim_form(&id, form, now))
-            .await
-    }
-
-    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
-        let (id, form) = (*id, form.to_owned());
-        self.of_web_sessions(move |file, now| file.release_form(&id, &form, now))
             .await
     }
 
@@ -301,32 +258,13 @@ mod tests {
         assert_eq!(left, [false, true, true, true]);
     }
 
-    #[test]
-    fn a_session_has_its_most_forms() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, ..) = StoreFile::open(folder.path()).unwrap();
-        let session = StoredSession {
-            who: "me".to_owned(),
-            idle_ms: MINUTE,
-            ends_ms: MINUTE,
-            forms: (1..SESSION_FORMS_MAX).map(|number| number.to_string()).collect(),
-        };
-        file.change_web_sessions(|sessions| keep(sessions, &id(1), MINUTE, &session))
-            .unwrap();
-        let claim = |form: &str| file.claim_form(&id(1), form.to_owned(), 0).unwrap();
-        assert_eq!((claim("last"), claim("more")), (Claim::New, Claim::Full));
-        assert_eq!(claim("1"), Claim::Taken);
-    }
-
     #[tokio::test]
     async fn sessions_outlive_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(folder.path()).unwrap();
         store.begin(&id(1), "me", LASTS).await.unwrap();
-        assert_eq!(store.claim(&id(1), "form").await.unwrap(), Claim::New);
         drop(store);
         let store = EmbeddedStore::open(folder.path()).unwrap();
         assert_eq!(store.visit(&id(1)).await.unwrap().as_deref(), Some("me"));
-        assert_eq!(store.claim(&id(1), "form").await.unwrap(), Claim::Taken);
     }
 }

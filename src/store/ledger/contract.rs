@@ -191,6 +191,7 @@ pub(crate) fn record(number: u8) -> KeyRecord {
         revision: 1,
         terms: KeyTerms::default(),
         former: None,
+        text_since: None,
     }
 }
 

@@ -16,8 +16,6 @@ pub(super) struct WebSessionScripts {
     pub(super) begin: Loaded,
     pub(super) visit: Loaded,
     pub(super) end: Loaded,
-    pub(super) claim: Loaded,
-    pub(super) release: Loaded,
     pub(super) list: Loaded,
 }
 
@@ -27,21 +25,17 @@ impl WebSessionScripts {
             begin: script!("web_sessions/begin.lua"),
             visit: script!("web_sessions/visit.lua"),
             end: script!("web_sessions/end.lua"),
-            claim: script!("web_sessions/claim.lua"),
-            release: script!("web_sessions/release.lua"),
             list: script!("web_sessions/list.lua"),
         }
     }
 
-    pub(super) fn all(&self) -> [&Loaded; 6] {
+    pub(super) fn all(&self) -> [&Loaded; 4] {
         let Self {
             begin,
             visit,
             end,
-            claim,
-            release,
             list,
         } = self;
-        [begin, visit, end, claim, release, list]
+        [begin, visit, end, list]
     }
 }

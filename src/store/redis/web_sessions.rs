@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::{ADMIN_BUDGET, RedisStore, link::Effort, loaded::Loaded, reply::ScriptReply};
 use crate::store::{
     StoreError,
-    web_sessions::{Claim, Lifetime, ListedWebSession, SESSION_FORMS_MAX, SessionDigest, WebSessionStore},
+    web_sessions::{Lifetime, ListedWebSession, SessionDigest, WebSessionStore},
 };
 
 impl RedisStore {
@@ -55,27 +55,6 @@ impl WebSessionStore for RedisStore {
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
         let call = self.of_session(&self.scripts.web_sessions.end, id);
         who(self.call(&call, Effort::Write(ADMIN_BUDGET)).await?)
-    }
-
-    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
-        let mut call = self.of_session(&self.scripts.web_sessions.claim, id);
-        call.arg(form).arg(SESSION_FORMS_MAX);
-        let mut reply = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
-        match reply.text()?.as_str() {
-            "new" => Ok(Claim::New),
-            "taken" => Ok(Claim::Taken),
-            "full" => Ok(Claim::Full),
-            "ended" => Ok(Claim::Ended),
-            _ => Err(StoreError::Corrupt(
-                "redis does not say whether a form is new".to_owned(),
-            )),
-        }
-    }
-
-    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
-        let mut call = self.of_session(&self.scripts.web_sessions.release, id);
-        call.arg(form);
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
     }
 
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {

@@ -5,9 +5,9 @@ use std::thread;
 
 use serde_json::{Value as Json, json};
 
-use super::{audited, builder, shown_key, signed_in};
+use super::{address as console_address, audited, builder, shown_key, signed_in};
 use crate::harness::redis::RedisServer;
-use crate::harness::tab::{Tab, form};
+use crate::harness::tab::{Form, Tab, form};
 use crate::harness::tools::{rounds, skip};
 use crate::harness::{Weir, WeirBuilder};
 
@@ -127,6 +127,64 @@ fn rotating(one: &Weir, other: &Weir, rounds: usize) {
         lost, 0,
         "lost in {lost} of {rounds} rounds, the other rotated in {rotated}"
     );
+}
+
+/// A form that makes a key, and one that rotates it, are sent twice at the same time, by way of two nodes: both answers show the one
+/// text that the key has.
+fn repeating(one: &Weir, other: &Weir, rounds: usize) {
+    one.fund();
+    let tab = signed_in(one, "operator");
+    let twice = |form: &Form, entered: &[(&str, &str)]| -> Vec<String> {
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            let send = |weir: &Weir| {
+                let mut tab = tab.at(console_address(weir));
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    let answer = tab.send_form(form, entered);
+                    (answer.status == 200)
+                        .then(|| shown_key(&answer.text()))
+                        .unwrap_or_default()
+                })
+            };
+            let sent = [send(one), send(other)];
+            sent.map(|sent| sent.join().unwrap()).into()
+        })
+    };
+    let mut lost = 0;
+    for round in 0..rounds {
+        let name = format!("twice-{round}");
+        let new = form(&tab.page("/keys/new"), "/keys");
+        let texts = twice(&new, &[("name", &name), ("account", "tests")]);
+        let found = admin(one, "GET", &format!("/v1/keys?search={name}&account=tests"), &json!({}));
+        let found: Vec<&Json> = found["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|key| key["name"] == *name)
+            .collect();
+        assert_eq!(found.len(), 1, "one key is made: {found:?}");
+        let id = found[0]["id"].as_str().unwrap();
+        lost += usize::from(texts[0] != texts[1] || texts[0].is_empty());
+        let rotate = form(&tab.page(&format!("/keys/{id}")), &format!("/keys/{id}/rotate"));
+        let texts = twice(&rotate, &[("overlap_seconds", "0")]);
+        lost += usize::from(texts[0] != texts[1] || texts[0].is_empty());
+        admin(one, "DELETE", &format!("/v1/keys/{id}"), &json!({}));
+    }
+    assert_eq!(lost, 0, "texts were lost in {rounds} rounds");
+}
+
+#[test]
+fn a_form_that_is_sent_twice_shows_its_key_twice() {
+    on_one_node(repeating);
+}
+
+#[test]
+fn a_form_that_is_sent_to_two_nodes_shows_its_key_at_both() {
+    if !on_two_nodes(repeating) {
+        skip!("redis-server is not there");
+    }
 }
 
 #[test]

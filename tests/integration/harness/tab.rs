@@ -34,6 +34,8 @@ pub(crate) struct Form {
     pub(crate) token: String,
     /// The version of what the page shows, where the form has one.
     pub(crate) version: Option<String>,
+    /// What the text of a key is made of, where the form makes one.
+    pub(crate) seed: Option<String>,
 }
 
 impl Tab {
@@ -52,6 +54,14 @@ impl Tab {
         Tab {
             tls: Some(tls),
             ..Tab::new(address)
+        }
+    }
+
+    /// The same browser at another listener.
+    pub(crate) fn at(&self, address: SocketAddr) -> Tab {
+        Tab {
+            address,
+            ..self.clone()
         }
     }
 
@@ -106,6 +116,7 @@ impl Tab {
     pub(crate) fn send_form(&mut self, form: &Form, entered: &[(&str, &str)]) -> Response {
         let mut carried = vec![("operation", &*form.operation), ("token", &*form.token)];
         carried.extend(form.version.as_deref().map(|version| ("version", version)));
+        carried.extend(form.seed.as_deref().map(|seed| ("seed", seed)));
         self.post(&form.action, &[&carried[..], entered].concat())
     }
 
@@ -148,5 +159,6 @@ pub(crate) fn form(page: &str, action: &str) -> Form {
         operation: value("operation").unwrap(),
         token: value("token").unwrap(),
         version: value("version"),
+        seed: value("seed"),
     }
 }

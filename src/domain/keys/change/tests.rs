@@ -25,6 +25,7 @@ fn key() -> KeyView {
         revision: 4,
         terms: KeyTerms::default(),
         former: None,
+        text_since: None,
     };
     KeyView {
         digest: digest(1),
@@ -59,6 +60,7 @@ fn rotation(number: u8, overlap_until: Option<i64>) -> KeyChange {
     KeyChange::Rotate(Rotation {
         digest: digest(number),
         hint: "abcd".into(),
+        at: 150,
         overlap_until,
     })
 }

@@ -23,6 +23,7 @@ fn record() -> KeyRecord {
         revision: 0,
         terms: KeyTerms::default(),
         former: None,
+        text_since: None,
     }
 }
 
@@ -64,6 +65,7 @@ fn the_text_before_a_rotation_is_good_until_its_end() {
     let to = |number, overlap_until| Rotation {
         digest: digest(number),
         hint: "abcd".into(),
+        at: 150,
         overlap_until,
     };
     let rotated = key.rotated(&digest(1), &to(2, Some(300)));

@@ -112,3 +112,27 @@ proptest! {
         prop_assert_eq!(KeyDigest::from_hex(&text).is_some(), right);
     }
 }
+
+#[test]
+fn a_seed_makes_one_text_for_each_purpose() {
+    let prefix = KeyPrefix::default();
+    let key = |seed: &[u8], purpose: &str| ServiceKey::of_seed(&prefix, seed, purpose);
+    let made = key(b"seed", "op_1");
+    assert_eq!(
+        ServiceKey::parse(&prefix, made.as_str()).as_ref(),
+        Ok(&made),
+        "it is a key like any other"
+    );
+    assert_eq!(key(b"seed", "op_1"), made);
+    assert_ne!(key(b"seed", "op_2"), made);
+    assert_ne!(key(b"other", "op_1"), made);
+    // All digits come, as often as each other: 62,000 of them, some 1,000 of each.
+    let mut counts = std::collections::BTreeMap::<char, u32>::new();
+    for number in 0..1_442_u32 {
+        for digit in key(b"seed", &number.to_string()).random().chars() {
+            *counts.entry(digit).or_default() += 1;
+        }
+    }
+    assert_eq!(counts.len(), 62);
+    assert!(counts.values().all(|count| (800..1_200).contains(count)), "{counts:?}");
+}

@@ -42,6 +42,7 @@ fn record(terms: KeyTerms) -> KeyRecord {
         revision: 1,
         terms,
         former: None,
+        text_since: None,
     }
 }
 

@@ -121,6 +121,7 @@ mod tests {
                     ..KeyTerms::default()
                 },
                 former: None,
+                text_since: None,
             }),
             estimate: NanoUsd::from_nanos(60),
             tokens: 1,

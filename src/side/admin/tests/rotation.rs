@@ -47,3 +47,37 @@ async fn the_old_text_works_on_as_long_as_is_said_and_a_day_unless_it_is() {
         "nothing was changed"
     );
 }
+
+#[tokio::test]
+async fn who_asks_again_with_the_same_seed_is_told_the_same_text() {
+    let admin = Fixture::new().await;
+    let seed = |digit: &str| digit.repeat(43);
+    let body = json!({ "name": "n", "account": "a", "operation_id": "op_1", "seed": seed("1") });
+    let first = admin.create(body.clone()).await;
+    let lines = admin.audit();
+    assert_eq!(admin.create(body.clone()).await["key"], first["key"]);
+    assert_eq!(admin.audit(), lines, "it is made already");
+    assert!(!lines.to_string().contains(&seed("1")), "a seed is in no record");
+    for other in [
+        json!({ "name": "n", "account": "a", "operation_id": "op_1", "seed": seed("2") }),
+        json!({ "name": "n", "account": "a", "operation_id": "op_1" }),
+    ] {
+        let refused = admin.refused(Method::POST, "/v1/keys", Some(other)).await;
+        assert!(refused.contains(first["id"].as_str().unwrap()), "{refused}");
+    }
+    let alone = json!({ "name": "n", "account": "a", "seed": seed("1") });
+    let refused = admin.refused(Method::POST, "/v1/keys", Some(alone)).await;
+    assert!(refused.contains("operation_id"), "{refused}");
+
+    let at = format!("/v1/keys/{}/rotate", first["id"].as_str().unwrap());
+    let rotate = |digit: &str| json!({ "overlap_seconds": 0, "seed": seed(digit) });
+    let rotated = admin.post(&at, rotate("3")).await;
+    assert_ne!(rotated["key"], first["key"]);
+    let again = admin.post(&at, rotate("3")).await;
+    assert_eq!(
+        (&again["key"], &again["version"]),
+        (&rotated["key"], &rotated["version"])
+    );
+    assert_ne!(admin.post(&at, rotate("4")).await["key"], rotated["key"]);
+    assert!(!admin.audit().to_string().contains(&seed("3")));
+}

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::HandoverStore;
 use crate::store::{
     StoreError,
-    web_sessions::{Claim, Lifetime, ListedWebSession, SessionDigest, WebSessionStore},
+    web_sessions::{Lifetime, ListedWebSession, SessionDigest, WebSessionStore},
 };
 
 #[async_trait]
@@ -21,14 +21,6 @@ impl WebSessionStore for HandoverStore {
 
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
         self.files().await?.keys.end(id).await
-    }
-
-    async fn claim(&self, id: &SessionDigest, form: &str) -> Result<Claim, StoreError> {
-        self.files().await?.keys.claim(id, form).await
-    }
-
-    async fn release(&self, id: &SessionDigest, form: &str) -> Result<(), StoreError> {
-        self.files().await?.keys.release(id, form).await
     }
 
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {

@@ -1,5 +1,5 @@
 -- What the scripts about sessions in browsers begin with, behind the prelude. KEYS[9]: the session, a hash of whose it is
--- ('who'), its time without a visit ('idle') and its end ('ends'), in milliseconds, and of the forms sent in it ('form:...').
+-- ('who'), its time without a visit ('idle') and its end ('ends'), in milliseconds.
 -- It expires when it ends. KEYS[10]: all sessions, by when each ends unless it is visited: '<digest> <end> <whose it is>'.
 local SESSION, ALL = KEYS[9], KEYS[10]
 local function now()

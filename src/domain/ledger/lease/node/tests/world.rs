@@ -54,6 +54,7 @@ pub(super) fn key(quota: Option<i64>, rates: Rates) -> KeyRecord {
         hint: "wxyz".to_owned(),
         revision: 1,
         former: None,
+        text_since: None,
         terms: KeyTerms {
             quota: quota.map(nanos),
             reset: Reset::Daily,
