@@ -3,6 +3,7 @@
 //! Both are whole documents made here, without scripts. What they change, they change by the admin API ([`crate::admin`]),
 //! with its checks and its audit lines.
 
+mod alerts;
 mod answer;
 mod ask;
 mod chart;
@@ -33,6 +34,7 @@ mod usage_table;
 mod view;
 
 pub(crate) use self::{
+    alerts::{Alerts, AlertsReply},
     desk::Source,
     example::Examples,
     exchange::read,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use http::Uri;
 
 use super::{
-    kinds::{address, is_web},
+    kinds::{address, is_web, web_address},
     openid::OpenIdConfig,
     tls::TlsConfig,
 };
@@ -27,6 +27,9 @@ settings! {
         gateway_url: Option<String> = origin().optional("https://api.example.com"),
         /// Whether the gateway's port has /portal, where the owner of a key signs in with it and sees its use.
         portal: bool = flag(true),
+        /// The address of Prometheus, SCHEME://HOST[:PORT] and maybe a path, whose alerts the overview lists: of all nodes, and those on
+        /// rates. Without it the overview has what this node knows of itself. docs/console.md says more.
+        prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
         /// The OpenID provider that operators sign in with, beside the links. There, this console is a client with the redirect address
         /// `url`/openid/return. docs/console.md says more.
         openid: Option<OpenIdConfig> = optional_table(),
@@ -45,6 +48,12 @@ fn origin() -> Kind<String> {
             let names_no_user = |url: &Uri| url.authority().is_some_and(|host| !host.as_str().contains('@'));
             url.is_ok_and(|url| is_web(&url) && names_no_user(&url) && url.path() == "/" && url.query().is_none())
         })
+}
+
+/// `https://host[:port][/path]`, without a user or a query.
+fn prometheus() -> Kind<Uri> {
+    const HINT: &str = "not an address, give SCHEME://HOST[:PORT], without a user, such as http://127.0.0.1:9090";
+    web_address(HINT).fits(HINT, |url| url.query().is_none())
 }
 
 fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {

@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::{fields::Fields, forms::Forms, link::Operator, session::Session};
+use super::{alerts::AlertsReply, fields::Fields, forms::Forms, link::Operator, session::Session};
 use crate::{
     admin::{
         Peer,
@@ -24,6 +24,8 @@ pub(crate) trait Source: Send + Sync {
     fn window(&self) -> Option<Window>;
     /// What this node is in trouble with, a sentence each.
     fn troubles(&self) -> Vec<String>;
+    /// The alerts of Prometheus, which may be waited for; `None` without its address.
+    fn alerts(&self) -> Option<AlertsReply>;
     /// The provider files in force.
     fn rule_files(&self) -> Vec<RuleFile>;
     /// Where clients reach the gateway, `http://127.0.0.1:8080`.

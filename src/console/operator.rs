@@ -1,6 +1,7 @@
 //! The operators' console: who may open which page and send which form.
 
 mod accounts;
+mod attention;
 mod audit;
 mod key_form;
 mod keys;

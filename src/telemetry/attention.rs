@@ -1,241 +1,267 @@
-//! What needs attention now, by the metrics of this node: the conditions of the alerts (`conf/prometheus/alerts.yml`), at once,
-//! without the time for which an alert waits. Those that look at one moment are here, those that look back in `trend`, on what
-//! the node remembers of itself (`history`). A test holds that conditions and alerts say the same, and which alerts only
-//! Prometheus can tell, because they are of a node that is gone or of several nodes.
+//! Facts of this node that need attention: conditions on its metrics at this moment, and counters that grew lately. Each is the
+//! condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the alert waits. A test compares both, and
+//! names the alerts that only Prometheus can evaluate.
 
-mod histogram;
-mod history;
-mod ring;
-mod scrape;
-mod series;
-mod trend;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use std::time::Instant;
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::timeout};
 
-pub(crate) use self::history::History;
-use self::scrape::samples;
+use self::{
+    Signal::{Divided, Magnitude, Share, Until, Value},
+    Threshold::{Grown, Is, Over, Under, UnderDays},
+};
+use crate::{
+    edges::clock,
+    telemetry::metrics::{Metrics, Reading, Series},
+};
+
+/// The interval at which growth is looked for while nobody asks.
+const INTERVAL: Duration = Duration::from_secs(30);
+const DAY_SECONDS: f64 = 86_400.0;
 
 /// A condition on a metric.
-struct Condition {
-    /// The name of its alert, by which the operations guide has more.
+struct Fact {
+    /// The name of its alert, under which the operations guide has more.
     alert: &'static str,
-    of: Of,
-    holds: Holds,
-    /// What it is to people. `{}` is the value, `{label}` the metric's labels, if it has any.
-    said: &'static str,
+    signal: Signal,
+    threshold: Threshold,
+    /// The sentence for people. `{}` is the value, `{ago}` the time since it last grew, and each label's name in braces its value.
+    sentence: &'static str,
 }
 
-/// What is looked at.
-enum Of {
-    Value(&'static str),
-    Size(&'static str),
-    Divided(&'static str, u32),
-    /// One as a part of another; nothing while that is 0.
-    Share(&'static str, &'static str),
-    /// How long it is until a time in seconds since the Unix epoch.
-    Until(&'static str),
+/// Reads a metric.
+type Read = fn(&Metrics) -> Reading;
+
+/// A value that is made of metrics.
+enum Signal {
+    Value(Read),
+    Magnitude(Read),
+    Divided(Read, u32),
+    /// One metric as a share of another; no value while that is 0.
+    Share(Read, Read),
+    /// The seconds until a Unix time.
+    Until(Read),
 }
 
-/// When it needs attention.
-enum Holds {
+/// The limit of a value.
+enum Threshold {
+    Is(f64),
     Over(f64),
     Under(f64),
     UnderDays(u32),
-    At(f64),
+    /// Over the first number, and grown within the last minutes, which are the second.
+    Grown(f64, u32),
 }
 
-/// Those that the pages cannot show better, name by name: low balances, providers, warnings of the store.
-const CONDITIONS: [Condition; 18] = [
-    Condition {
-        alert: "WeirJournalDown",
-        of: Of::Value("weir_journal_up"),
-        holds: Holds::At(0.0),
-        said: "the journal takes no records, so nothing is admitted",
-    },
-    Condition {
-        alert: "WeirStoreAway",
-        of: Of::Value("weir_store_up"),
-        holds: Holds::At(0.0),
-        said: "the store is away",
-    },
-    Condition {
-        alert: "WeirJournalDiskLow",
-        of: Of::Value("weir_journal_disk_free_bytes"),
-        holds: Holds::Under(1_073_741_824.0),
-        said: "the journal's disk has {} bytes left",
-    },
-    Condition {
-        alert: "WeirJournalStepsLost",
-        of: Of::Value("weir_journal_lost_steps_total"),
-        holds: Holds::Over(0.0),
-        said: "{} charges or changes of accounts are lost: the log names the accounts",
-    },
-    Condition {
-        alert: "WeirJournalDamaged",
-        of: Of::Value("weir_journal_damaged_parts"),
-        holds: Holds::Over(0.0),
-        said: "the journal had {} damaged parts: the log names the files",
-    },
-    Condition {
-        alert: "WeirSettlementsLate",
-        of: Of::Divided("weir_settlement_oldest_milliseconds", 1000),
-        holds: Holds::Over(60.0),
-        said: "the store lacks charges that are {} seconds old",
-    },
-    Condition {
-        alert: "WeirJournalGrowing",
-        of: Of::Value("weir_settlements_unacknowledged"),
-        holds: Holds::Over(10_000.0),
-        said: "{} charges wait for the store",
-    },
-    Condition {
-        alert: "WeirLogSinkBehind",
-        of: Of::Value("weir_log_sink_behind_seconds"),
-        holds: Holds::Over(7_200.0),
-        said: "rows of the log that are {} seconds old are not yet where it is at home: {label}",
-    },
-    Condition {
-        alert: "WeirLogHomeDiffers",
-        of: Of::Value("weir_log_differing_days"),
-        holds: Holds::Over(0.0),
-        said: "{} days of accounts stay in the store because the log's home does not have what their sums say",
-    },
-    Condition {
-        alert: "WeirGraceInUse",
-        of: Of::Divided("weir_grace_committed_nano_usd", 1_000_000_000),
-        holds: Holds::Over(0.0),
-        said: "keys spend on their grace: {} USD are not charged yet",
-    },
-    Condition {
-        alert: "WeirStabilityRecordBehind",
-        of: Of::Value("weir_stability_untold_hours"),
-        holds: Holds::Over(0.0),
-        said: "the public record lacks {} hours of this node",
-    },
-    Condition {
-        alert: "WeirStoreMemoryExhausted",
-        of: Of::Share("weir_store_memory_used_bytes", "weir_store_memory_max_bytes"),
-        holds: Holds::Over(0.95),
-        said: "the store's memory is full: {} of it is used",
-    },
-    Condition {
-        alert: "WeirStoreMemoryLow",
-        of: Of::Share("weir_store_memory_used_bytes", "weir_store_memory_max_bytes"),
-        holds: Holds::Over(0.8),
-        said: "the store's memory is nearly full: {} of it is used",
-    },
-    Condition {
-        alert: "WeirClockOff",
-        of: Of::Size("weir_clock_offset_seconds"),
-        holds: Holds::Over(30.0),
-        said: "the clock is {} seconds off from the store's",
-    },
-    Condition {
-        alert: "WeirConfigReloadFailed",
-        of: Of::Value("weir_config_reload_failed"),
-        holds: Holds::At(1.0),
-        said: "the last reload failed, an older configuration is in force: `weir check` says why",
-    },
-    Condition {
-        alert: "WeirCertificateEnded",
-        of: Of::Until("weir_tls_certificate_end_timestamp_seconds"),
-        holds: Holds::Under(86_400.0),
-        said: "a certificate ends today, or has ended: {label}",
-    },
-    Condition {
-        alert: "WeirCertificateEnds",
-        of: Of::Until("weir_tls_certificate_end_timestamp_seconds"),
-        holds: Holds::UnderDays(14),
-        said: "a certificate ends within two weeks: {label}",
-    },
-    Condition {
-        alert: "WeirDescriptorsLow",
-        of: Of::Share("process_open_fds", "process_max_fds"),
-        holds: Holds::Over(0.8),
-        said: "file descriptors run out: {} of them are open",
-    },
-];
-const DAY_SECONDS: f64 = 86_400.0;
-
-/// What needs attention by a scrape (Prometheus' text format) and those of before: a sentence each. `now` is the moment by both
-/// clocks, in seconds since the Unix epoch and the one that only goes on.
-pub(crate) fn needed(scrape: &str, history: &History, now: (i64, Instant)) -> Vec<String> {
-    let (unix, instant) = now;
-    let mut said = at_once(scrape, unix);
-    said.extend(history.needed(scrape, instant));
-    said
+/// Declares the facts. The doc comment is the sentence.
+macro_rules! facts {
+    ($($(#[doc = $sentence:literal])+ $alert:ident = $signal:expr, $threshold:expr;)*) => {
+        const FACTS: &[Fact] = &[$(Fact {
+            alert: stringify!($alert),
+            signal: $signal,
+            threshold: $threshold,
+            sentence: concat!($($sentence),+),
+        }),*];
+    };
 }
 
-/// What of a scrape needs attention, whatever was before.
-fn at_once(scrape: &str, now: i64) -> Vec<String> {
-    let mut said = Vec::new();
-    let mut seen = Vec::new();
-    for condition in &CONDITIONS {
-        let values = condition.of.values(scrape, now).into_iter();
-        for (labels, value) in values.filter(|(_, value)| condition.holds.at(*value)) {
-            // The worst is said of each: what has ended also ends soon.
-            if seen.contains(&(condition.of.metric(), labels)) {
-                continue;
-            }
-            seen.push((condition.of.metric(), labels));
-            let sentence = condition.said.replace("{label}", labels);
-            let sentence = sentence.replace("{}", &condition.of.shown(value));
-            said.push(format!("{sentence} ({})", condition.alert));
+// The gravest of a metric comes first. Low balances, providers and warnings of the store have their own lines on the overview.
+facts! {
+    /// the journal takes no records, so nothing is admitted
+    WeirJournalDown = Value(|m| m.journal.up.read()), Is(0.0);
+    /// the store is away
+    WeirStoreAway = Value(|m| m.store.up.read()), Is(0.0);
+    /// the journal's disk has {} bytes left
+    WeirJournalDiskLow = Value(|m| m.journal.disk_free.read()), Under(1_073_741_824.0);
+    /// {} charges or changes of accounts are lost: the log names the accounts
+    WeirJournalStepsLost = Value(|m| m.journal.lost.read()), Over(0.0);
+    /// the journal had {} damaged parts: the log names the files
+    WeirJournalDamaged = Value(|m| m.journal.damaged.read()), Over(0.0);
+    /// a record did not get into the journal {ago} ({} since the start)
+    WeirJournalWriteFailures = Value(|m| m.journal.failures.read()), Grown(0.0, 10);
+    /// the store lacks charges that are {} seconds old
+    WeirSettlementsLate = Divided(|m| m.journal.oldest_ms.read(), 1000), Over(60.0);
+    /// {} charges wait for the store
+    WeirJournalGrowing = Value(|m| m.journal.unacknowledged.read()), Over(10_000.0);
+    /// the log's {sink} lack rows that are {} seconds old
+    WeirLogSinkBehind = Value(|m| m.log.behind_seconds.read()), Over(7_200.0);
+    /// the log's {sink} lost rows {ago} ({} since the start)
+    WeirLogSinkDropped = Value(|m| m.log.dropped.read()), Grown(0.0, 60);
+    /// {} days of accounts stay in the store because the log's home does not have what their sums say
+    WeirLogHomeDiffers = Value(|m| m.log.differing_days.read()), Over(0.0);
+    /// keys spend on their grace: {} USD are not charged yet
+    WeirGraceInUse = Divided(|m| m.money.grace_committed.read(), 1_000_000_000), Over(0.0);
+    /// a request cost {} USD more than was held for it, {ago}
+    WeirOverspendBoundExceeded
+        = Divided(|m| m.money.overspend_bound.read().only("part", "request"), 1_000_000_000), Grown(1.0, 60);
+    /// the public record lacks {} hours of this node
+    WeirStabilityRecordBehind = Value(|m| m.store.stability_untold_hours.read()), Over(0.0);
+    /// the store's memory is full: {} of it is used
+    WeirStoreMemoryExhausted = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.95);
+    /// the store's memory is nearly full: {} of it is used
+    WeirStoreMemoryLow = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.8);
+    /// the clock is {} seconds off from the store's
+    WeirClockOff = Magnitude(|m| m.store.clock_offset.read()), Over(30.0);
+    /// {provider} refused weir's own credential {ago} ({} since the start)
+    WeirProviderCredentialRefused = Value(|m| m.providers.credential_refused.read()), Grown(0.0, 10);
+    /// {host} could not be resolved {ago} ({} since the start)
+    WeirProviderUnresolved = Value(|m| m.providers.resolver_failures.read()), Grown(3.0, 10);
+    /// a panic was caught {ago} ({} since the start): the log says where
+    WeirPanics = Value(|m| m.program.panics.read()), Grown(0.0, 15);
+    /// a request was refused for lack of memory for bodies {ago} ({} of {protocol} since the start)
+    WeirBodyMemoryExhausted
+        = Value(|m| m.requests.refusals.read().only("reason", "body_budget_exhausted")), Grown(0.0, 5);
+    /// the last reload failed, an older configuration is in force: `weir check` says why
+    WeirConfigReloadFailed = Value(|m| m.program.reload_failed.read()), Is(1.0);
+    /// the certificate for {name} ({key}) of [{listener}] ends today, or has ended
+    WeirCertificateEnded = Until(|m| m.connections.certificate_end.read()), Under(86_400.0);
+    /// the certificate for {name} ({key}) of [{listener}] ends within two weeks
+    WeirCertificateEnds = Until(|m| m.connections.certificate_end.read()), UnderDays(14);
+    /// file descriptors run out: {} of them are open
+    WeirDescriptorsLow = Share(|m| m.process.open_fds.read(), |m| m.process.max_fds.read()), Over(0.8);
+    /// lines of the access log were lost {ago} ({} since the start)
+    WeirAccessLogDropped = Value(|m| m.log.access_dropped.read()), Grown(0.0, 5);
+    /// messages for standard error were lost {ago} ({} since the start)
+    WeirDiagnosticsDropped = Value(|m| m.log.diagnostics_dropped.read()), Grown(0.0, 5);
+}
+
+/// The facts of this node, and when its counters last grew.
+pub(crate) struct Attention {
+    metrics: Arc<Metrics>,
+    alarms: Mutex<Alarms>,
+}
+
+impl Attention {
+    /// The facts by these metrics, of which none has counted anything yet.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        let alarms = Mutex::default();
+        Self { metrics, alarms }
+    }
+
+    /// Looks for growth until `stopped` turns true.
+    pub(crate) async fn watch(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        while timeout(INTERVAL, stopped.wait_for(|stopped| *stopped)).await.is_err() {
+            self.sentences(clock::unix_seconds(), clock::instant());
         }
     }
-    said
+
+    /// A sentence for each fact that needs attention now, by both clocks: in seconds since the Unix epoch, and the monotonic one.
+    pub(crate) fn sentences(&self, unix: i64, now: Instant) -> Vec<String> {
+        let mut alarms = self.alarms.lock();
+        self.metrics
+            .read_sampled(|metrics| sentences(metrics, &mut alarms, (unix, now)))
+    }
 }
 
-impl Of {
-    /// What the scrape has, with the labels.
-    fn values<'a>(&self, scrape: &'a str, now: i64) -> Vec<(&'a str, f64)> {
-        let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
-        let all = |name, of: &dyn Fn(f64) -> f64| {
-            samples(scrape, name)
-                .map(|(labels, value)| (labels, of(value)))
-                .collect()
+fn sentences(metrics: &Metrics, alarms: &mut Alarms, (unix, now): (i64, Instant)) -> Vec<String> {
+    let mut sentences = Vec::new();
+    // A certificate that has ended also ends within two weeks: the gravest fact of a series is enough.
+    let mut seen = BTreeSet::new();
+    for fact in FACTS {
+        let Reading { metric, series } = fact.signal.read(metrics, unix);
+        for Series { labels, value } in series {
+            let id = (metric.clone(), labels);
+            let age = match fact.threshold {
+                Grown(..) => alarms.observe(&id, value, now),
+                Is(_) | Over(_) | Under(_) | UnderDays(_) => None,
+            };
+            if fact.threshold.is_reached(value, age) && !seen.contains(&id) {
+                sentences.push(fact.sentence(&id.1, value, age));
+                seen.insert(id);
+            }
+        }
+    }
+    sentences
+}
+
+/// A metric's name, and the labels of one of its series.
+type SeriesId = (String, Vec<(String, String)>);
+
+/// The series that are watched for growth and are above zero.
+#[derive(Default)]
+struct Alarms(BTreeMap<SeriesId, Alarm>);
+
+/// The highest value of a series, and when it was first seen.
+struct Alarm {
+    value: f64,
+    grew: Instant,
+}
+
+impl Alarms {
+    /// Takes the value of a series, which begins at zero, and returns the time since it last grew.
+    fn observe(&mut self, id: &SeriesId, value: f64, now: Instant) -> Option<Duration> {
+        if self.0.get(id).map_or(0.0, |alarm| alarm.value) < value {
+            self.0.insert(id.clone(), Alarm { value, grew: now });
+        }
+        let alarm = self.0.get(id)?;
+        Some(now.saturating_duration_since(alarm.grew))
+    }
+}
+
+impl Fact {
+    fn sentence(&self, labels: &[(String, String)], value: f64, age: Option<Duration>) -> String {
+        let ago = match age.map_or(0, |age| age.as_secs() / 60) {
+            0 => "less than a minute ago".to_owned(),
+            1 => "a minute ago".to_owned(),
+            minutes => format!("{minutes} minutes ago"),
         };
-        match *self {
-            Self::Value(name) => all(name, &|value| value),
-            Self::Size(name) => all(name, &f64::abs),
-            Self::Divided(name, by) => all(name, &|value| value / f64::from(by)),
-            Self::Until(name) => all(name, &|end| end - now),
-            Self::Share(part, whole) => {
-                let whole = samples(scrape, whole)
-                    .map(|(_, whole)| whole)
-                    .find(|whole| *whole > 0.0);
-                whole.map_or_else(Vec::new, |whole| all(part, &|part| part / whole))
+        let sentence = self.sentence.trim_start().replace("{}", &self.signal.format(value));
+        let fill = |sentence: String, (name, value): &(String, String)| sentence.replace(&format!("{{{name}}}"), value);
+        let sentence = labels.iter().fold(sentence.replace("{ago}", &ago), fill);
+        format!("{sentence} ({})", self.alert)
+    }
+}
+
+impl Signal {
+    /// The metric that it is made of, with this signal's values.
+    fn read(&self, metrics: &Metrics, now: i64) -> Reading {
+        let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
+        let each = |mut reading: Reading, value: &dyn Fn(f64) -> f64| {
+            let all = reading.series.iter_mut();
+            all.for_each(|series| series.value = value(series.value));
+            reading
+        };
+        match self {
+            Value(read) => read(metrics),
+            Magnitude(read) => each(read(metrics), &f64::abs),
+            Divided(read, by) => each(read(metrics), &|value| value / f64::from(*by)),
+            Until(read) => each(read(metrics), &|end| end - now),
+            Share(part, whole) => {
+                let whole: f64 = whole(metrics).series.iter().map(|series| series.value).sum();
+                let mut shares = each(part(metrics), &|part| part / whole);
+                shares.series.retain(|_| whole > 0.0);
+                shares
             }
         }
     }
 
-    fn metric(&self) -> &'static str {
-        match *self {
-            Self::Value(name)
-            | Self::Size(name)
-            | Self::Divided(name, _)
-            | Self::Share(name, _)
-            | Self::Until(name) => name,
-        }
-    }
-
-    fn shown(&self, value: f64) -> String {
+    fn format(&self, value: f64) -> String {
         match self {
-            Self::Share(..) => format!("{:.0} %", value * 100.0),
-            Self::Divided(_, by) if *by > 1000 => format!("{value:.2}"),
-            Self::Value(_) | Self::Size(_) | Self::Divided(..) | Self::Until(_) => format!("{value:.0}"),
+            Share(..) => format!("{:.0} %", value * 100.0),
+            Divided(_, by) if *by > 1000 => format!("{value:.2}"),
+            Value(_) | Magnitude(_) | Divided(..) | Until(_) => format!("{value:.0}"),
         }
     }
 }
 
-impl Holds {
-    fn at(&self, value: f64) -> bool {
+impl Threshold {
+    /// Whether a value, which last grew `age` ago, needs attention.
+    fn is_reached(&self, value: f64, age: Option<Duration>) -> bool {
         match *self {
-            Self::Over(limit) => value > limit,
-            Self::Under(limit) => value < limit,
-            Self::UnderDays(days) => value < f64::from(days) * DAY_SECONDS,
             // Gauges that are 0 or 1.
-            Self::At(wanted) => (value - wanted).abs() < 0.5,
+            Is(wanted) => (value - wanted).abs() < 0.5,
+            Over(limit) => value > limit,
+            Under(limit) => value < limit,
+            UnderDays(days) => value < f64::from(days) * DAY_SECONDS,
+            Grown(limit, minutes) => {
+                let window = Duration::from_secs(u64::from(minutes) * 60);
+                value > limit && age.is_some_and(|age| age <= window)
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ mod requests;
 pub(crate) use connections::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use declared::Money;
 use declared::{Connections, GenAi, Journal, Log, Process, Program, Providers, Requests, Store};
-pub(crate) use kinds::{GaugeGuard, Label};
+pub(crate) use kinds::{GaugeGuard, Label, Reading, Series};
 use labels::{Labels, NONE};
 pub(crate) use requests::{EndpointSeries, UnattendedEnd};
 
@@ -43,8 +43,8 @@ pub(crate) struct Metrics {
     pub(crate) log: Log,
     pub(crate) program: Program,
     pub(crate) connections: Connections,
+    pub(crate) process: Process,
     gen_ai: GenAi,
-    process: Process,
     labels: ArcSwap<Labels>,
     exposition: Exposition,
 }
@@ -128,21 +128,26 @@ impl Metrics {
     }
 
     /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
-    /// call [`Metrics::render`] or this method.
+    /// call [`Metrics::read_sampled`] or this method.
     pub(crate) fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
         self.exposition.samplers.lock().push(Box::new(sampler));
     }
 
-    /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
-    pub(crate) fn render(&self) -> String {
-        // Held to the end: samplers read, compare and add, which two scrapes at once would do twice.
+    /// Brings all values up to this moment for `read`, which must neither wait nor call this method or [`Metrics::sample`].
+    pub(crate) fn read_sampled<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
+        // Held to the end: samplers read, compare and add, which two readers at once would do twice.
         let samplers = self.exposition.samplers.lock();
         for sampler in samplers.iter() {
             sampler(self);
         }
         self.process.sample();
+        read(self)
+    }
+
+    /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
+    pub(crate) fn render(&self) -> String {
+        let gathered = self.read_sampled(|metrics| metrics.exposition.registry.gather());
         let mut text = String::new();
-        let gathered = self.exposition.registry.gather();
         if let Err(error) = prometheus::TextEncoder::new().encode_utf8(&gathered, &mut text) {
             tracing::error!(%error, "metrics cannot be rendered");
         }

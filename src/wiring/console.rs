@@ -13,7 +13,7 @@ use crate::{
     admin::{Admin, local::LocalApi},
     config::Config,
     console::{
-        Console, Doors, LinkAddress, Links, Site, Source,
+        Alerts, AlertsReply, Console, Doors, LinkAddress, Links, Site, Source,
         listener::ConsoleHandler,
         oauth::OAuth,
         openid::{OpenId, OpenIdSettings},
@@ -29,10 +29,7 @@ use crate::{
     side::{ops::Ready, service::Bound},
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
-    telemetry::{
-        attention::{self, History},
-        metrics::Metrics,
-    },
+    telemetry::attention::Attention,
     wiring::{
         StartError, catalogue,
         front_service::{self, FrontService},
@@ -91,7 +88,6 @@ pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
         return Ok(None);
     };
     let secret = config.client_secret.as_ref();
-    let ca_file = parts.config.upstream.ca_file.as_deref();
     let settings = OpenIdSettings {
         issuer: config.issuer.clone(),
         client_id: config.client_id.clone(),
@@ -99,7 +95,7 @@ pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
         scopes: config.scopes.clone(),
         groups_claim: config.groups_claim.clone(),
         roles: config.roles.clone(),
-        ca: ca_file.map(|path| pem("[upstream] ca_file", path)).transpose()?,
+        ca: authorities(parts)?,
     };
     let sessions = Arc::clone(&parts.web_sessions);
     let openid = OpenId::new(settings, sessions, clock::instant());
@@ -107,11 +103,30 @@ pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
     openid.map(Some)
 }
 
+/// Prometheus, if its address is configured.
+///
+/// # Errors
+/// Nobody is trusted to verify its certificate.
+pub(super) fn alerts(parts: &Parts) -> Result<Option<Alerts>, StartError> {
+    let Some(url) = &parts.config.console.prometheus_url else {
+        return Ok(None);
+    };
+    let alerts = Alerts::new(url, authorities(parts)?.as_deref());
+    let alerts = alerts.map_err(|error| StartError::Configuration(format!("[console] prometheus_url: {error}")));
+    alerts.map(Some)
+}
+
+/// The content of the file with the certificate authorities that are trusted besides the platform's.
+fn authorities(parts: &Parts) -> Result<Option<Vec<u8>>, StartError> {
+    let file = parts.config.upstream.ca_file.as_deref();
+    file.map(|path| pem("[upstream] ca_file", path)).transpose()
+}
+
 /// The console's service, if it is configured, and the watch that tells where it listens.
 pub(super) fn service(
     parts: &Parts,
     state: Admin,
-    (links, openid): (Option<Arc<Links>>, Option<OpenId>),
+    (links, openid, alerts): (Option<Arc<Links>>, Option<OpenId>, Option<Alerts>),
     (ready, gateway): (&Ready, &watch::Receiver<Bound>),
     listeners: &Listeners,
     closing: ShutdownWatch,
@@ -129,8 +144,8 @@ pub(super) fn service(
         time: Arc::clone(parts.money.billing.time()),
         store: Arc::clone(&parts.store),
         ready: Arc::clone(ready),
-        metrics: Arc::clone(&parts.sinks.metrics),
-        history: Arc::clone(parts.history.as_ref()?),
+        attention: Arc::clone(parts.attention.as_ref()?),
+        alerts,
         gateway,
         troubles: Mutex::default(),
     };
@@ -172,10 +187,10 @@ struct Reads {
     time: Arc<StoreTime>,
     store: Arc<dyn KeyStore>,
     ready: Ready,
-    metrics: Arc<Metrics>,
-    history: Arc<History>,
+    attention: Arc<Attention>,
+    alerts: Option<Alerts>,
     gateway: LinkAddress,
-    /// What was found last, and when: all metrics are read for it.
+    /// What was found last, and when: all samplers run for it.
     troubles: Mutex<Option<(Instant, Vec<String>)>>,
 }
 
@@ -189,12 +204,8 @@ impl Reads {
             .warnings()
             .into_iter()
             .map(|warning| warning.advice().to_owned());
-        let alerts = attention::needed(
-            &self.metrics.render(),
-            &self.history,
-            (clock::unix_seconds(), clock::instant()),
-        );
-        told.chain(of_store).chain(alerts).collect()
+        let facts = self.attention.sentences(clock::unix_seconds(), clock::instant());
+        told.chain(of_store).chain(facts).collect()
     }
 }
 
@@ -218,6 +229,11 @@ impl Source for Reads {
                 troubles
             }
         }
+    }
+
+    fn alerts(&self) -> Option<AlertsReply> {
+        let alerts = self.alerts.as_ref()?;
+        Some(alerts.read(clock::instant()))
     }
 
     fn rule_files(&self) -> Vec<RuleFile> {

@@ -29,7 +29,7 @@ use crate::{
         KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
         web_sessions::WebSessionStore,
     },
-    telemetry::{attention::History, metrics::Label},
+    telemetry::{attention::Attention, metrics::Label},
     wiring::{
         StartError, catalogue,
         descriptors::Descriptors,
@@ -72,8 +72,8 @@ pub(crate) struct Parts {
     pub tls: Arc<tls::Listeners>,
     /// Metrics and access log.
     pub sinks: Arc<Sinks>,
-    /// What the metrics were, where the console tells what needs attention.
-    pub history: Option<Arc<History>>,
+    /// What needs attention on this node, for the console.
+    pub attention: Option<Arc<Attention>>,
     /// Counts running requests, for the shutdown.
     pub drain: Drain,
     /// The time limits of the attempts under way.
@@ -150,7 +150,7 @@ impl Parts {
             keys,
             resolver,
             tls,
-            history: history(&config, &sinks, background, &stop),
+            attention: attention(&config, &sinks, background, &stop),
             sinks,
             deadlines: deadlines(&drain, background),
             drain,
@@ -275,11 +275,15 @@ fn deadlines(drain: &Drain, background: &Runtime) -> Deadlines {
     deadlines
 }
 
-/// Remembers what the metrics were, if there is a console to tell what needs attention.
-fn history(config: &Config, sinks: &Sinks, background: &Runtime, stop: &watch::Sender<bool>) -> Option<Arc<History>> {
+/// Looks for what needs attention, if there is a console to show it.
+fn attention(
+    config: &Config,
+    sinks: &Sinks,
+    background: &Runtime,
+    stop: &watch::Sender<bool>,
+) -> Option<Arc<Attention>> {
     config.console.listen?;
-    let history = Arc::new(History::default());
-    let metrics = Arc::clone(&sinks.metrics);
-    background.spawn(Arc::clone(&history).run(metrics, stop.subscribe()));
-    Some(history)
+    let attention = Arc::new(Attention::new(Arc::clone(&sinks.metrics)));
+    background.spawn(Arc::clone(&attention).watch(stop.subscribe()));
+    Some(attention)
 }

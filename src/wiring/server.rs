@@ -217,7 +217,7 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     let tell = move |metrics: &Metrics| metrics.log.verified_at.set(log.verified_at());
     parts.sinks.metrics.sample(tell);
     let portal = console::portal(parts, &state, console::openid(parts)?);
-    let openid = console::openid(parts)?;
+    let ways = (links, console::openid(parts)?, console::alerts(parts)?);
     let for_owners = (portal, Arc::new(RowsOfLog::new(state.clone())) as Arc<dyn LastRows>);
     let (gateway, gateway_bound) = front_service::gateway(&server.configuration, parts, for_owners, listeners)?;
     let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
@@ -226,7 +226,7 @@ fn services(server: &mut Server, parts: &Parts, listeners: &Listeners, side: &Si
     let (admin, admin_bound) = admin_service(parts, state.clone(), side.claims.clone());
     let ready = readiness(parts, side.phase.clone(), admin_bound.clone());
     let seen = (&ready, &gateway_bound);
-    let (console, console_bound) = console::service(parts, state, (links, openid), seen, listeners, closing()).unzip();
+    let (console, console_bound) = console::service(parts, state, ways, seen, listeners, closing()).unzip();
     let (ops, ops_bound) = ops_service(parts, listeners, ready);
     let (stability, stability_bound) = front_service::stability(parts, listeners, closing());
     listeners.before(server, |server| {

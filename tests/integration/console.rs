@@ -1,5 +1,6 @@
 //! The operators' console over its own listener: who comes in, what is refused, and what each page shows and changes.
 
+mod alerts;
 mod browser;
 mod exports;
 mod forms;

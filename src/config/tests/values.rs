@@ -89,6 +89,18 @@ fn values_of_what_is_beside_are_checked_key_by_key() {
         ("[console]\nurl = \"https://console.example/x\"", "console.url"),
         ("[console]\ngateway_url = \"api.example\"", "console.gateway_url"),
         ("[console]\nurl = \"https://me@console.example\"", "console.url"),
+        (
+            "[console]\nprometheus_url = \"127.0.0.1:9090\"",
+            "console.prometheus_url",
+        ),
+        (
+            "[console]\nprometheus_url = \"http://u:p@prometheus.example\"",
+            "console.prometheus_url",
+        ),
+        (
+            "[console]\nprometheus_url = \"http://prometheus.example/?a=b\"",
+            "console.prometheus_url",
+        ),
         ("[stability]\nrefresh_seconds = 0", "stability.refresh_seconds"),
         ("[stability]\nrequests_per_minute = 0", "stability.requests_per_minute"),
         ("[stability]\nburst = 1000001", "stability.burst"),

@@ -1,8 +1,10 @@
 //! What is the matter now: what needs attention, the money, the last 24 hours.
 
+use futures_util::future::OptionFuture;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::attention::Attention;
 use crate::{
     api::error::AdminError,
     console::{
@@ -14,11 +16,19 @@ use crate::{
 };
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let all = desk.read("/v1/overview").await?;
-    let providers = desk.read("/v1/providers").await?;
+    let alerts = OptionFuture::from(desk.source.alerts());
+    let (all, providers, alerts) = tokio::join!(desk.read("/v1/overview"), desk.read("/v1/providers"), alerts);
+    let (all, providers) = (all?, providers?);
     let window = desk.source.window();
+    let attention = Attention {
+        troubles: desk.source.troubles(),
+        all: &all,
+        providers: view::list(&providers, "providers"),
+        window: window.as_ref(),
+        alerts: alerts.as_deref(),
+    };
     let content = html! {
-        (attention(desk, &all, view::list(&providers, "providers")))
+        (attention.section())
         (money(&all))
         h2 { "Spent in the last 30 days" }
         (usage_chart::spent(all.get("spent").unwrap_or(&Value::Null), true))
@@ -31,66 +41,6 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
         title: "Overview".to_owned(),
         content,
     })
-}
-
-/// What an operator should look at: troubles of this node, providers and accounts.
-fn attention(desk: &Desk<'_>, all: &Value, providers: &[Value]) -> Markup {
-    let troubles = desk.source.troubles();
-    let low = view::list(all, "low");
-    let unnamed = view::count(all, "low_count").saturating_sub(low.iter().fold(0, |count, _| count + 1));
-    let unwell: Vec<(&str, String)> = providers.iter().filter_map(unwell).collect();
-    html! {
-        section class="card" aria-labelledby="attention" {
-            h2 id="attention" { "Needs attention" }
-            @if troubles.is_empty() && low.is_empty() && unwell.is_empty() {
-                p class="none" { "Nothing now." }
-            } @else {
-                ul class="plain" {
-                    @for trouble in &troubles { li { span class="pill u" { "This node" } " " (trouble) } }
-                    @for (name, why) in &unwell {
-                        li { span class="pill d" { "Provider" } " " a href="/providers" { (view::name(name)) } ": " (why) }
-                    }
-                    @for account in low {
-                        @let id = view::text(account, "id");
-                        li {
-                            span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (view::name(id)) }
-                            ": " (match view::signum(account, "balance_nano_usd") {
-                                1 => "the balance is low",
-                                0 => "nothing is left of the balance",
-                                _ => "the balance is overdrawn",
-                            }) ", " (view::usd(account, "balance_usd", ""))
-                        }
-                    }
-                    @if unnamed > 0 { li { span class="pill d" { "Account" } " " (view::thousands(unnamed)) " others, too" } }
-                }
-            }
-        }
-    }
-}
-
-/// What of a provider that is configured does not work now.
-fn unwell(provider: &Value) -> Option<(&str, String)> {
-    let mut faults = Vec::new();
-    if !view::is(provider, "configured") {
-        return None;
-    }
-    if !view::is(provider, "enabled") {
-        faults.push("switched off".to_owned());
-    }
-    let credentials = view::list(provider, "credentials").iter();
-    let resting = credentials.filter(|one| view::count(one, "rests_seconds") > 0).count();
-    if resting > 0 {
-        faults.push(format!("{resting} of its credentials rest"));
-    }
-    match view::count(provider, "places_ejected") {
-        0 => {}
-        ejected => faults.push(format!("{ejected} of its addresses left out after failures")),
-    }
-    match view::list(provider, "passed_over").len() {
-        0 => {}
-        models => faults.push(format!("passed over for {models} models")),
-    }
-    (!faults.is_empty()).then(|| (view::text(provider, "name"), faults.join(", ")))
 }
 
 fn money(all: &Value) -> Markup {

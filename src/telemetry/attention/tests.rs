@@ -1,15 +1,12 @@
-//! What of metrics is told, and that the alerts say the same.
+//! Each fact at its limit, what is said of it, and that the alerts say the same.
 
-use super::{
-    series::text,
-    trend::{Enough, STEP, TRENDS, Trend},
-    *,
-};
-use crate::edges::clock;
+use super::*;
 
 const ALERTS: &str = include_str!("../../../conf/prometheus/alerts.yml");
-/// What the pages show one by one: accounts, providers, warnings of the store.
-const NAMED_ON_THE_PAGES: [&str; 5] = [
+const GUIDE: &str = include_str!("../../../docs/console.md");
+
+/// Alerts whose condition has its own line on the overview: accounts, providers, warnings of the store.
+const ON_THE_PAGE: [&str; 5] = [
     "WeirBalanceLow",
     "WeirProviderCredentialsResting",
     "WeirProviderPassedOver",
@@ -17,15 +14,275 @@ const NAMED_ON_THE_PAGES: [&str; 5] = [
     "WeirStoreWarning",
 ];
 
-/// What this node cannot tell of itself: that it does not answer, that processes before this one have ended, and what other
-/// nodes have verified.
-const NOT_FROM_ONE_NODE: [&str; 3] = ["WeirDown", "WeirRestarts", "WeirLogNotVerified"];
+/// Alerts that need Prometheus: those on rates, quantiles and forecasts, and the last three, which one process cannot know.
+const NEED_PROMETHEUS: [&str; 12] = [
+    "WeirProviderDown",
+    "WeirProviderFailing",
+    "WeirFirstTokenSlow",
+    "WeirStoreSlow",
+    "WeirKeyCacheCold",
+    "WeirUnknownKeys",
+    "WeirUnknownKeysLimited",
+    "WeirConnectionsRefused",
+    "WeirJournalDiskFilling",
+    "WeirDown",
+    "WeirRestarts",
+    "WeirLogNotVerified",
+];
+
+/// A fact's alert, how its metric is set, a value at its limit and one beyond.
+type Case = (&'static str, fn(&Metrics, i64), i64, i64);
+
+const CASES: &[Case] = &[
+    ("WeirJournalDown", |m, v| m.journal.up.set(v), 1, 0),
+    ("WeirStoreAway", |m, v| m.store.up.set(v), 1, 0),
+    (
+        "WeirJournalDiskLow",
+        |m, v| m.journal.disk_free.set(v),
+        1 << 30,
+        (1 << 30) - 1,
+    ),
+    ("WeirJournalStepsLost", |m, v| m.journal.lost.reach(total(v)), 0, 1),
+    ("WeirJournalDamaged", |m, v| m.journal.damaged.set(v), 0, 1),
+    (
+        "WeirJournalWriteFailures",
+        |m, v| m.journal.failures.reach(total(v)),
+        0,
+        1,
+    ),
+    ("WeirSettlementsLate", |m, v| m.journal.oldest_ms.set(v), 60_000, 60_001),
+    (
+        "WeirJournalGrowing",
+        |m, v| m.journal.unacknowledged.set(v),
+        10_000,
+        10_001,
+    ),
+    (
+        "WeirLogSinkBehind",
+        |m, v| m.log.behind_seconds.of(["files".into()]).set(v),
+        7_200,
+        7_201,
+    ),
+    (
+        "WeirLogSinkDropped",
+        |m, v| m.log.dropped.of(["events".into()]).reach(total(v)),
+        0,
+        1,
+    ),
+    ("WeirLogHomeDiffers", |m, v| m.log.differing_days.set(v), 0, 1),
+    ("WeirGraceInUse", |m, v| m.money.grace_committed.set(v), 0, 1),
+    (
+        "WeirOverspendBoundExceeded",
+        |m, v| {
+            m.money.overspend_bound.of(["grace".into()]).set(9_000_000_000_i64);
+            m.money.overspend_bound.of(["request".into()]).set(v);
+        },
+        1_000_000_000,
+        1_000_000_001,
+    ),
+    (
+        "WeirStabilityRecordBehind",
+        |m, v| m.store.stability_untold_hours.set(v),
+        0,
+        1,
+    ),
+    ("WeirStoreMemoryExhausted", memory, 950, 951),
+    ("WeirStoreMemoryLow", memory, 800, 801),
+    (
+        "WeirClockOff",
+        |m, v| m.store.clock_offset.set_milliseconds(v),
+        -30_000,
+        -30_001,
+    ),
+    (
+        "WeirProviderCredentialRefused",
+        |m, v| m.providers.credential_refused.of(["gemini".into()]).reach(total(v)),
+        0,
+        1,
+    ),
+    (
+        "WeirProviderUnresolved",
+        |m, v| m.providers.resolver_failures.of(["api.test".into()]).reach(total(v)),
+        3,
+        4,
+    ),
+    ("WeirPanics", |m, v| m.program.panics.reach(total(v)), 0, 1),
+    (
+        "WeirBodyMemoryExhausted",
+        |m, v| {
+            m.requests.refusals.of(["messages".into(), "key_unknown".into()]).inc();
+            let refused = m
+                .requests
+                .refusals
+                .of(["messages".into(), "body_budget_exhausted".into()]);
+            refused.reach(total(v));
+        },
+        0,
+        1,
+    ),
+    ("WeirConfigReloadFailed", |m, v| m.program.reload_failed.set(v), 0, 1),
+    ("WeirCertificateEnded", certificate, 86_400, 86_399),
+    ("WeirCertificateEnds", certificate, 14 * 86_400, 14 * 86_400 - 1),
+    (
+        "WeirDescriptorsLow",
+        |m, v| {
+            m.process.max_fds.set(100);
+            m.process.open_fds.set(v);
+        },
+        80,
+        81,
+    ),
+    (
+        "WeirAccessLogDropped",
+        |m, v| m.log.access_dropped.reach(total(v)),
+        0,
+        1,
+    ),
+    (
+        "WeirDiagnosticsDropped",
+        |m, v| m.log.diagnostics_dropped.reach(total(v)),
+        0,
+        1,
+    ),
+];
+
+fn total(value: i64) -> u64 {
+    value.try_into().unwrap()
+}
+
+fn memory(metrics: &Metrics, used: i64) {
+    metrics.store.memory_max.set(1000);
+    metrics.store.memory_used.set(used);
+}
+
+fn certificate(metrics: &Metrics, end: i64) {
+    let labels = ["gateway".into(), "a.test".into(), "ecdsa".into()];
+    metrics.connections.certificate_end.of(labels).set(end);
+}
+
+/// Metrics of a node about which there is nothing to say.
+fn well() -> Metrics {
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    metrics.journal.up.set(1);
+    metrics.store.up.set(1);
+    metrics.journal.disk_free.set(i64::MAX);
+    metrics
+}
+
+#[test]
+fn each_fact_holds_beyond_its_limit_and_not_at_it() {
+    let (names, cases): (Vec<&str>, Vec<&str>) = (
+        FACTS.iter().map(|fact| fact.alert).collect(),
+        CASES.iter().map(|case| case.0).collect(),
+    );
+    assert_eq!(names, cases, "every fact has its case");
+    for (alert, set, at, beyond) in CASES {
+        let (metrics, mut alarms, now) = (well(), Alarms::default(), clock::instant());
+        let mut holds = |value: i64| {
+            set(&metrics, value);
+            let name = format!("({alert})");
+            let all = sentences(&metrics, &mut alarms, (0, now));
+            all.into_iter().any(|sentence| sentence.ends_with(&name))
+        };
+        assert!(!holds(*at) && holds(*beyond), "{alert}");
+    }
+    assert_eq!(
+        sentences(&well(), &mut Alarms::default(), (0, clock::instant())),
+        [""; 0]
+    );
+}
+
+#[test]
+fn growth_needs_attention_for_as_long_as_its_alert_looks_back() {
+    let windows = FACTS.iter().filter_map(|fact| match fact.threshold {
+        Grown(_, minutes) => Some((fact.alert, Duration::from_secs(u64::from(minutes) * 60))),
+        Is(_) | Over(_) | Under(_) | UnderDays(_) => None,
+    });
+    let mut count = 0;
+    for (alert, window) in windows {
+        let (_, set, at, beyond) = CASES.iter().find(|case| case.0 == alert).unwrap();
+        let (metrics, mut alarms, begin) = (well(), Alarms::default(), clock::instant());
+        let mut holds = |after: Duration| !sentences(&metrics, &mut alarms, (0, begin + after)).is_empty();
+        set(&metrics, *at);
+        assert!(!holds(Duration::ZERO), "{alert}");
+        set(&metrics, *beyond);
+        let grew = Duration::from_secs(7);
+        assert!(holds(grew) && holds(grew + window), "{alert}");
+        assert!(!holds(grew + window + Duration::from_secs(1)), "{alert}");
+        set(&metrics, beyond + 1);
+        assert!(holds(grew + 2 * window), "{alert} once more");
+        count += 1;
+    }
+    assert_eq!(count, 9);
+}
+
+#[test]
+fn a_sentence_has_value_age_and_labels_and_the_gravest_fact_of_a_series_is_enough() {
+    let (metrics, mut alarms, now) = (well(), Alarms::default(), clock::instant());
+    let mut after = |minutes: u64| sentences(&metrics, &mut alarms, (0, now + Duration::from_secs(60 * minutes)));
+    metrics.money.grace_committed.set(1_500_000_000);
+    memory(&metrics, 960);
+    certificate(&metrics, 5);
+    let other = ["console".into(), "{ago}".into(), "rsa".into()];
+    metrics.connections.certificate_end.of(other).set(100_000);
+    metrics.program.panics.reach(2);
+    metrics.providers.resolver_failures.of(["api.test".into()]).reach(3);
+    let common = [
+        "keys spend on their grace: 1.50 USD are not charged yet (WeirGraceInUse)",
+        "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
+    ];
+    let ends = [
+        "the certificate for a.test (ecdsa) of [gateway] ends today, or has ended (WeirCertificateEnded)",
+        "the certificate for {ago} (rsa) of [console] ends within two weeks (WeirCertificateEnds)",
+    ];
+    let panic = |ago: &str| format!("a panic was caught {ago} (2 since the start): the log says where (WeirPanics)");
+    let now_said = panic("less than a minute ago");
+    assert_eq!(after(0), [common[0], common[1], &now_said, ends[0], ends[1]]);
+    metrics.providers.resolver_failures.of(["api.test".into()]).reach(4);
+    let unresolved =
+        "api.test could not be resolved less than a minute ago (4 since the start) (WeirProviderUnresolved)";
+    let minute_said = panic("a minute ago");
+    assert_eq!(
+        after(1),
+        [common[0], common[1], unresolved, &minute_said, ends[0], ends[1]]
+    );
+    assert!(after(4).contains(&panic("4 minutes ago")));
+}
+
+#[tokio::test]
+async fn growth_is_seen_without_anybody_who_asks_and_samplers_feed_the_facts() {
+    tokio::time::pause();
+    let metrics = Arc::new(well());
+    let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let lost = Arc::clone(&count);
+    metrics.sample(move |metrics| {
+        let lost = lost.load(std::sync::atomic::Ordering::SeqCst);
+        metrics.log.access_dropped.reach(lost);
+    });
+    let attention = Arc::new(Attention::new(metrics));
+    let (stop, stopped) = watch::channel(false);
+    let watching = tokio::spawn(Arc::clone(&attention).watch(stopped));
+    tokio::time::sleep(INTERVAL / 2).await;
+    count.store(1, std::sync::atomic::Ordering::SeqCst);
+    assert!(attention.alarms.lock().0.is_empty());
+    tokio::time::sleep(INTERVAL).await;
+    assert_eq!(attention.alarms.lock().0.len(), 1);
+    stop.send(true).unwrap();
+    watching.await.unwrap();
+    let now = clock::instant() + Duration::from_secs(60);
+    let said = attention.sentences(0, now);
+    assert!(
+        said.iter()
+            .any(|one| one.contains("the access log were lost a minute ago (1 since")),
+        "{said:?}"
+    );
+}
 
 /// The alerts with their expressions, each on one line.
-fn alerts() -> Vec<(String, String)> {
+fn alerts() -> Vec<(&'static str, String)> {
     let blocks = ALERTS.split("- alert: ").skip(1);
-    let read = |block: &str| {
-        let name = block.lines().next().unwrap().to_owned();
+    let read = |block: &'static str| {
+        let name = block.lines().next().unwrap();
         let (_, rest) = block.split_once("expr: ").unwrap();
         let expression: Vec<&str> = rest
             .trim_start_matches(">-")
@@ -38,245 +295,66 @@ fn alerts() -> Vec<(String, String)> {
     blocks.map(read).collect()
 }
 
-fn expression(condition: &Condition) -> String {
-    let of = match condition.of {
-        Of::Value(name) => name.to_owned(),
-        Of::Size(name) => format!("abs({name})"),
-        Of::Divided(name, 1_000_000_000) => format!("{name} / 1e9"),
-        Of::Divided(name, by) => format!("{name} / {by}"),
-        Of::Share(part, whole) => format!("{part} / {whole}"),
-        Of::Until(name) => format!("{name} - time()"),
+/// A fact in the language of the alerts.
+fn expression(fact: &Fact, metrics: &Metrics) -> String {
+    let name = |read: Read| read(metrics).metric;
+    let value = match fact.signal {
+        Value(read) => name(read),
+        Magnitude(read) => format!("abs({})", name(read)),
+        Divided(read, 1_000_000_000) => format!("{} / 1e9", name(read)),
+        Divided(read, by) => format!("{} / {by}", name(read)),
+        Share(part, whole) => format!("{} / {}", name(part), name(whole)),
+        Until(read) => format!("{} - time()", name(read)),
     };
-    match condition.holds {
-        Holds::Over(limit) => format!("{of} > {limit}"),
-        Holds::Under(limit) => format!("{of} < {limit}"),
-        Holds::UnderDays(days) => format!("{of} < {days} * 86400"),
-        Holds::At(wanted) => format!("{of} == {wanted}"),
+    match fact.threshold {
+        Is(wanted) => format!("{value} == {wanted}"),
+        Over(limit) => format!("{value} > {limit}"),
+        Under(limit) => format!("{value} < {limit}"),
+        UnderDays(days) => format!("{value} < {days} * 86400"),
+        Grown(over, minutes) => {
+            let window = if minutes == 60 {
+                "1h".to_owned()
+            } else {
+                format!("{minutes}m")
+            };
+            match fact.signal {
+                Value(_) => format!("increase({value}[{window}]) > {over}"),
+                Divided(read, _) => format!("{value} > {over} and changes({}[{window}]) > 0", name(read)),
+                Magnitude(_) | Share(..) | Until(_) => panic!("{} has no alert of this kind", fact.alert),
+            }
+        }
     }
 }
 
-#[test]
-fn conditions_and_alerts_are_the_same() {
-    let alerts = alerts();
-    assert!(alerts.len() > 30, "the alerts were not read");
-    for condition in &CONDITIONS {
-        let alert = alerts.iter().find(|(name, _)| name == condition.alert);
-        let wanted = (condition.alert.to_owned(), expression(condition));
-        assert_eq!(alert, Some(&wanted));
+/// An expression without the sum over one node's or one provider's series around it.
+fn without_sum(expression: &str) -> String {
+    for by in ["sum by (instance) (", "sum by (provider) ("] {
+        if let Some((inner, limit)) = expression.strip_prefix(by).and_then(|rest| rest.rsplit_once(") > ")) {
+            return format!("{inner} > {limit}");
+        }
     }
-    for trend in &TRENDS {
-        let alert = alerts.iter().find(|(name, _)| name == trend.alert);
-        let wanted = (trend.alert.to_owned(), looks_back(trend));
-        assert_eq!(alert, Some(&wanted));
+    expression.to_owned()
+}
+
+#[test]
+fn each_alert_is_a_fact_or_on_the_page_or_needs_prometheus() {
+    let (metrics, alerts) = (Metrics::new(&[], &[]).unwrap(), alerts());
+    assert!(alerts.len() > 30, "the alerts were not read");
+    for fact in FACTS {
+        let alert = alerts.iter().find(|(name, _)| *name == fact.alert);
+        let (_, alert) = alert.unwrap_or_else(|| panic!("there is no alert {}", fact.alert));
+        assert_eq!(without_sum(alert), expression(fact, &metrics), "{}", fact.alert);
     }
     for (name, expression) in &alerts {
-        let now = CONDITIONS.iter().filter(|condition| condition.alert == name).count();
-        let back = TRENDS.iter().filter(|trend| trend.alert == name).count();
-        let elsewhere = NAMED_ON_THE_PAGES.iter().chain(&NOT_FROM_ONE_NODE);
-        let told = now + back + elsewhere.filter(|other| **other == name).count();
+        let facts = FACTS.iter().map(|fact| fact.alert);
+        let places = facts.chain(ON_THE_PAGE).chain(NEED_PROMETHEUS);
+        let count = places.filter(|place| place == name).count();
         assert_eq!(
-            told, 1,
-            "{name} ({expression}): the overview is to say it, in one place, or cannot"
+            count, 1,
+            "{name} ({expression}): a fact, on the overview, or Prometheus alone"
         );
     }
-}
-
-/// The alert of a trend.
-fn looks_back(trend: &Trend) -> String {
-    let window = match trend.minutes {
-        60 => "1h".to_owned(),
-        minutes => format!("{minutes}m"),
-    };
-    let grown = |sum| text::sum(sum, "increase", &window);
-    let rate = |sum| text::sum(sum, "rate", &window);
-    match &trend.of {
-        trend::Of::Growth(sum, over) => format!("{} > {over}", grown(sum)),
-        trend::Of::Rate(sum, over) => format!("{} > {over}", rate(sum)),
-        trend::Of::Share {
-            part,
-            whole,
-            over,
-            enough,
-        } => {
-            let enough = match enough {
-                Enough::Events(events) => format!("{} >= {events}", grown(whole)),
-                Enough::PerSecond(least) => format!("{} > {least}", rate(whole)),
-            };
-            format!("{} / {} > {over} and {enough}", rate(part), rate(whole))
-        }
-        trend::Of::Quantile {
-            quantile,
-            buckets,
-            over,
-            at_least,
-        } => {
-            let counted = text::sum(buckets, "increase", &window).replace("_bucket", "_count");
-            let counted = counted.replace("by (le, ", "by (");
-            format!(
-                "histogram_quantile({quantile}, {}) > {over} and {counted} >= {at_least}",
-                rate(buckets)
-            )
-        }
-        trend::Of::RunsOut { left, rises } => {
-            let left = text::series(&left.of[0], &window);
-            format!(
-                "predict_linear({left}, 86400) < 0 and {} > 0",
-                text::sum(rises, "delta", &window)
-            )
-        }
-        trend::Of::RisenOverOne(sum) => {
-            let now = text::series(&sum.of[0], "");
-            format!("{now} / 1e9 > 1 and {} > 0", text::sum(sum, "changes", &window))
-        }
+    for name in NEED_PROMETHEUS {
+        assert!(GUIDE.contains(&format!("`{name}`")), "docs/console.md has no {name}");
     }
-}
-
-#[test]
-fn what_holds_is_said_with_its_figures() {
-    let well = "weir_journal_up 1\nweir_store_up 1\nweir_journal_disk_free_bytes 5000000000\n\
-        weir_store_memory_used_bytes 8\nweir_store_memory_max_bytes 0\nprocess_open_fds 80\nprocess_max_fds 100\n\
-        weir_settlement_oldest_milliseconds 60000\nweir_tls_certificate_end_timestamp_seconds{name=\"a\"} 2000000\n";
-    assert_eq!(at_once(well, 0), [""; 0]);
-    let ill = "# HELP weir_journal_up 0\nweir_journal_up 0\nweir_clock_offset_seconds -31\nprocess_open_fds 81\n\
-        process_max_fds 100\nweir_store_memory_used_bytes 96\nweir_store_memory_max_bytes 100\nweir_settlement_oldest_milliseconds 61000\nweir_grace_committed_nano_usd 1500000000\n\
-        weir_tls_certificate_end_timestamp_seconds{name=\"a\"} 86399\nweir_tls_certificate_end_timestamp_seconds{name=\"b\"} 86400\n";
-    let said = at_once(ill, 0);
-    assert_eq!(
-        said,
-        [
-            "the journal takes no records, so nothing is admitted (WeirJournalDown)",
-            "the store lacks charges that are 61 seconds old (WeirSettlementsLate)",
-            "keys spend on their grace: 1.50 USD are not charged yet (WeirGraceInUse)",
-            "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
-            "the clock is 31 seconds off from the store's (WeirClockOff)",
-            "a certificate ends today, or has ended: name=\"a\" (WeirCertificateEnded)",
-            "a certificate ends within two weeks: name=\"b\" (WeirCertificateEnds)",
-            "file descriptors run out: 81 % of them are open (WeirDescriptorsLow)",
-        ]
-    );
-}
-
-/// What a history says at the last of these scrapes, which are a step apart.
-fn after(scrapes: &[String]) -> Vec<String> {
-    let (history, mut at) = (History::default(), clock::instant());
-    let (last, before) = scrapes.split_last().unwrap();
-    for scrape in before {
-        history.note(scrape, at);
-        at += STEP;
-    }
-    needed(last, &history, (0, at))
-}
-
-fn scrapes(of: impl Fn(u64) -> String, count: u64) -> Vec<String> {
-    (0..count).map(of).collect()
-}
-
-#[test]
-fn what_grows_is_told_while_it_is_within_the_window() {
-    let panics = |count: u64| format!("weir_panics_total {count}\n");
-    assert_eq!(after(&[panics(0), panics(0)]), [""; 0]);
-    assert_eq!(
-        after(&[panics(7), panics(7)]),
-        [""; 0],
-        "what was before the first sample is past"
-    );
-    assert_eq!(
-        after(&[panics(0), panics(2)]),
-        ["2 panics were caught in 15 minutes: the log says where (WeirPanics)"]
-    );
-    // 15 minutes are 30 steps.
-    let once = |number: u64| panics(u64::from(number > 0));
-    assert_eq!(after(&scrapes(once, 31)).len(), 1);
-    assert_eq!(after(&scrapes(once, 32)), [""; 0]);
-    let unresolved = |count: u64| format!("weir_resolver_failures_total{{host=\"a\"}} {count}\n");
-    assert_eq!(after(&[unresolved(0), unresolved(3)]), [""; 0]);
-    assert_eq!(
-        after(&[unresolved(0), unresolved(4)]),
-        ["a provider's name could not be resolved 4 times in 10 minutes: host=\"a\" (WeirProviderUnresolved)"]
-    );
-}
-
-#[test]
-fn rates_are_of_the_whole_window() {
-    let unknown = |count: u64| format!("weir_refusals_total{{protocol=\"messages\",reason=\"key_unknown\"}} {count}\n");
-    assert_eq!(after(&[unknown(0), unknown(1500)]), [""; 0]);
-    assert_eq!(
-        after(&[unknown(0), unknown(2400)]),
-        ["clients ask with keys that do not exist, 8 times a second (WeirUnknownKeys)"]
-    );
-}
-
-#[test]
-fn a_provider_that_fails_is_named_once_by_how_grave_it_is() {
-    let line = |provider: &str, outcome: &str, status: &str, count: u64| {
-        format!(
-            "weir_requests_total{{model=\"m\",outcome=\"{outcome}\",protocol=\"messages\",provider=\"{provider}\",status_class=\"{status}\"}} {count}\n"
-        )
-    };
-    let asked = |ok: u64, cut: u64, broken: u64, client: u64| {
-        [
-            line("a", "ok", "2xx", ok),
-            line("a", "provider_cut", "2xx", cut),
-            line("a", "provider_error", "5xx", broken),
-            line("a", "provider_error", "4xx", client),
-            line("none", "provider_cut", "2xx", 1000 * cut),
-        ]
-        .concat()
-    };
-    let said = |last: String| after(&[asked(100, 0, 0, 0), last]);
-    assert_eq!(said(asked(100, 10, 9, 0)), [""; 0], "too few to tell");
-    assert_eq!(said(asked(190, 5, 5, 0)), [""; 0], "a tenth is not over it");
-    assert_eq!(
-        said(asked(110, 0, 0, 90)),
-        [""; 0],
-        "what clients do wrong is no failure"
-    );
-    assert_eq!(
-        said(asked(180, 10, 10, 0)),
-        ["requests to a provider fail, 20 % in 5 minutes: provider=\"a\" (WeirProviderFailing)"]
-    );
-    assert_eq!(
-        said(asked(110, 30, 10, 0)),
-        ["most requests to a provider fail, 80 % in 5 minutes: provider=\"a\" (WeirProviderDown)"]
-    );
-}
-
-#[test]
-fn slow_beginnings_are_told_by_model() {
-    let model = |name: &str, quick: u64, all: u64| {
-        let bucket = |le: &str, count: u64| {
-            format!(
-                "gen_ai_server_time_to_first_token_seconds_bucket{{gen_ai_request_model=\"x\",gen_ai_response_model=\"{name}\",le=\"{le}\"}} {count}\n"
-            )
-        };
-        [bucket("5", quick), bucket("20", all), bucket("+Inf", all)].concat()
-    };
-    let said = |last: String| after(&[model("a", 50, 50), last]);
-    assert_eq!(said(model("a", 69, 69)), [""; 0]);
-    assert_eq!(said(model("a", 50, 69)), [""; 0], "too few to tell");
-    // 95 of 100 are below 5 + 15 * 45/50 seconds.
-    assert_eq!(
-        said(model("a", 100, 150)),
-        [
-            "a model begins its answers late, 95 % of them within 18.50 seconds: gen_ai_response_model=\"a\" (WeirFirstTokenSlow)"
-        ]
-    );
-}
-
-#[test]
-fn a_disk_that_fills_and_a_request_that_cost_too_much_are_told() {
-    let disk = |free: u64, journal: u64| format!("weir_journal_disk_free_bytes {free}\nweir_journal_bytes {journal}\n");
-    // 10 GB a step: a day is 2,880 of them.
-    let filling = |number: u64| disk(20_000_000_000_000 - number * 10_000_000_000, number);
-    let full = "the journal's disk is full within a day if it goes on as in the last hour (WeirJournalDiskFilling)";
-    assert_eq!(after(&scrapes(filling, 61)), [full]);
-    assert_eq!(after(&scrapes(filling, 30)), [""; 0], "half an hour is needed to tell");
-    let by_others = |number: u64| disk(20_000_000_000_000 - number * 10_000_000_000, 5);
-    assert_eq!(after(&scrapes(by_others, 61)), [""; 0], "the journal does not grow");
-    let over = |nanos: u64| format!("weir_overspend_bound_nano_usd{{part=\"request\"}} {nanos}\n");
-    assert_eq!(after(&[over(1_500_000_000), over(1_500_000_000)]), [""; 0]);
-    assert_eq!(
-        after(&[over(500_000_000), over(1_500_000_000)]),
-        ["a request cost 1.50 USD more than was held for it (WeirOverspendBoundExceeded)"]
-    );
 }

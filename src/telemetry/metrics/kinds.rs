@@ -1,6 +1,7 @@
 //! The kinds of metrics, and the macro that declares each metric once: its name, its help, its labels and its kind.
 
 use prometheus::core::Collector;
+use prometheus::proto::MetricType;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// Declares a group of metrics: a struct with a handle of each, of which the doc comment is the help.
@@ -81,6 +82,58 @@ pub(super) trait Kind: Sized {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error>;
 }
 
+/// A metric as it is at one moment.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// The metric's name, with the label that [`Reading::only`] has selected.
+    pub(crate) metric: String,
+    pub(crate) series: Vec<Series>,
+}
+
+/// One series of a metric.
+#[derive(Debug)]
+pub(crate) struct Series {
+    /// Names and values, sorted by name.
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) value: f64,
+}
+
+impl Reading {
+    /// Reads a counter, a gauge, or several of them by labels.
+    fn collect(metric: &impl Collector) -> Self {
+        let mut reading = Self {
+            metric: String::new(),
+            series: Vec::new(),
+        };
+        for family in metric.collect() {
+            family.name().clone_into(&mut reading.metric);
+            let is_counter = family.get_field_type() == MetricType::COUNTER;
+            reading.series.extend(family.get_metric().iter().map(|one| {
+                let labels = one.get_label().iter();
+                Series {
+                    labels: labels
+                        .map(|label| (label.name().to_owned(), label.value().to_owned()))
+                        .collect(),
+                    value: if is_counter {
+                        one.get_counter().get_value()
+                    } else {
+                        one.get_gauge().get_value()
+                    },
+                }
+            }));
+        }
+        reading
+    }
+
+    /// The series with this value of a label.
+    pub(crate) fn only(mut self, label: &str, value: &str) -> Self {
+        let wanted = |one: &Series| one.labels.iter().any(|(name, of)| name == label && of == value);
+        self.series.retain(wanted);
+        self.metric = format!("{}{{{label}=\"{value}\"}}", self.metric);
+        self
+    }
+}
+
 /// The value of a label: of the program itself, or a name of the configuration. Nothing that a client sends can become one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label<'a>(&'a str);
@@ -123,6 +176,11 @@ impl Counter {
     pub(crate) fn reach(&self, total: u64) {
         self.0.inc_by(total.saturating_sub(self.0.get()));
     }
+
+    /// Reads the total.
+    pub(crate) fn read(&self) -> Reading {
+        Reading::collect(&self.0)
+    }
 }
 
 impl Kind for Counter {
@@ -139,6 +197,11 @@ impl<const N: usize> Counters<N> {
     /// The counter of these labels, which is there from now on.
     pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Counter {
         Counter(self.0.with_label_values(&labels))
+    }
+
+    /// Reads all of them.
+    pub(crate) fn read(&self) -> Reading {
+        Reading::collect(&self.0)
     }
 }
 
@@ -188,6 +251,11 @@ impl Gauge {
         let shown = self.0.get();
         self.0.set(if shown == 0 { value } else { shown.min(value) });
     }
+
+    /// Reads the value.
+    pub(crate) fn read(&self) -> Reading {
+        Reading::collect(&self.0)
+    }
 }
 
 impl Kind for Gauge {
@@ -221,6 +289,11 @@ impl<const N: usize> Gauges<N> {
     pub(crate) fn clear(&self) {
         self.0.reset();
     }
+
+    /// Reads all of them.
+    pub(crate) fn read(&self) -> Reading {
+        Reading::collect(&self.0)
+    }
 }
 
 impl<const N: usize> Kind for Gauges<N> {
@@ -240,6 +313,11 @@ impl FloatGauge {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
         let milliseconds = time as f64;
         self.0.set(milliseconds / 1000.0);
+    }
+
+    /// Reads the value.
+    pub(crate) fn read(&self) -> Reading {
+        Reading::collect(&self.0)
     }
 }
 

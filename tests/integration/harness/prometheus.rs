@@ -52,6 +52,11 @@ impl Prometheus {
         panic!("prometheus did not start on any of ten free ports");
     }
 
+    /// Where it listens.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// What the API answers under `data`.
     #[track_caller]
     pub(crate) fn api(&self, path: &str) -> Json {
