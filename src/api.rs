@@ -3,6 +3,8 @@
 
 pub(crate) mod accounts;
 pub(crate) mod error;
+pub(crate) mod log;
+pub(crate) mod usage;
 pub(crate) mod values;
 pub(crate) mod wire;
 

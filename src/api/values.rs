@@ -3,8 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_json::Value;
 
 use crate::domain::{
@@ -34,27 +33,28 @@ pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> 
 /// Has a type be read from a JSON text and written as one.
 macro_rules! text_value {
     ($name:ident, $description:literal) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let value = Value::deserialize(from)?;
-                value.as_str().unwrap_or_default().parse().map_err(D::Error::custom)
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let value = <serde_json::Value as serde::Deserialize>::deserialize(from)?;
+                let read = value.as_str().unwrap_or_default().parse();
+                read.map_err(serde::de::Error::custom)
             }
         }
 
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_str(self)
             }
         }
 
-        schema!($name, { "type": "string", "description": $description });
+        $crate::api::values::schema!($name, { "type": "string", "description": $description });
     };
 }
 
 /// Says what a type is in JSON.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
-        impl JsonSchema for $name {
+        impl schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
@@ -63,12 +63,13 @@ macro_rules! schema {
                 true
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
             }
         }
     };
 }
+pub(super) use {schema, text_value};
 
 schema!(KeyId, { "type": "string", "pattern": "^key_[0-9A-Za-z]{16}$" });
 schema!(Version, { "type": "string", "pattern": "^[0-9]+-[0-9a-f]{8}$" });

@@ -6,8 +6,8 @@ use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{
     de::{
-        self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor,
-        value::{CowStrDeserializer, MapDeserializer},
+        self, DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, Visitor,
+        value::{CowStrDeserializer, MapAccessDeserializer},
     },
     forward_to_deserialize_any,
 };
@@ -49,7 +49,8 @@ impl Call {
         let body = match Q::METHOD {
             Method::GET | Method::DELETE => {
                 let mut query = form_urlencoded::Serializer::new(String::new());
-                query.extend_pairs(fields.iter().map(|(name, value)| (name, plain(value))));
+                let named = fields.iter().filter(|(_, value)| !value.is_null());
+                query.extend_pairs(named.map(|(name, value)| (name, plain(value))));
                 let query = query.finish();
                 if !query.is_empty() {
                     target.push('?');
@@ -85,9 +86,40 @@ pub(crate) fn read<T: DeserializeOwned>(
     let pairs = form_urlencoded::parse(query.as_bytes());
     let pairs = pairs.map(|(name, value)| (name.into_owned(), Text(value)));
     let fields = body.into_iter().map(|(name, value)| (name, Json(value)));
-    let parts = segments.chain(pairs).chain(fields);
-    let parts = parts.map(|(name, value)| (name.clone(), Part { name, value }));
-    T::deserialize(MapDeserializer::new(parts)).map_err(|Fault(error)| error)
+    let fields = Fields {
+        left: segments.chain(pairs).chain(fields),
+        at: None,
+    };
+    T::deserialize(MapAccessDeserializer::new(fields)).map_err(|Fault(error)| error)
+}
+
+/// The fields of a question, in turn.
+struct Fields<'a, I> {
+    left: I,
+    /// The one whose name was read.
+    at: Option<(String, Part<'a>)>,
+}
+
+impl<'de, I: Iterator<Item = (String, Part<'de>)>> MapAccess<'de> for Fields<'de, I> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        self.at = self.left.next();
+        let name = self.at.as_ref().map(|(name, _)| name.clone().into_deserializer());
+        name.map(|name| seed.deserialize(name)).transpose()
+    }
+
+    /// The value; a fault in it is told with the field's name.
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let at = self.at.take();
+        let (name, value) = at.ok_or_else(|| Fault(AdminError::failed("a value without a name")))?;
+        seed.deserialize(value).map_err(|Fault(error)| {
+            Fault(AdminError {
+                field: Some(name),
+                ..error
+            })
+        })
+    }
 }
 
 /// A fault of one field.
@@ -124,45 +156,25 @@ impl de::Error for Fault {
     }
 }
 
-/// A field and its value.
-struct Part<'a> {
-    name: String,
-    value: PartValue<'a>,
-}
-
-enum PartValue<'a> {
+/// The value of a field.
+enum Part<'a> {
     /// Of a path or a query.
     Text(Cow<'a, str>),
     /// Of a body.
     Json(Value),
 }
 
-use PartValue::{Json, Text};
-
-impl Part<'_> {
-    fn fault(name: &str, why: impl fmt::Display) -> Fault {
-        Fault(AdminError::of_field(name, why.to_string()))
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Fault> for Part<'de> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
+use Part::{Json, Text};
 
 /// Reads a value as `$as` of a JSON value, or of a text by `$of_text`.
 macro_rules! read_part {
     ($($method:ident: $of_text:expr;)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            let Self { name, value } = self;
-            match value {
-                Json(value) => value.$method(visitor).map_err(|error| Self::fault(&name, error)),
+            match self {
+                Json(value) => value.$method(visitor).map_err(Fault::custom),
                 Text(text) => {
                     let of_text: fn(Cow<'de, str>, V) -> Result<V::Value, Fault> = $of_text;
-                    of_text(text, visitor).map_err(|Fault(error)| Self::fault(&name, error.message))
+                    of_text(text, visitor)
                 }
             }
         }
@@ -197,9 +209,9 @@ impl<'de> Deserializer<'de> for Part<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.value {
+        match self {
             Json(Value::Null) => visitor.visit_none(),
-            _ => visitor.visit_some(self),
+            part => visitor.visit_some(part),
         }
     }
 
@@ -213,17 +225,9 @@ impl<'de> Deserializer<'de> for Part<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        let Self { name: field, value } = self;
-        match value {
-            Json(value) => {
-                let read = value.deserialize_enum(name, variants, visitor);
-                read.map_err(|error| Self::fault(&field, error))
-            }
-            Text(text) => {
-                let text = CowStrDeserializer::<serde_json::Error>::new(text);
-                let read = text.deserialize_enum(name, variants, visitor);
-                read.map_err(|error| Self::fault(&field, error))
-            }
+        match self {
+            Json(value) => value.deserialize_enum(name, variants, visitor).map_err(Fault::custom),
+            Text(text) => CowStrDeserializer::new(text).deserialize_enum(name, variants, visitor),
         }
     }
 

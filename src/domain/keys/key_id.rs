@@ -61,6 +61,14 @@ impl fmt::Debug for KeyId {
     }
 }
 
+impl std::str::FromStr for KeyId {
+    type Err = KeyIdError;
+
+    fn from_str(text: &str) -> Result<Self, KeyIdError> {
+        Self::parse(text)
+    }
+}
+
 impl TryFrom<String> for KeyId {
     type Error = KeyIdError;
 
