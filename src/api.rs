@@ -4,8 +4,10 @@
 pub(crate) mod accounts;
 pub(crate) mod error;
 pub(crate) mod keys;
+pub(crate) mod log;
 pub(crate) mod names;
 mod schema;
+pub(crate) mod usage;
 pub(crate) mod values;
 pub(crate) mod wire;
 

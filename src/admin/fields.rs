@@ -5,13 +5,10 @@ use axum::{
     extract::rejection::JsonRejection,
     http::{HeaderMap, header},
 };
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde_json::{Map, Value};
 
 use super::reply::AdminError;
 use crate::domain::{strict_toml::nearest, version::Version};
-
-const ACCOUNT_CHARS_MAX: usize = 64;
 
 /// The body of a request, as axum gives it.
 pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
@@ -54,27 +51,4 @@ pub(super) fn unknown(field: &str, known: &[&str]) -> AdminError {
 pub(super) fn check_known(fields: &Map<String, Value>, known: &[&str]) -> Result<(), AdminError> {
     let other = fields.keys().find(|field| !known.contains(&field.as_str()));
     other.map_or(Ok(()), |other| Err(unknown(other, known)))
-}
-
-/// The name of an account. It is a segment of a path and the value of an option: `.` and `..` name no segment, and what begins
-/// with `-` is an option itself.
-pub(super) fn account(field: &str, text: &str) -> Result<String, AdminError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_long = text.is_empty() || text.len() > ACCOUNT_CHARS_MAX;
-    if is_long || !text.bytes().all(plain) || text.starts_with(['.', '-']) {
-        return Err(AdminError::invalid(format!(
-            "{field}: 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
-        )));
-    }
-    Ok(text.to_owned())
-}
-
-/// A moment, in milliseconds since the Unix epoch: an RFC 3339 time, or a date for its first moment in UTC.
-pub(super) fn moment(field: &str, text: &str) -> Result<i64, AdminError> {
-    let time = text.parse::<Timestamp>().ok().or_else(|| {
-        let date: Date = text.parse().ok().filter(|_| text.len() == "2027-01-31".len())?;
-        Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
-    });
-    let wanted = || AdminError::of_field(field, format!("a time such as 2027-01-31T00:00:00Z, or a date"));
-    time.map(Timestamp::as_millisecond).ok_or_else(wanted)
 }

@@ -2,16 +2,25 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, Router, body::Body};
-use http::{Method, Request, Uri, header, uri::InvalidUri};
+use axum::{
+    Extension, Json, Router,
+    body::Body,
+    extract::{RawQuery, State},
+    routing::get,
+};
+use http::{Method, Request, header};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
-pub(crate) use super::log::export::LogFile;
-use super::{Admin, Peer, keys::of_person::of_person, log::export, query::Query, recent::Recent, router};
+use super::{Admin, Peer, ask::Answered, author::Author, keys::of_person::of_person, recent::Recent, router};
 use crate::{
-    api::error::{AdminError, Code},
+    api::{
+        error::{AdminError, Code},
+        log::ListLatestRows,
+        usage::ShowUsage,
+        wire,
+    },
     domain::keys::{
         change::MadeFrom,
         template::{KeyTemplate, PersonOf},
@@ -36,11 +45,27 @@ fn allowed(peer: &Peer, method: &Method, path: &str) -> Result<(), AdminError> {
     barred.map_or(Ok(()), |message| Err(AdminError::new(Code::Forbidden, message)))
 }
 
+/// The questions that pages ask by their paths: the accounts' and the portal's.
+fn by_path() -> Router<Admin> {
+    Router::new()
+        .route("/v1/usage", get(answer::<ShowUsage>))
+        .route("/v1/log/latest", get(answer::<ListLatestRows>))
+}
+
+async fn answer<Q: Answered>(
+    State(admin): State<Admin>,
+    author: Author,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Q::Answer>, AdminError> {
+    let question: Q = wire::read(Vec::new(), &query.unwrap_or_default(), serde_json::Map::new())?;
+    Ok(Json(admin.ask(author, question).await?))
+}
+
 impl LocalApi {
     /// The API on these parts.
     pub(crate) fn new(state: Admin) -> Self {
         Self {
-            router: router(state.clone(), Router::new()),
+            router: router(state.clone(), by_path()),
             state,
             recent: Arc::default(),
         }
@@ -68,27 +93,6 @@ impl LocalApi {
     pub(crate) async fn key_of(&self, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, AdminError> {
         let _change = self.state.changes_seen.begin();
         of_person(&self.state, person, template).await
-    }
-
-    /// Rows of the log as a file, at most so many: what `GET /v1/log/export/FORM` answers with, in the name of `peer`. The query
-    /// is that of the path, percent-encoded, with its `?`.
-    ///
-    /// # Errors
-    /// The API's refusal.
-    pub(crate) async fn log_file(
-        &self,
-        peer: Peer,
-        form: &str,
-        query: &str,
-        rows_max: usize,
-    ) -> Result<LogFile, AdminError> {
-        let path = format!("/v1/log/export/{form}{query}");
-        allowed(&peer, &Method::GET, &path)?;
-        let path: Uri = path
-            .parse()
-            .map_err(|error: InvalidUri| AdminError::invalid(error.to_string()))?;
-        let Query(question) = Query::of(&path)?;
-        export::file(&self.state, form, &question, rows_max).await
     }
 
     /// What a look at this path is answered, now or a moment ago: all who look share it. Whatever was changed through this node is

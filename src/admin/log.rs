@@ -2,67 +2,73 @@
 
 mod csv;
 mod cursor;
-pub(super) mod export;
-pub(super) mod latest;
-pub(super) mod newest;
+pub(crate) mod export;
+mod latest;
+mod newest;
 mod question;
 
 use std::time::{Duration, Instant};
 
-use axum::{Json, extract::State};
-use serde::Serialize;
-use serde_json::{Value, json};
-
-use super::{
-    query::Query,
-    reply::{AdminError, JsonResult, time_ms},
-    served::Providers,
-    state::Admin,
-};
+use super::{Admin, Providers, ask::Answered, author::Author};
 use crate::{
-    api::error::Code,
+    api::{
+        error::{AdminError, Code},
+        log::{Day, LogPage, LogRow, LookedThrough, QueryLog},
+    },
     domain::ledger::{consumption::Row, price_lines::price_lines, usage_report::date},
     edges::clock,
     sinks::reading::{LogCursor, LogReadError, LogRows},
     store::ledger::LOG_ROWS_MAX,
 };
 
-use question::LogQuestion;
-
 /// Rows in one answer, unless asked otherwise.
 const ROWS_DEFAULT: usize = 500;
 /// How long one request may look for rows, unless it wants to wait less. What is left is for the next one, from the cursor on.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// `GET /v1/log`
-pub(super) async fn query(State(state): State<Admin>, Query(question): Query<LogQuestion>) -> JsonResult {
-    let limit = question.limit().unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
-    let rows = question.rows(&state).await?;
-    let Page { rows, next, seen } = page(rows, limit, clock::instant() + question.look(LOOK_MAX)).await?;
-    let looked = next.as_ref().map(|next| looked_through(next, seen));
-    let rows: Vec<Value> = rows
-        .iter()
-        .map(|row| row_body(row, question.lines().then_some(&*state.providers)))
-        .collect();
-    let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
-    let next = next.map(|place| cursor::text(&place));
-    Ok(Json(
-        json!({ "rows": rows, "next": next, "looked_through": looked, "unknown_model": unknown_model }),
-    ))
+impl Answered for QueryLog {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<LogPage, AdminError> {
+        let rows = self.rows(admin).await?;
+        let Page { rows, next, seen } = page(rows, self.rows_max(), clock::instant() + self.look_at_most()).await?;
+        Ok(LogPage {
+            rows: self.shown(admin, rows),
+            next: next.as_ref().map(cursor::text),
+            looked_through: next.map(|next| LookedThrough {
+                before_day: Day(date(next.day)),
+                before_account: next.place.account.into(),
+                rows_of_account: seen,
+            }),
+            unknown_model: self.unknown_model(admin),
+        })
+    }
 }
 
-/// How far the log has been looked through: the days before one, of that one the accounts before one, and some rows of that.
-fn looked_through(next: &LogCursor, seen: usize) -> Value {
-    json!({ "before_day": date(next.day).to_string(), "before_account": next.place.account, "rows_of_account": seen })
-}
+impl QueryLog {
+    /// How many rows one answer has.
+    fn rows_max(&self) -> usize {
+        self.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX)
+    }
 
-/// What to say where no row has a model that the catalogue does not know either.
-fn unknown_model(state: &Admin, model: &str) -> Option<String> {
-    let near = state.providers.model_named(model).err()?;
-    let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-    Some(format!(
-        "no row has the model `{model}`, and there is no such model{hint}"
-    ))
+    /// How long to look.
+    fn look_at_most(&self) -> Duration {
+        self.look_ms
+            .map_or(LOOK_MAX, |wanted| LOOK_MAX.min(Duration::from_millis(wanted)))
+    }
+
+    /// Rows as the answer has them.
+    fn shown(&self, admin: &Admin, rows: Vec<Row>) -> Vec<LogRow> {
+        shown(rows, self.lines, &*admin.providers)
+    }
+
+    /// What to say where no row has a model that the catalogue does not know either.
+    fn unknown_model(&self, admin: &Admin) -> Option<String> {
+        let model = self.model.as_deref()?;
+        let near = admin.providers.model_named(model).err()?;
+        let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+        Some(format!(
+            "no row has the model `{model}`, and there is no such model{hint}"
+        ))
+    }
 }
 
 /// What a look at the log found.
@@ -99,28 +105,12 @@ impl From<LogReadError> for AdminError {
     }
 }
 
-/// A row as it is shown: its own fields behind its time.
-#[derive(Serialize)]
-struct Shown<'a> {
-    time: Value,
-    #[serde(flatten)]
-    row: &'a Row,
-}
-
-impl<'a> Shown<'a> {
-    fn of(row: &'a Row) -> Self {
-        let time = time_ms(row.time_ms);
-        Self { time, row }
-    }
-}
-
-/// With the prices in force, also what its charge comes from: `price_lines`, null where it was charged at others.
-fn row_body(row: &Row, prices: Option<&dyn Providers>) -> Value {
-    // Nothing in a row cannot be JSON.
-    let mut body = serde_json::to_value(Shown::of(row)).unwrap_or_default();
-    if let (Some(prices), Value::Object(fields)) = (prices, &mut body) {
-        let lines = price_lines(row, |model| prices.price(&row.provider, model));
-        fields.insert("price_lines".to_owned(), json!(lines));
-    }
-    body
+/// Rows as they are shown: with lines, each also with what its charge comes from, as far as the prices are in force.
+fn shown(rows: Vec<Row>, lines: Option<bool>, prices: &dyn Providers) -> Vec<LogRow> {
+    let lines = lines.unwrap_or(false);
+    let row = |row: Row| {
+        let price_lines = lines.then(|| price_lines(&row, |model| prices.price(&row.provider, model)));
+        LogRow::new(row, price_lines)
+    };
+    rows.into_iter().map(row).collect()
 }

@@ -1,21 +1,23 @@
 //! What all accounts come to: balances now, what was used today and this month. For the console's first page.
 
-use axum::{Json, extract::State};
 use futures_util::{
     TryFutureExt,
     stream::{self, StreamExt, TryStreamExt},
 };
-use serde_json::{Value, json};
 
-use super::{reply::JsonResult, state::Admin, usage};
+use super::{Admin, ask::Answered, author::Author, usage};
 use crate::{
-    api::accounts::Account,
+    api::{
+        accounts::Account,
+        error::AdminError,
+        usage::{CostsByDay, Dearest, Overview, ShowOverview, WeekCost},
+    },
     domain::{
         ledger::{
             AccountView,
-            daily_costs::{DailyCosts, WEEK, WeekCost, dearest_weeks, fields_of_costs},
+            daily_costs::{DailyCosts, WEEK, dearest_weeks},
             daily_sums::{Subject, Sums, SumsOf},
-            usage_report::{SplitBy, date, day, fields_of},
+            usage_report::{SplitBy, date, day},
         },
         money::NanoUsd,
     },
@@ -39,16 +41,18 @@ const DEAREST_MAX: usize = 5;
 const KEYS_OF_ACCOUNTS_MAX: usize = 32;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// `GET /v1/overview`. `is_whole` says whether there are no more accounts than [`ACCOUNTS_MAX`], the first of which are counted.
-pub(super) async fn page(State(state): State<Admin>) -> JsonResult {
-    Ok(Json(of_first(&*state.ledger, ACCOUNTS_MAX).await?.body()))
+impl Answered for ShowOverview {
+    /// Of the first [`ACCOUNTS_MAX`] accounts.
+    async fn answer(self, admin: &Admin, _: Author) -> Result<Overview, AdminError> {
+        Ok(of_first(&*admin.ledger, ACCOUNTS_MAX).await?.answer())
+    }
 }
 
 /// What the first accounts come to, by name.
-async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Overview, StoreError> {
+async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Counted, StoreError> {
     let today = ledger.now_ms().await?.div_euclid(DAY_MS);
     let month = day(date(today).first_of_month());
-    let mut all = Overview::new(today);
+    let mut all = Counted::new(today);
     let mut after: Option<String> = None;
     loop {
         // One beyond the last tells whether there are others.
@@ -71,7 +75,7 @@ async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Overv
 }
 
 /// What accounts come to, as far as they were counted.
-struct Overview {
+struct Counted {
     accounts: usize,
     /// There are no others.
     is_whole: bool,
@@ -81,7 +85,7 @@ struct Overview {
     spent: NanoUsd,
     paid_today: NanoUsd,
     paid_month: NanoUsd,
-    low_count: usize,
+    low_count: u64,
     /// Those with the lowest balances, the lowest first, of those whose balance is low.
     low: Vec<(NanoUsd, Account)>,
     today: Sums,
@@ -93,7 +97,7 @@ struct Overview {
     key_weeks: DailyCosts,
 }
 
-impl Overview {
+impl Counted {
     /// No accounts yet, on a day that is counted from the Unix epoch.
     fn new(today: i64) -> Self {
         let weeks = DailyCosts::new(today - 2 * WEEK as i64 + 1..=today);
@@ -179,34 +183,29 @@ impl Overview {
         }
     }
 
-    fn body(&self) -> Value {
-        let dearest = |costs: &DailyCosts| {
-            let weeks = dearest_weeks(costs.weeks(), DEAREST_MAX).into_iter();
-            let week = |week: WeekCost| json!({ "name": week.name, "cost_nano_usd": week.cost, "before_nano_usd": week.before });
-            weeks.map(week).collect::<Vec<_>>()
-        };
-        json!({
-            "accounts": self.accounts,
-            "is_whole": self.is_whole,
-            "suspended": self.suspended,
+    fn answer(self) -> Overview {
+        Overview {
+            accounts: self.accounts,
+            is_whole: self.is_whole,
+            suspended: self.suspended,
             // Each charge has lowered the balance by what it has added here.
-            "paid_in_nano_usd": self.balance.saturating_add(self.spent),
-            "paid_today_nano_usd": self.paid_today,
-            "paid_month_nano_usd": self.paid_month,
-            "balance_nano_usd": self.balance,
-            "held_nano_usd": self.held,
-            "spent_nano_usd": self.spent,
-            "today": fields_of(&self.today),
-            "month": fields_of(&self.month),
-            "spent": fields_of_costs(&self.models, usage::DAILY_MAX),
-            "dearest": {
-                "accounts": dearest(&self.account_weeks),
-                "keys": dearest(&self.key_weeks),
-                "models": dearest(&self.models),
+            paid_in_nano_usd: self.balance.saturating_add(self.spent),
+            paid_today_nano_usd: self.paid_today,
+            paid_month_nano_usd: self.paid_month,
+            balance_nano_usd: self.balance,
+            held_nano_usd: self.held,
+            spent_nano_usd: self.spent,
+            today: (&self.today).into(),
+            month: (&self.month).into(),
+            spent: CostsByDay::of(&self.models, usage::DAILY_MAX),
+            dearest: Dearest {
+                accounts: WeekCost::dearest(&self.account_weeks, DEAREST_MAX),
+                keys: WeekCost::dearest(&self.key_weeks, DEAREST_MAX),
+                models: WeekCost::dearest(&self.models, DEAREST_MAX),
             },
-            "low_count": self.low_count,
-            "low": self.low.iter().map(|(_, account)| account).collect::<Vec<_>>(),
-        })
+            low_count: self.low_count,
+            low: self.low.into_iter().map(|(_, account)| account).collect(),
+        }
     }
 }
 
@@ -263,17 +262,17 @@ mod tests {
     #[tokio::test]
     async fn accounts_behind_the_first_page_of_the_store_are_counted_too() {
         let accounts = LIST_ACCOUNTS_MAX + 5;
-        let all = of_first(&*ledger(accounts).await, ACCOUNTS_MAX).await.unwrap().body();
-        assert_eq!((&all["accounts"], &all["is_whole"]), (&json!(accounts), &json!(true)));
-        assert_eq!((&all["suspended"], &all["held_nano_usd"]), (&json!(1), &json!(30)));
-        assert_eq!(all["balance_nano_usd"], json!(100 * accounts));
+        let all = of_first(&*ledger(accounts).await, ACCOUNTS_MAX).await.unwrap().answer();
+        assert_eq!((all.accounts, all.is_whole), (accounts, true));
+        assert_eq!((all.suspended, all.held_nano_usd.nanos()), (1, 30));
+        let count = i64::try_from(accounts).unwrap();
+        assert_eq!(all.balance_nano_usd.nanos(), 100 * count);
         assert_eq!(
-            all["low_count"],
-            json!(accounts),
+            all.low_count,
+            count.unsigned_abs(),
             "those that are not named are counted"
         );
-        let low = all["low"].as_array().unwrap();
-        assert_eq!((low.len(), &low[0]["id"]), (LOW_MAX, &json!(name(0))));
+        assert_eq!((all.low.len(), &all.low[0].id), (LOW_MAX, &name(0)));
     }
 
     #[test]
@@ -295,31 +294,26 @@ mod tests {
             paid_this_month: NanoUsd::ZERO,
             created_at: 0,
         };
-        let mut all = Overview::new(0);
+        let mut all = Counted::new(0);
         let most = i64::try_from(LOW_MAX).unwrap();
         // Upwards and downwards in turn: what comes late is named, too.
         for step in 0..2 * most {
             let number = if step % 2 == 0 { step } else { -step };
             all.add(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
         }
-        let body = all.body();
-        let named: Vec<&str> = body["low"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|one| one["id"].as_str())
-            .collect();
+        let all = all.answer();
+        let named: Vec<&str> = all.low.iter().map(|account| account.id.as_str()).collect();
         let mut lowest: Vec<i64> = (0..2 * most)
             .map(|step| if step % 2 == 0 { step } else { -step })
             .collect();
         lowest.sort_unstable();
         let lowest: Vec<String> = lowest.iter().take(LOW_MAX).map(|number| format!("a{number}")).collect();
         assert_eq!(
-            (named, &body["low_count"]),
-            (lowest.iter().map(String::as_str).collect(), &json!(2 * most))
+            (named, all.low_count),
+            (lowest.iter().map(String::as_str).collect(), 2 * LOW_MAX as u64)
         );
         // Where nothing is said of it, nothing left is low.
-        let mut all = Overview::new(0);
+        let mut all = Counted::new(0);
         for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
             all.add(&account(number, low_balance));
         }
@@ -330,10 +324,10 @@ mod tests {
     async fn it_is_whole_if_no_account_was_left_out() {
         let ledger = ledger(3).await;
         for (most, counted, is_whole, suspended) in [(2, 2, false, 0), (3, 3, true, 1), (4, 3, true, 1)] {
-            let all = of_first(&*ledger, most).await.unwrap().body();
+            let all = of_first(&*ledger, most).await.unwrap().answer();
             assert_eq!(
-                (&all["accounts"], &all["is_whole"], &all["suspended"]),
-                (&json!(counted), &json!(is_whole), &json!(suspended)),
+                (all.accounts, all.is_whole, all.suspended),
+                (counted, is_whole, suspended),
                 "at most {most}"
             );
         }
@@ -341,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_accounts_it_is_whole() {
-        let all = of_first(&*memory::ledger(), 2).await.unwrap().body();
-        assert_eq!((&all["accounts"], &all["is_whole"]), (&json!(0), &json!(true)));
+        let all = of_first(&*memory::ledger(), 2).await.unwrap().answer();
+        assert_eq!((all.accounts, all.is_whole), (0, true));
     }
 }

@@ -1,25 +1,16 @@
 //! Compares the daily sums with the rows that they are the sums of, and makes them anew. Of days whose rows have left for the
 //! log's home, the store's part of that is how many there were (`log_home.rs` has the other).
 
-use axum::{Extension, Json, extract::State};
-use jiff::civil::Date;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-
-use super::{
-    accounts,
-    connection_extension::ConnectionExtension,
-    fields::{self, Body},
-    peer::Peer,
-    query::Query,
-    reply::{AdminError, JsonResult},
-    state::Admin,
-};
+use super::{Admin, accounts, ask::Answered, author::Author};
 use crate::{
+    api::{
+        error::AdminError,
+        log::checks::{MendLog, MendedDay, NoteVerifiedLog, NotedVerified, SumsDifference, VerifiedDay, VerifyLog},
+    },
     domain::ledger::{
         LogDay,
         daily_sums::{DailySum, DailySums, DayTags, Difference, Subject, Sums, SumsOf, differences},
-        usage_report,
+        usage_report::day,
     },
     store::{
         StoreError,
@@ -31,14 +22,6 @@ use crate::{
 const ATTEMPTS_MAX: usize = 16;
 pub(super) const DAY_MS: i64 = 24 * 3_600_000;
 
-/// One account and one day.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct VerifyQuery {
-    pub(super) account: String,
-    pub(super) day: String,
-}
-
 /// What a day's comparison finds.
 struct Compared {
     rows: usize,
@@ -49,68 +32,52 @@ struct Compared {
     differences: Vec<Difference>,
 }
 
-pub(super) async fn verify(
-    State(state): State<Admin>,
-    Extension(extension): Extension<ConnectionExtension>,
-    Query(query): Query<VerifyQuery>,
-) -> JsonResult {
-    extension.extend();
-    let account = accounts::existing(&state, &query.account).await?.id;
-    let compared = compare(&*state.ledger, &account, day(&query.day)?).await?;
-    let differences: Vec<Value> = compared.differences.iter().map(difference_body).collect();
-    Ok(Json(json!({
-        "account": account,
-        "day": query.day,
-        "rows": compared.rows,
-        "trimmed": compared.trimmed,
-        "sums_agree": compared.sums_agree,
-        "differences": differences,
-    })))
+impl Answered for VerifyLog {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedDay, AdminError> {
+        let account = accounts::existing(admin, self.account.as_str()).await?.id;
+        let compared = compare(&*admin.ledger, &account, day(self.day.0)).await?;
+        Ok(VerifiedDay {
+            account,
+            day: self.day,
+            rows: compared.rows as u64,
+            trimmed: compared.trimmed,
+            sums_agree: compared.sums_agree,
+            differences: compared.differences.iter().map(SumsDifference::from).collect(),
+        })
+    }
 }
 
-/// `POST /v1/log/verified`: whoever compared these days of all accounts found no difference. It counts if yesterday is among them.
-pub(super) async fn verified(State(state): State<Admin>, body: Body) -> JsonResult {
-    let body = fields::object(body)?;
-    if let Some(other) = body.keys().find(|name| !["from", "until"].contains(&name.as_str())) {
-        return Err(fields::unknown(other, &["from", "until"]));
+impl Answered for NoteVerifiedLog {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<NotedVerified, AdminError> {
+        let now_ms = admin.ledger.now_ms().await?;
+        let counts = (day(self.from.0)..day(self.until.0)).contains(&(now_ms.div_euclid(DAY_MS) - 1));
+        if counts {
+            admin.log.note_verified(now_ms.div_euclid(1000));
+        }
+        Ok(NotedVerified { counts })
     }
-    let named = |name: &str| day(body.get(name).and_then(Value::as_str).unwrap_or_default());
-    let (from, until) = (named("from")?, named("until")?);
-    let now_ms = state.ledger.now_ms().await?;
-    let counts = (from..until).contains(&(now_ms.div_euclid(DAY_MS) - 1));
-    if counts {
-        state.log.note_verified(now_ms.div_euclid(1000));
-    }
-    Ok(Json(json!({ "counts": counts })))
 }
 
-pub(super) async fn mend(State(state): State<Admin>, Extension(peer): Extension<Peer>, body: Body) -> JsonResult {
-    let body = fields::object(body)?;
-    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (account, date) = (text("account"), text("day"));
-    if let Some(other) = body.keys().find(|name| !["account", "day"].contains(&name.as_str())) {
-        return Err(fields::unknown(other, &["account", "day"]));
+impl Answered for MendLog {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<MendedDay, AdminError> {
+        let account = accounts::existing(admin, self.account.as_str()).await?.id;
+        let number = day(self.day.0);
+        let standing = log_day(&*admin.ledger, &account, number).await?;
+        if standing.trimmed > 0 {
+            return Err(AdminError::invalid(format!(
+                "{} rows of account `{account}` on {} have left the store for the log's home, so the store cannot make their sums \
+                 anew: they stay as they were when the home was found to have the same",
+                standing.trimmed, self.day
+            )));
+        }
+        admin.audit(author.peer, "log.mend", "", &self).await?;
+        admin.ledger.resum(&account, number).await?;
+        Ok(MendedDay {
+            account,
+            day: self.day,
+            mended: true,
+        })
     }
-    let account = accounts::existing(&state, &account).await?.id;
-    let day = day(&date)?;
-    let standing = log_day(&*state.ledger, &account, day).await?;
-    if standing.trimmed > 0 {
-        return Err(AdminError::invalid(format!(
-            "{} rows of account `{account}` on {date} have left the store for the log's home, so the store cannot make their sums anew: \
-             they stay as they were when the home was found to have the same",
-            standing.trimmed
-        )));
-    }
-    state.audit(peer, "log.mend", "", &Value::Object(body)).await?;
-    state.ledger.resum(&account, day).await?;
-    Ok(Json(json!({ "account": account, "day": date, "mended": true })))
-}
-
-/// The number of the day that a text names.
-pub(super) fn day(text: &str) -> Result<i64, AdminError> {
-    let date = text.parse::<Date>();
-    let date = date.map_err(|_| AdminError::invalid("day: a date such as 2027-01-31"))?;
-    Ok(usage_report::day(date))
 }
 
 /// Compares a day of an account, as of one moment: no row has come between the rows that were read and the sums.
@@ -195,30 +162,4 @@ fn agree(kept: &[DailySum]) -> bool {
         taken.fold(Sums::default(), |all, sum| all.plus(&sum.sums))
     };
     together(|subject| *subject == Subject::Account) == together(|subject| matches!(subject, Subject::Key(_)))
-}
-
-/// Which sums they are, and both, as far as they differ.
-pub(super) fn difference_body(difference: &Difference) -> Value {
-    let (what, name) = match &difference.subject {
-        Subject::Account => ("account", None),
-        Subject::Key(id) => ("key", Some(id.as_str())),
-        Subject::OtherTags => ("other_tags", None),
-        Subject::Tag(tag) => ("tag", Some(tag.as_str())),
-    };
-    let (kept, of_rows) = (
-        usage_report::fields_of(&difference.kept),
-        usage_report::fields_of(&difference.of_rows),
-    );
-    let differing = |fields: &Map<String, Value>, others: &Map<String, Value>| {
-        let differing = fields.iter().filter(|(name, value)| others.get(*name) != Some(*value));
-        let differing = differing.map(|(name, value)| (name.clone(), value.clone()));
-        Value::Object(differing.collect())
-    };
-    json!({
-        "of": what,
-        "name": name,
-        "model": difference.model,
-        "kept": differing(&kept, &of_rows),
-        "rows": differing(&of_rows, &kept),
-    })
 }

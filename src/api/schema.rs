@@ -23,7 +23,7 @@ macro_rules! text_value {
             }
         }
 
-        schema!($name, { "type": "string", "description": $description });
+        $crate::api::schema::schema!($name, { "type": "string", "description": $description });
     };
 }
 

@@ -49,7 +49,8 @@ impl Call {
         let body = match Q::METHOD {
             Method::GET | Method::DELETE => {
                 let mut query = form_urlencoded::Serializer::new(String::new());
-                query.extend_pairs(fields.iter().map(|(name, value)| (name, plain(value))));
+                let named = fields.iter().filter(|(_, value)| !value.is_null());
+                query.extend_pairs(named.map(|(name, value)| (name, plain(value))));
                 let query = query.finish();
                 if !query.is_empty() {
                     target.push('?');

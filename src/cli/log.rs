@@ -3,25 +3,23 @@
 use std::{io::Write, time::Duration};
 
 use clap::{Args, Subcommand};
-use http::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
-use crate::domain::ledger::consumption::{Part, Row};
+use crate::{
+    api::log::{LogRow, QueryLog},
+    domain::ledger::consumption::Part,
+};
 
 mod counters;
 mod days;
 mod export;
-mod filter;
+pub(crate) mod filter;
 mod home;
 pub(crate) mod init;
 mod journal;
-mod timestamp;
 mod verify;
 
 use filter::FilterArgs;
-use timestamp::time;
 
 /// Rows asked for at once.
 const PAGE: usize = 1000;
@@ -88,11 +86,11 @@ pub(crate) async fn run(
     match command {
         LogCommand::Query(args) => {
             // What time it is, the store says.
-            let mut wanted = args.filter.query();
-            if args.filter.from.is_none() {
-                wanted.push_str(&format!("&hours={QUERY_HOURS}"));
-            }
-            rows(&wanted, args.limit, client, args.client.json, out).await
+            let asked = QueryLog {
+                hours: args.filter.from.is_none().then_some(QUERY_HOURS),
+                ..args.filter.asked()
+            };
+            rows(asked, args.limit, client, args.client.json, out).await
         }
         LogCommand::Verify(args) => verify::run(args, client, out).await,
         LogCommand::Move(args) => home::move_rows(args, client, out).await,
@@ -101,7 +99,7 @@ pub(crate) async fn run(
 }
 
 async fn rows(
-    wanted: &str,
+    mut asked: QueryLog,
     limit: Option<usize>,
     client: &AdminClient,
     as_json: bool,
@@ -111,28 +109,27 @@ async fn rows(
         writeln!(out, "{}", heading())?;
     }
     let mut left = limit.unwrap_or(usize::MAX);
-    let mut cursor = String::new();
     // A model that has left the catalogue may still have rows.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
-        let path = format!("/v1/log?limit={}{wanted}{cursor}", left.min(PAGE));
-        let page = client.call_within(PAGE_WAIT, Method::GET, &path, None).await?;
-        unknown_model = unknown_model.or_else(|| Some(page.get("unknown_model")?.as_str()?.to_owned()));
-        for row in page.get("rows").and_then(Value::as_array).into_iter().flatten() {
+        asked.limit = Some(left.min(PAGE));
+        let page = client.ask_within(PAGE_WAIT, None, &asked).await?.read()?;
+        unknown_model = unknown_model.or(page.unknown_model);
+        for row in &page.rows {
             left = left.saturating_sub(1);
             found = true;
             if as_json {
+                let row = serde_json::to_string(row).map_err(std::io::Error::other)?;
                 writeln!(out, "{row}")?;
                 continue;
             }
-            let row = read(row)?;
-            writeln!(out, "{}", line(&row))?;
-            for part in &row.parts {
+            writeln!(out, "{}", line(row))?;
+            for part in &row.row.parts {
                 writeln!(out, "{}", part_line(part))?;
             }
         }
-        match page.get("next").and_then(Value::as_str) {
-            Some(next) => cursor = format!("&cursor={}", utf8_percent_encode(next, NON_ALPHANUMERIC)),
+        match page.next {
+            Some(next) => asked.cursor = Some(next),
             None => break,
         }
     }
@@ -142,11 +139,6 @@ async fn rows(
     }
 }
 
-fn read(row: &Value) -> Result<Row, AdminClientError> {
-    serde_json::from_value(row.clone())
-        .map_err(|error| AdminClientError::Refused(format!("a row of another weir's version: {error}; use --json")))
-}
-
 fn heading() -> String {
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
@@ -154,10 +146,11 @@ fn heading() -> String {
     )
 }
 
-fn line(row: &Row) -> String {
+fn line(LogRow { time, row, .. }: &LogRow) -> String {
+    let time = time.map_or_else(|| row.time_ms.to_string(), |time| time.to_string());
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
-        time(row.time_ms),
+        time,
         row.key_id.as_str(),
         row.model,
         row.status,

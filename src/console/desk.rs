@@ -8,13 +8,8 @@ use serde_json::Value;
 
 use super::{alerts::AlertsReply, fields::Fields, forms::Forms, link::Operator, session::Session};
 use crate::{
-    admin::{
-        Peer,
-        ask::Answered,
-        author::Author,
-        local::{LocalApi, LogFile},
-    },
-    api::error::AdminError,
+    admin::{Peer, ask::Answered, author::Author, local::LocalApi, log::export::LogFile},
+    api::{error::AdminError, log::ExportLog},
     domain::{faults::stability::Window, keys::change::MadeFrom, rules::RuleFile, version::NotAVersion},
 };
 
@@ -78,8 +73,8 @@ impl Desk<'_> {
     }
 
     /// Rows of the log as a file, at most so many.
-    pub(super) async fn log_file(&self, form: &str, query: &str, rows_max: usize) -> Result<LogFile, AdminError> {
-        self.api.log_file(self.peer(), form, query, rows_max).await
+    pub(super) async fn log_file(&self, export: ExportLog, rows_max: usize) -> Result<LogFile, AdminError> {
+        self.api.admin().log_file(&self.peer().into(), export, rows_max).await
     }
 
     /// Changes something by the admin API.

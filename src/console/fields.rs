@@ -1,5 +1,7 @@
 //! The fields of a form, or of a query: `application/x-www-form-urlencoded` (URL standard, section 5).
 
+use crate::api::{Question, error::AdminError, wire};
+
 /// The most fields that are read; the rest is left out.
 const FIELDS_MAX: usize = 64;
 
@@ -28,6 +30,16 @@ impl Fields {
     pub(super) fn given(&self, name: &str) -> Option<&str> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
+}
+
+/// A question of the admin API with these fields, those without a value left out.
+///
+/// # Errors
+/// The field that is at fault, and why.
+pub(super) fn question<Q: Question>(pairs: &[(&str, &str)]) -> Result<Q, AdminError> {
+    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    wire::read(given.collect(), "", serde_json::Map::new())
 }
 
 /// A query of these pairs, those without a value left out; empty without any.

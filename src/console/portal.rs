@@ -27,19 +27,22 @@ use super::{
     oauth::{OAuth, VERIFICATION},
     session::{Session, Sessions},
     site::Site,
+    usage_table,
 };
 
 use crate::{
-    admin::{Peer, author::Author, local::LocalApi},
+    admin::{Peer, ask::Answered, author::Author, local::LocalApi},
     api::{
         error::AdminError,
         keys::{Key, ShowKey},
+        log::ListLatestRows,
+        usage::ShowUsage,
     },
     domain::keys::{
         key::{KeyId, KeyRecord, KeyState},
         secret::{KeyDigest, KeyPrefix, ServiceKey},
     },
-    domain::sign_in::user_code::UserCode,
+    domain::{ledger::usage_report::SplitBy, sign_in::user_code::UserCode},
     edges::{
         clock,
         limiter::{Allowance, Limiter, client::Client},
@@ -68,6 +71,8 @@ const CODE_TRIES: Allowance = Allowance {
     burst: 20,
     clients_max: 100_000,
 };
+/// Rows that the page shows.
+const ROWS: usize = 50;
 /// The largest form, which strangers may send to the gateway's port.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
@@ -305,28 +310,31 @@ impl Portal {
 
     async fn facts(&self, session: &Session<Owner>) -> Result<page::Facts, AdminError> {
         let key = self.key(session).await?;
-        let log = super::fields::query(&[
-            ("account", key.account.as_str()),
-            ("key", key.id.as_str()),
-            ("limit", "50"),
-            ("lines", "true"),
-        ]);
-        let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
-        let models = self.read(session, "/v1/models").await?;
-        let used = |by| {
-            super::fields::query(&[
-                ("key", session.who.key.as_str()),
-                ("by", by),
-                ("most", super::usage_table::LINES_MAX),
-            ])
+        let rows = ListLatestRows {
+            account: key
+                .account
+                .parse()
+                .map_err(|why: String| AdminError::of_field("account", why))?,
+            key: key.id.clone(),
+            limit: Some(ROWS),
+            lines: Some(true),
         };
+        let rows = self.look(session, rows).await?;
+        let models = self.read(session, "/v1/models").await?;
+        let used = |by| ShowUsage {
+            key: Some(key.id.clone()),
+            by: Some(by),
+            most: Some(usage_table::MOST),
+            ..ShowUsage::default()
+        };
+        let (by_day, by_model) = (used(SplitBy::Day), used(SplitBy::Model));
         let signed_in = match &self.oauth {
             Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await?),
             None => None,
         };
         Ok(page::Facts {
-            by_day: self.read(session, &format!("/v1/usage{}", used("day"))).await?,
-            by_model: self.read(session, &format!("/v1/usage{}", used("model"))).await?,
+            by_day: self.look(session, by_day).await?,
+            by_model: self.look(session, by_model).await?,
             key,
             rows,
             models,
@@ -336,8 +344,13 @@ impl Portal {
 
     async fn key(&self, session: &Session<Owner>) -> Result<Key, AdminError> {
         let id = session.who.key.clone();
-        let author = Author::from(Peer::Owner(id.clone()));
-        self.api.admin().ask(author, ShowKey { id }).await
+        self.look(session, ShowKey { id }).await
+    }
+
+    /// Asks what changes nothing.
+    async fn look<Q: Answered>(&self, session: &Session<Owner>, question: Q) -> Result<Q::Answer, AdminError> {
+        let peer = Peer::Owner(session.who.key.clone());
+        self.api.admin().ask(Author::from(peer), question).await
     }
 
     async fn read(&self, session: &Session<Owner>, path: &str) -> Result<Value, AdminError> {

@@ -1,10 +1,17 @@
 //! Rows of the consumption log, each with what its charge comes from.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::view;
-use crate::domain::wire::usage::Usage;
+use crate::{
+    api::log::LogRow,
+    domain::{
+        ledger::{consumption::Row, price_lines::RowLine},
+        wire::usage::Usage,
+    },
+};
 
 /// What a row counts, as people call it.
 const COUNTS: [(&str, &str); 18] = [
@@ -28,8 +35,17 @@ const COUNTS: [(&str, &str); 18] = [
     ("image_generations", "Image generations"),
 ];
 
+/// The counts of a usage that are not zero, by what people call them.
+fn counts(usage: &Usage) -> Vec<(&'static str, u64)> {
+    let parts: BTreeMap<&str, u64> = usage.named().filter(|(_, count)| *count > 0).collect();
+    let named = COUNTS
+        .iter()
+        .filter_map(|(field, name)| Some((*name, *parts.get(field)?)));
+    named.collect()
+}
+
 /// The table, in the order of the rows.
-pub(super) fn table(rows: &[Value]) -> Markup {
+pub(super) fn list(rows: &[LogRow]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Rows" {
             table class="list" {
@@ -44,158 +60,166 @@ pub(super) fn table(rows: &[Value]) -> Markup {
     }
 }
 
-/// The tokens that went in, of a row or of a sum of rows.
-pub(super) fn input(of: &Value) -> u64 {
-    sum(of, &Usage::INPUT)
-}
-
-/// The tokens that came out.
-pub(super) fn output(of: &Value) -> u64 {
-    sum(of, &Usage::OUTPUT)
-}
-
-fn sum(of: &Value, fields: &[&str]) -> u64 {
-    let counts = fields.iter().map(|field| view::count(of, field));
-    counts.fold(0, u64::saturating_add)
-}
-
-fn line(row: &Value) -> Markup {
-    let status = view::plain(row, "status");
-    let is_good = status.starts_with('2');
+fn line(told: &LogRow) -> Markup {
+    let row = &told.row;
+    let is_good = (200..300).contains(&row.status);
     html! {
         tr {
-            th scope="row" { (view::time_ms(row, "time_ms")) }
-            td { (view::name(view::text(row, "account"))) }
-            td { (view::name(view::text(row, "model"))) }
-            td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (status) } }
-            td class="figure" { (view::thousands(input(row))) }
-            td class="figure" { (view::thousands(output(row))) }
-            td class="figure" { (cost(row)) }
-            td { details { summary { (view::text(row, "outcome")) } (explained(row)) } }
+            th scope="row" { (view::moment_ms(row.time_ms)) }
+            td { (view::name(&row.account)) }
+            td { (view::name(&row.model)) }
+            td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (row.status) } }
+            td class="figure" { (view::thousands(row.usage.input_total())) }
+            td class="figure" { (view::thousands(row.usage.output_total())) }
+            td class="figure" { (view::amount(row.cost_nano_usd)) }
+            td { details { summary { (row.outcome) } (explained(told)) } }
         }
     }
 }
 
-/// What a row, or a sum of rows, cost.
-pub(super) fn cost(of: &Value) -> Markup {
-    view::nanos(of, "cost_nano_usd")
-}
-
 /// The lines of a charge, each exact; the sum is rounded up once.
-fn bill(row: &Value) -> Markup {
-    let lines = view::list(row, "price_lines");
-    let name = |line: &Value| {
-        let counted = view::text(line, "counted");
-        let known = COUNTS.iter().find(|(field, _)| *field == counted);
+fn bill(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
+    let name = |line: &RowLine| {
+        let known = COUNTS.iter().find(|(field, _)| *field == line.line.counted);
         known.map_or("Fee of the request", |(_, name)| name)
     };
     html! {
-        @if row.get("price_lines").is_some_and(Value::is_null) {
-            p class="none" { "Charged at prices that are not in force any more." }
-        }
-        @if !lines.is_empty() {
-            table class="list" {
-                thead { tr {
-                    th scope="col" { "What" } th scope="col" class="figure" { "Count" } th scope="col" class="figure" { "Price" }
-                    th scope="col" class="figure" { "Comes to" }
-                } }
-                tbody { @for line in lines { tr {
-                    th scope="row" {
-                        (name(line)) @if !view::text(line, "model").is_empty() { " by " (view::name(view::text(line, "model"))) }
-                    }
-                    td class="figure" { (view::number(line, "count", "0")) }
-                    td class="figure" {
-                        (view::usd(line, "price_usd", "")) " / " (view::text(line, "per"))
-                        @if !view::text(line, "factor").is_empty() { " \u{00d7} " (view::text(line, "factor")) }
-                    }
-                    td class="figure" { (view::usd(line, "cost_usd", "")) }
-                } } }
-                tfoot { tr { th scope="row" colspan="3" { "The sum, rounded up to a nano-dollar" } td class="figure" { (cost(row)) } } }
+        @match price_lines {
+            Some(None) => p class="none" { "Charged at prices that are not in force any more." }
+            Some(Some(lines)) if !lines.is_empty() => {
+                table class="list" {
+                    thead { tr {
+                        th scope="col" { "What" } th scope="col" class="figure" { "Count" } th scope="col" class="figure" { "Price" }
+                        th scope="col" class="figure" { "Comes to" }
+                    } }
+                    tbody { @for line in lines { tr {
+                        th scope="row" { (name(line)) @if let Some(model) = &line.model { " by " (view::name(model)) } }
+                        td class="figure" { (view::thousands(line.line.count)) }
+                        td class="figure" {
+                            (view::dollars(&line.line.price_usd)) " / " (line.line.per)
+                            @if let Some(factor) = &line.line.factor { " \u{00d7} " (factor) }
+                        }
+                        td class="figure" { (view::dollars(&line.line.cost_usd)) }
+                    } } }
+                    tfoot { tr {
+                        th scope="row" colspan="3" { "The sum, rounded up to a nano-dollar" }
+                        td class="figure" { (view::amount(row.cost_nano_usd)) }
+                    } }
+                }
             }
+            _ => {}
         }
     }
 }
 
 /// What was held for it and how often it was tried, as far as a row knows.
-fn effort(row: &Value) -> Markup {
-    let is_known = |field: &str| row.get(field).is_some_and(Value::is_number);
+fn effort(row: &Row) -> Markup {
     html! {
-        @if is_known("attempts") {
+        @if let Some(attempts) = row.attempts {
             dt { "Attempts" }
             dd {
-                (view::number(row, "attempts", ""))
-                @if view::count(row, "attempts") == 1 { " at a provider" } @else { " at providers, the last at this one" }
+                (view::thousands(attempts.into()))
+                @if attempts == 1 { " at a provider" } @else { " at providers, the last at this one" }
             }
         }
-        @if is_known("hold_nano_usd") {
-            dt { "Held" } dd { (view::nanos(row, "hold_nano_usd")) " when it was admitted" }
+        @if let Some(hold) = row.hold_nano_usd {
+            dt { "Held" } dd { (view::amount(hold)) " when it was admitted" }
         }
     }
 }
 
 /// The parts of a charge.
-fn explained(row: &Value) -> Markup {
-    let text = |field: &str| view::plain(row, field);
-    let parts = view::list(row, "parts");
+fn explained(told: &LogRow) -> Markup {
+    let row = &told.row;
+    // The lines of the charge have said it.
+    let is_billed = matches!(&told.price_lines, Some(Some(lines)) if !lines.is_empty());
+    let modifiers = &row.modifiers;
     html! {
-        (bill(row))
+        (bill(told))
         dl class="facts" {
-            // The lines of the charge have said it.
-            @for (field, name) in COUNTS.iter().filter(|_| view::list(row, "price_lines").is_empty()) {
-                @if view::count(row, field) > 0 { dt { (name) } dd { (view::number(row, field, "")) } }
+            @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (view::thousands(count)) } } }
+            dt { "Counted by" } dd { (row.usage_source.as_str()) }
+            dt { "Cost" } dd { (view::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
+            @for (text, name) in [
+                (&modifiers.service_tier, "Service tier"), (&modifiers.speed, "Speed"), (&modifiers.geo, "Geography"),
+            ] {
+                @if let Some(text) = text { dt { (name) } dd { (text) } }
             }
-            dt { "Counted by" } dd { (text("usage_source")) }
-            dt { "Cost" } dd { (cost(row)) " by prices " (text("price_version")) }
-            @for (field, name) in [("service_tier", "Service tier"), ("speed", "Speed"), ("geo", "Geography")] {
-                @if !text(field).is_empty() { dt { (name) } dd { (text(field)) } }
+            @for part in &row.parts {
+                dt { "Of which " (view::name(&part.model)) }
+                dd { @for (name, count) in counts(&part.usage) { (name) " " (view::thousands(count)) "; " } }
             }
-            @for part in parts {
-                dt { "Of which " (view::name(view::text(part, "model"))) }
-                dd { @for (field, name) in COUNTS { @if view::count(part, field) > 0 { (name) " " (view::number(part, field, "")) "; " } } }
-            }
-            dt { "Asked for" } dd { (view::name(view::text(row, "model_asked"))) " by " (text("protocol")) @if view::is(row, "stream") { ", as a stream" } }
-            dt { "Served by" } dd { (view::name(view::text(row, "provider"))) }
+            dt { "Asked for" } dd { (view::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
+            dt { "Served by" } dd { (view::name(&row.provider)) }
             (effort(row))
-            dt { "Took" } dd { (view::number(row, "latency_ms", "")) " ms, first content after " (view::number(row, "ttft_ms", "no")) " ms" }
-            @if !view::list(row, "tags").is_empty() {
+            dt { "Took" }
+            dd { (view::thousands(row.latency_ms)) " ms, first content after " (view::whole(row.ttft_ms, "no")) " ms" }
+            @if !row.tags.is_empty() {
                 dt { "Tags" }
-                dd { @for (place, tag) in view::list(row, "tags").iter().enumerate() { @if place > 0 { ", " } (view::name(tag.as_str().unwrap_or_default())) } }
+                dd { @for (place, tag) in row.tags.iter().enumerate() { @if place > 0 { ", " } (view::name(tag.as_str())) } }
             }
-            dt { "Admitted" } dd { (view::time_ms(row, "admitted_ms")) ", which decides in whose quota's day, week and month it counts" }
-            dt { "Key" } dd { code { (text("key_id")) } }
-            dt { "Request" } dd { code { (text("request_id")) } }
+            dt { "Admitted" } dd { (view::moment_ms(row.admitted_ms)) ", which decides in whose quota's day, week and month it counts" }
+            dt { "Key" } dd { code { (row.key_id) } }
+            dt { "Request" } dd { code { (row.request_id) } }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::{
+        domain::money::{NanoUsd, price::PriceLine},
+        store::ledger::contract::row,
+    };
 
     #[test]
     fn a_row_shows_what_was_held_and_tried_if_it_is_known() {
-        let row = json!({ "provider": "p", "attempts": 2, "hold_nano_usd": 1_500_000 });
-        let shown = effort(&row).into_string();
+        let row = |attempts, hold: Option<i64>| Row {
+            attempts,
+            hold_nano_usd: hold.map(NanoUsd::from_nanos),
+            ..row("a", 1, "r", 0, NanoUsd::ZERO)
+        };
+        let shown = effort(&row(Some(2), Some(1_500_000))).into_string();
         assert!(shown.contains("2 at providers, the last at this one"), "{shown}");
         assert!(
             shown.contains("$0.0015") && shown.contains("when it was admitted"),
             "{shown}"
         );
-        let shown = effort(&json!({ "attempts": 1, "hold_nano_usd": 0 })).into_string();
+        let shown = effort(&row(Some(1), Some(0))).into_string();
         assert!(shown.contains("1 at a provider") && shown.contains("$0"), "{shown}");
-        assert_eq!(effort(&json!({ "provider": "p" })).into_string(), "");
+        assert_eq!(effort(&row(None, None)).into_string(), "");
     }
 
     #[test]
     fn a_row_shows_the_lines_of_its_charge_or_why_there_are_none() {
-        let row = json!({ "cost_nano_usd": 34, "price_lines": [
-            { "counted": "output_text", "count": 1000, "price_usd": "1", "per": "1M tokens", "factor": "2.2",
-              "cost_usd": "0.0022", "model": "<m>" },
-            { "counted": "request", "count": 1, "price_usd": "0.5", "per": "call", "cost_usd": "0.5" },
-        ] });
-        let shown = bill(&row).into_string();
+        let line = |model: Option<&str>,
+                    (counted, count): (&'static str, u64),
+                    price: [&str; 2],
+                    per,
+                    factor: Option<&str>| RowLine {
+            model: model.map(str::to_owned),
+            line: PriceLine {
+                counted: counted.into(),
+                count,
+                price_usd: price[0].to_owned(),
+                per: std::borrow::Cow::Borrowed(per),
+                factor: factor.map(str::to_owned),
+                cost_usd: price[1].to_owned(),
+            },
+        };
+        let lines = vec![
+            line(
+                Some("<m>"),
+                ("output_text", 1000),
+                ["1", "0.0022"],
+                "1M tokens",
+                Some("2.2"),
+            ),
+            line(None, ("request", 1), ["0.5", "0.5"], "call", None),
+        ];
+        let told = |lines| LogRow::new(row("a", 1, "r", 0, NanoUsd::from_nanos(34)), Some(lines));
+        let shown = bill(&told(Some(lines))).into_string();
         for part in [
             "Output by <bdi>&lt;m&gt;</bdi>",
             "1,000",
@@ -207,9 +231,19 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
-        let other = bill(&json!({ "cost_nano_usd": 34, "price_lines": null })).into_string();
+        let other = bill(&told(None)).into_string();
         assert!(other.contains("prices that are not in force any more"));
-        let free = bill(&json!({ "cost_nano_usd": 0, "price_lines": [] })).into_string();
+        let free = bill(&told(Some(Vec::new()))).into_string();
         assert_eq!(free, "");
+    }
+
+    #[test]
+    fn rows_are_shown_as_the_admin_api_tells_them() {
+        let told = LogRow::new(row("a", 1, "r", 1_795_262_400_000, NanoUsd::from_nanos(34)), Some(None));
+        let shown = list(&[told]).into_string();
+        assert!(
+            shown.contains("<bdi>a</bdi>") && shown.contains("not in force"),
+            "{shown}"
+        );
     }
 }

@@ -2,31 +2,36 @@
 
 use jiff::{Timestamp, ToSpan, civil::Date};
 use maud::Markup;
-use serde_json::Value;
 
 use super::{
     chart::{Chart, Series, Unit, colour},
     view,
 };
-use crate::domain::{faults::stability::Window, money::NanoUsd};
+use crate::{
+    api::usage::{CostsByDay, UsagePage},
+    domain::{faults::stability::Window, ledger::usage_report::SplitBy, money::NanoUsd},
+};
 
 /// The most days: as long as sums are kept.
 const DAYS_MAX: usize = 181;
 
-/// What was spent on each day from `from` to before `until`, by the lines of `daily`. `has_table`: whether the picture brings a table
-/// of its own.
-pub(super) fn spent(answer: &Value, has_table: bool) -> Markup {
-    let columns = days(answer);
+/// What was spent on each day of an answer.
+pub(super) fn of_usage(usage: &UsagePage, has_table: bool) -> Markup {
+    // A request is drawn with each of its tags, so the bars of tags do not add up to the total.
+    let apart = (usage.by == SplitBy::Tag).then_some(usage.total.cost_nano_usd);
+    of_costs(&usage.costs, apart, has_table)
+}
+
+/// What was spent on each day. `apart`: what was spent in all, where that is not the sum of the lines. `has_table`: whether the
+/// picture brings a table of its own.
+pub(super) fn of_costs(costs: &CostsByDay, apart: Option<NanoUsd>, has_table: bool) -> Markup {
+    let columns = days(costs);
     let series: Vec<Series> = (0..)
-        .zip(view::list(answer, "daily"))
-        .map(|(place, line)| {
-            let name = line.get("name").and_then(Value::as_str);
-            let costs = view::list(line, "cost_nano_usd").iter();
-            Series {
-                name: name.unwrap_or("others").to_owned(),
-                colour: colour(name.is_some().then_some(place)),
-                values: costs.map(|cost| cost.as_i64().unwrap_or(0)).collect(),
-            }
+        .zip(&costs.daily)
+        .map(|(place, line)| Series {
+            name: line.name.clone().unwrap_or_else(|| "others".to_owned()),
+            colour: colour(line.name.is_some().then_some(place)),
+            values: line.cost_nano_usd.iter().map(|cost| cost.nanos()).collect(),
         })
         .collect();
     let total = |place: usize| {
@@ -36,22 +41,15 @@ pub(super) fn spent(answer: &Value, has_table: bool) -> Markup {
         })
     };
     let totals: Vec<NanoUsd> = (0..columns.len()).map(total).collect();
-    // A request is drawn with each of its tags, so the bars of tags do not add up to the total.
-    let is_by_tag = view::text(answer, "by") == "tag";
-    let all = match answer.get("total") {
-        Some(total) => view::text(total, "cost_usd").to_owned(),
-        None => totals
-            .iter()
-            .fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one))
-            .to_string(),
-    };
+    let sum = || totals.iter().fold(NanoUsd::ZERO, |sum, one| sum.saturating_add(*one));
+    let all = apart.unwrap_or_else(sum);
     let most = totals
         .iter()
         .zip(&columns)
         .filter(|(cost, _)| **cost > NanoUsd::ZERO)
         .max_by_key(|(cost, _)| **cost);
     let caption = match (most, columns.first(), columns.last()) {
-        (Some(_), Some(first), Some(last)) if is_by_tag => format!("Spent from {first} to {last}: ${all} in all"),
+        (Some(_), Some(first), Some(last)) if apart.is_some() => format!("Spent from {first} to {last}: ${all} in all"),
         (Some((most, on)), Some(first), Some(last)) => {
             format!("Spent from {first} to {last}: ${all} in all, most on {on}, ${most}")
         }
@@ -68,16 +66,10 @@ pub(super) fn spent(answer: &Value, has_table: bool) -> Markup {
     chart.draw()
 }
 
-/// All days of the answer, also those without any use.
-fn days(answer: &Value) -> Vec<Date> {
-    let date = |field: &str| view::text(answer, field).parse::<Date>();
-    let (Ok(from), Ok(until)) = (date("from"), date("until")) else {
-        return Vec::new();
-    };
-    from.series(1.day())
-        .take_while(|date| *date < until)
-        .take(DAYS_MAX)
-        .collect()
+/// All days, also those without any use.
+fn days(costs: &CostsByDay) -> Vec<Date> {
+    let days = costs.from.0.series(1.day()).take_while(|date| *date < costs.until.0);
+    days.take(DAYS_MAX).collect()
 }
 
 /// The requests of each hour of the window, and those of them that failed.
@@ -131,21 +123,32 @@ pub(super) fn requests(window: &Window) -> Markup {
 mod tests {
     use std::collections::BTreeMap;
 
-    use serde_json::json;
-
     use super::*;
-    use crate::domain::faults::stability::{Bucket, Counters, Hour};
+    use crate::{
+        api::usage::CostLine,
+        domain::faults::stability::{Bucket, Counters, Hour},
+    };
+
+    /// Four days, and the lines of some names.
+    fn costs(daily: &[(Option<&str>, [i64; 4])]) -> CostsByDay {
+        let line = |(name, costs): &(Option<&str>, [i64; 4])| CostLine {
+            name: name.map(str::to_owned),
+            cost_nano_usd: costs.map(NanoUsd::from_nanos).into(),
+        };
+        CostsByDay {
+            from: "2026-11-20".parse().unwrap(),
+            until: "2026-11-24".parse().unwrap(),
+            daily: daily.iter().map(line).collect(),
+        }
+    }
 
     #[test]
     fn each_day_of_an_answer_has_its_column_and_each_line_its_colour() {
-        let answer = json!({
-            "from": "2026-11-20", "until": "2026-11-24",
-            "daily": [
-                { "name": "claude", "cost_nano_usd": [0, 500_000_000, 0, 1_500_000_000_i64] },
-                { "name": null, "cost_nano_usd": [0, 0, 0, 500_000_000] },
-            ],
-        });
-        let drawn = spent(&answer, false).into_string();
+        let costs = costs(&[
+            (Some("claude"), [0, 500_000_000, 0, 1_500_000_000]),
+            (None, [0, 0, 0, 500_000_000]),
+        ]);
+        let drawn = of_costs(&costs, None, false).into_string();
         for text in [
             "Spent from 2026-11-20 to 2026-11-23: $2.50 in all, most on 2026-11-23, $2.00.",
             "2026-11-21, claude: $0.50",
@@ -161,21 +164,21 @@ mod tests {
             "{drawn}"
         );
         assert!(
-            spent(&answer, true)
+            of_costs(&costs, None, true)
                 .into_string()
                 .contains("<td class=\"figure\">$1.50</td>")
         );
+        let of_tags = of_costs(&costs, Some(NanoUsd::from_nanos(1)), false).into_string();
+        assert!(of_tags.contains("to 2026-11-23: $0.000000001 in all."), "{of_tags}");
     }
 
     #[test]
     fn without_any_use_there_is_no_picture() {
-        let none = json!({ "from": "2026-11-20", "until": "2026-11-24", "daily": [] });
         assert!(
-            spent(&none, true)
+            of_costs(&costs(&[]), None, true)
                 .into_string()
                 .contains("Nothing was spent in this time.")
         );
-        assert!(!spent(&Value::Null, true).into_string().contains("<svg"));
     }
 
     #[test]

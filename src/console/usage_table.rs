@@ -1,28 +1,30 @@
-//! Sums of rows as a table: an answer of the admin API's `/v1/usage`.
+//! Sums of rows as a table.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
-use super::{rows, view};
+use super::view;
+use crate::{
+    api::usage::{UsagePage, UsageSums},
+    domain::ledger::usage_report::SplitBy,
+};
 
-/// The most lines of a table, as it is asked for.
-pub(super) const LINES_MAX: &str = "100";
+/// The most lines of a table.
+pub(super) const MOST: usize = 100;
 
 /// The table of an answer, with the latest day or what cost most first. `name` shows what a line is of.
-pub(super) fn table(usage: &Value, name: impl Fn(&str) -> Markup) -> Markup {
-    let by = view::text(usage, "by");
-    let mut lines: Vec<&Value> = view::list(usage, "usage").iter().collect();
-    if by == "day" {
+pub(super) fn of_usage(usage: &UsagePage, name: impl Fn(&str) -> Markup) -> Markup {
+    let by = usage.by;
+    let mut lines: Vec<_> = usage.usage.iter().collect();
+    if by == SplitBy::Day {
         lines.reverse();
     } else {
-        lines.sort_by_key(|line| std::cmp::Reverse(line.get("cost_nano_usd").and_then(Value::as_i64)));
+        lines.sort_by_key(|line| std::cmp::Reverse(line.sums.cost_nano_usd));
     }
-    let left_out = view::count(usage, "left_out");
     let heading = match by {
-        "model" => "Model",
-        "key" => "Key",
-        "tag" => "Tag",
-        _ => "Day (UTC)",
+        SplitBy::Day => "Day (UTC)",
+        SplitBy::Model => "Model",
+        SplitBy::Key => "Key",
+        SplitBy::Tag => "Tag",
     };
     html! {
         div class="scroll" tabindex="0" role="region" aria-label={ "Use by " (by) } {
@@ -32,25 +34,27 @@ pub(super) fn table(usage: &Value, name: impl Fn(&str) -> Markup) -> Markup {
                     th scope="col" class="figure" { "In" } th scope="col" class="figure" { "Out" } th scope="col" class="figure" { "Cost" }
                 } }
                 tbody {
-                    @for line in lines { (figures(&name(view::text(line, by)), line)) }
-                    @if let Some(total) = usage.get("total") { (figures(&html! { "All" }, total)) }
+                    @for line in lines { (figures(&name(line.of.name()), &line.sums)) }
+                    (figures(&html! { "All" }, &usage.total))
                 }
             }
         }
-        @if by == "tag" { p class="none" { "A request counts with each of its tags, and once in All. Those without a tag are in All only." } }
-        @if left_out > 0 { p class="none" { "And " (left_out) " more, which All has, too." } }
+        @if by == SplitBy::Tag {
+            p class="none" { "A request counts with each of its tags, and once in All. Those without a tag are in All only." }
+        }
+        @if usage.left_out > 0 { p class="none" { "And " (usage.left_out) " more, which All has, too." } }
     }
 }
 
-fn figures(name: &Markup, of: &Value) -> Markup {
+fn figures(name: &Markup, of: &UsageSums) -> Markup {
     html! {
         tr {
             th scope="row" { (name) }
-            td class="figure" { (view::thousands(view::count(of, "requests"))) }
-            td class="figure" { (view::thousands(view::count(of, "errors"))) }
-            td class="figure" { (view::thousands(rows::input(of))) }
-            td class="figure" { (view::thousands(rows::output(of))) }
-            td class="figure" { (rows::cost(of)) }
+            td class="figure" { (view::thousands(of.requests)) }
+            td class="figure" { (view::thousands(of.errors)) }
+            td class="figure" { (view::thousands(of.usage.input_total())) }
+            td class="figure" { (view::thousands(of.usage.output_total())) }
+            td class="figure" { (view::amount(of.cost_nano_usd)) }
         }
     }
 }

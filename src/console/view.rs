@@ -27,11 +27,6 @@ pub(super) fn count(of: &Value, field: &str) -> u64 {
     of.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Whether a number is above zero (1), zero, or below it (-1); zero if it is none.
-pub(super) fn signum(of: &Value, field: &str) -> i64 {
-    of.get(field).and_then(Value::as_i64).map_or(0, i64::signum)
-}
-
 /// Whether it is so.
 pub(super) fn is(of: &Value, field: &str) -> bool {
     of.get(field).and_then(Value::as_bool).unwrap_or(false)
@@ -43,14 +38,6 @@ pub(super) fn plain(of: &Value, field: &str) -> String {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
-    }
-}
-
-/// An amount in USD, or a word where there is none.
-pub(super) fn usd(of: &Value, field: &str, without: &str) -> Markup {
-    match of.get(field).and_then(Value::as_str) {
-        Some(amount) => dollars(amount),
-        None => html! { span class="none" { (without) } },
     }
 }
 
@@ -75,10 +62,9 @@ pub(super) fn at(time: Option<Moment>, without: &str) -> Markup {
     moment(&time.map(|time| time.to_string()).unwrap_or_default(), without)
 }
 
-/// An amount that is told in nano-USD; nothing is zero.
-pub(super) fn nanos(of: &Value, field: &str) -> Markup {
-    let nanos = of.get(field).and_then(Value::as_i64).unwrap_or(0);
-    dollars(&NanoUsd::from_nanos(nanos).to_string())
+/// An amount.
+pub(super) fn amount(amount: NanoUsd) -> Markup {
+    dollars(&amount.to_string())
 }
 
 /// An amount as it is written in money; never rounded.
@@ -91,7 +77,12 @@ pub(super) fn dollars(amount: &str) -> Markup {
 
 /// A number, or a word where there is none.
 pub(super) fn number(of: &Value, field: &str, without: &str) -> Markup {
-    match of.get(field).and_then(Value::as_u64) {
+    whole(of.get(field).and_then(Value::as_u64), without)
+}
+
+/// The same of the number itself.
+pub(super) fn whole(number: Option<u64>, without: &str) -> Markup {
+    match number {
         Some(number) => html! { (thousands(number)) },
         None => html! { span class="none" { (without) } },
     }
@@ -112,8 +103,12 @@ pub(super) fn thousands(number: u64) -> String {
 
 /// A time in milliseconds since the Unix epoch.
 pub(super) fn time_ms(of: &Value, field: &str) -> Markup {
-    let at = of.get(field).and_then(Value::as_i64);
-    let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
+    moment_ms(of.get(field).and_then(Value::as_i64).unwrap_or(i64::MAX))
+}
+
+/// The same of the number itself.
+pub(super) fn moment_ms(unix_ms: i64) -> Markup {
+    let at = Timestamp::from_millisecond(unix_ms);
     moment(&at.map(|at| at.to_string()).unwrap_or_default(), "unknown")
 }
 
@@ -139,16 +134,14 @@ mod tests {
     fn values_are_shown_as_people_read_them() {
         let of = json!({ "usd": "-1.500", "n": 1_234_567, "at": "2026-11-22T15:30:00.123Z", "nothing": null });
         assert_eq!(
-            usd(&of, "usd", "?").into_string(),
-            "<span class=\"money\">\u{2212}$1.500</span>"
+            money("-1.500".parse().ok(), "?").into_string(),
+            "<span class=\"money\">\u{2212}$1.50</span>"
         );
         assert_eq!(
-            usd(&of, "nothing", "Unlimited").into_string(),
+            money(None, "Unlimited").into_string(),
             "<span class=\"none\">Unlimited</span>"
         );
         assert_eq!(number(&of, "n", "?").into_string(), "1,234,567");
-        let owed = json!({ "usd": -1, "none": 0 });
-        assert_eq!(["usd", "none", "other"].map(|field| signum(&owed, field)), [-1, 0, 0]);
         assert_eq!(
             [0, 12, 999, 1000, 100_000].map(thousands),
             ["0", "12", "999", "1,000", "100,000"]

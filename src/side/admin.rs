@@ -2,6 +2,7 @@
 //! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
 //! is made.
 
+mod log_export;
 mod routes;
 pub(crate) mod tcp;
 

@@ -1,154 +1,131 @@
 //! Rows as CSV: fixed columns, quoted as RFC 4180 says, and no cell that a spreadsheet takes for a formula.
 
 use std::{
-    fmt::Display,
+    borrow::Cow,
     io::{self, Write},
 };
 
+use Cell::{Empty, Number, Text, Time};
 use jiff::Timestamp;
 
-use crate::domain::{ledger::consumption::Row, money::NanoUsd};
+use crate::domain::ledger::consumption::Row;
 
-/// How many counts of a usage stand among the first columns; the others are the last ones.
-const FIRST_COUNTS: usize = 12;
+/// What stands in a cell.
+enum Cell<'a> {
+    Text(Cow<'a, str>),
+    Number(i128),
+    /// Milliseconds since the Unix epoch.
+    Time(i64),
+    Empty,
+}
+
+/// A column: its name, and what stands in it.
+type Column = (&'static str, fn(&Row) -> Cell<'_>);
+
 /// The columns, in this order. New ones come at the end.
-const COLUMNS: [&str; 42] = [
-    "time",
-    "request_id",
-    "account",
-    "key_id",
-    "protocol",
-    "model_asked",
-    "model",
-    "provider",
-    "status",
-    "outcome",
-    "stream",
-    "input_uncached",
-    "cache_read",
-    "cache_write_short",
-    "cache_write_long",
-    "output_text",
-    "output_reasoning",
-    "tool_input",
-    "web_searches",
-    "web_fetches",
-    "usage_source",
-    "service_tier",
-    "speed",
-    "geo",
-    "price_version",
-    "cost_nano_usd",
-    "latency_ms",
-    "ttft_ms",
-    "admitted_at",
-    "file_searches",
-    "code_interpreter_calls",
-    "image_generations",
-    "parts",
-    "tags",
-    "hold_nano_usd",
-    "attempts",
-    "input_audio",
-    "input_image",
-    "cache_read_audio",
-    "cache_read_image",
-    "output_audio",
-    "output_image",
+const COLUMNS: [Column; 42] = [
+    ("time", |row| Time(row.time_ms)),
+    ("request_id", |row| text(&row.request_id)),
+    ("account", |row| text(&row.account)),
+    ("key_id", |row| text(row.key_id.as_str())),
+    ("protocol", |row| text(&row.protocol)),
+    ("model_asked", |row| text(&row.model_asked)),
+    ("model", |row| text(&row.model)),
+    ("provider", |row| text(&row.provider)),
+    ("status", |row| number(row.status)),
+    ("outcome", |row| text(&row.outcome)),
+    ("stream", |row| text(if row.stream { "true" } else { "false" })),
+    ("input_uncached", |row| number(row.usage.input_uncached)),
+    ("cache_read", |row| number(row.usage.cache_read)),
+    ("cache_write_short", |row| number(row.usage.cache_write_short)),
+    ("cache_write_long", |row| number(row.usage.cache_write_long)),
+    ("output_text", |row| number(row.usage.output_text)),
+    ("output_reasoning", |row| number(row.usage.output_reasoning)),
+    ("tool_input", |row| number(row.usage.tool_input)),
+    ("web_searches", |row| number(row.usage.web_searches)),
+    ("web_fetches", |row| number(row.usage.web_fetches)),
+    ("usage_source", |row| text(row.usage_source.as_str())),
+    ("service_tier", |row| known(row.modifiers.service_tier.as_deref())),
+    ("speed", |row| known(row.modifiers.speed.as_deref())),
+    ("geo", |row| known(row.modifiers.geo.as_deref())),
+    ("price_version", |row| text(&row.price_version)),
+    ("cost_nano_usd", |row| number(row.cost_nano_usd.nanos())),
+    ("latency_ms", |row| number(row.latency_ms)),
+    ("ttft_ms", |row| row.ttft_ms.map_or(Empty, number)),
+    ("admitted_at", |row| Time(row.admitted_ms)),
+    ("file_searches", |row| number(row.usage.file_searches)),
+    ("code_interpreter_calls", |row| number(row.usage.code_interpreter_calls)),
+    ("image_generations", |row| number(row.usage.image_generations)),
+    ("parts", parts),
+    ("tags", tags),
+    ("hold_nano_usd", |row| {
+        row.hold_nano_usd.map_or(Empty, |hold| number(hold.nanos()))
+    }),
+    ("attempts", |row| row.attempts.map_or(Empty, number)),
+    ("input_audio", |row| number(row.usage.input_audio)),
+    ("input_image", |row| number(row.usage.input_image)),
+    ("cache_read_audio", |row| number(row.usage.cache_read_audio)),
+    ("cache_read_image", |row| number(row.usage.cache_read_image)),
+    ("output_audio", |row| number(row.usage.output_audio)),
+    ("output_image", |row| number(row.usage.output_image)),
 ];
+
+fn text(text: &str) -> Cell<'_> {
+    Text(Cow::Borrowed(text))
+}
+
+fn known(text: Option<&str>) -> Cell<'_> {
+    Text(Cow::Borrowed(text.unwrap_or_default()))
+}
+
+fn number<'a>(number: impl Into<i128>) -> Cell<'a> {
+    Number(number.into())
+}
+
+/// What each model consumed, as the JSON that the other form of the log has; empty where there was one model.
+fn parts(row: &Row) -> Cell<'_> {
+    // Nothing in a part cannot be JSON.
+    let json = |row: &Row| serde_json::to_string(&row.parts).unwrap_or_default();
+    if row.parts.is_empty() {
+        Empty
+    } else {
+        Text(Cow::Owned(json(row)))
+    }
+}
+
+fn tags(row: &Row) -> Cell<'_> {
+    let tags: Vec<&str> = row.tags.iter().map(|tag| tag.as_str()).collect();
+    Text(Cow::Owned(tags.join(" ")))
+}
 
 /// The first line.
 pub(super) fn heading() -> Vec<u8> {
-    format!("{}\r\n", COLUMNS.join(",")).into_bytes()
+    format!("{}\r\n", COLUMNS.map(|(name, _)| name).join(",")).into_bytes()
 }
 
 /// Adds a line.
 pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
-    let usage = &row.usage;
-    time(row.time_ms, out)?;
-    for text in [
-        row.request_id.as_str(),
-        &row.account,
-        row.key_id.as_str(),
-        &row.protocol,
-        &row.model_asked,
-        &row.model,
-        &row.provider,
-    ] {
-        out.push(b',');
-        cell(text, out);
-    }
-    write!(out, ",{},", row.status)?;
-    cell(&row.outcome, out);
-    out.extend_from_slice(if row.stream { b",true" } else { b",false" });
-    for count in [
-        usage.input_uncached,
-        usage.cache_read,
-        usage.cache_write_short,
-        usage.cache_write_long,
-        usage.output_text,
-        usage.output_reasoning,
-        usage.tool_input,
-        usage.web_searches,
-        usage.web_fetches,
-    ] {
-        write!(out, ",{count}")?;
-    }
-    let modifiers = &row.modifiers;
-    let modifiers = [&modifiers.service_tier, &modifiers.speed, &modifiers.geo];
-    let modifiers = modifiers.map(|text| text.as_deref().unwrap_or_default());
-    for text in [row.usage_source.as_str()]
-        .into_iter()
-        .chain(modifiers)
-        .chain([row.price_version.as_str()])
-    {
-        out.push(b',');
-        cell(text, out);
-    }
-    write!(out, ",{},{},", row.cost_nano_usd.nanos(), row.latency_ms)?;
-    number(row.ttft_ms, out)?;
-    out.push(b',');
-    time(row.admitted_ms, out)?;
-    write!(
-        out,
-        ",{},{},{},",
-        usage.file_searches, usage.code_interpreter_calls, usage.image_generations
-    )?;
-    // What each model consumed, as the JSON that the other form of the log has; empty where there was one model.
-    if !row.parts.is_empty() {
-        cell(&serde_json::to_string(&row.parts)?, out);
-    }
-    out.push(b',');
-    if !row.tags.is_empty() {
-        let tags: Vec<&str> = row.tags.iter().map(|tag| tag.as_str()).collect();
-        cell(&tags.join(" "), out);
-    }
-    for known in [row.hold_nano_usd.map(NanoUsd::nanos), row.attempts.map(i64::from)] {
-        out.push(b',');
-        number(known, out)?;
-    }
-    for count in usage.parts().iter().skip(FIRST_COUNTS) {
-        write!(out, ",{count}")?;
+    for (place, (_, cell)) in COLUMNS.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        match cell(row) {
+            Text(text) => put(&text, out),
+            Number(number) => write!(out, "{number}")?,
+            // RFC 3339, or the number itself where it is no time.
+            Time(unix_ms) => match Timestamp::from_millisecond(unix_ms) {
+                Ok(time) => write!(out, "{time}")?,
+                Err(_) => write!(out, "{unix_ms}")?,
+            },
+            Empty => {}
+        }
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
 }
 
-/// A number, or nothing where there is none.
-fn number(known: Option<impl Display>, out: &mut Vec<u8>) -> io::Result<()> {
-    known.map_or(Ok(()), |number| write!(out, "{number}"))
-}
-
-/// RFC 3339, or the number itself where it is no time.
-fn time(unix_ms: i64, out: &mut Vec<u8>) -> io::Result<()> {
-    match Timestamp::from_millisecond(unix_ms) {
-        Ok(time) => write!(out, "{time}"),
-        Err(_) => write!(out, "{unix_ms}"),
-    }
-}
-
 /// A text as a cell. Some of them come from clients and providers: one that a spreadsheet would compute gets a `'` in front.
-fn cell(text: &str, out: &mut Vec<u8>) {
+fn put(text: &str, out: &mut Vec<u8>) {
     let is_quoted = text.contains(['"', ',', '\r', '\n']);
     if is_quoted {
         out.push(b'"');
@@ -167,7 +144,10 @@ fn cell(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::wire::usage::Usage, store::ledger::contract::row};
+    use crate::{
+        domain::{money::NanoUsd, wire::usage::Usage},
+        store::ledger::contract::row,
+    };
 
     #[test]
     fn cells_are_quoted_where_they_must_be_and_are_never_formulas() {
@@ -182,7 +162,7 @@ mod tests {
             ("", ""),
         ] {
             let mut out = Vec::new();
-            cell(text, &mut out);
+            put(text, &mut out);
             assert_eq!(out, written.as_bytes());
         }
     }

@@ -1,6 +1,6 @@
 //! A place in the log as clients have it, to come back with.
 
-use crate::{admin::fields, domain::ledger::log_place::LogPlace, sinks::reading::LogCursor};
+use crate::{api::names::AccountId, domain::ledger::log_place::LogPlace, sinks::reading::LogCursor};
 
 /// Of an id that stands in a cursor.
 const ID_BYTES_MAX: usize = 128;
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Option<LogCursor> {
     let mut parts = text.splitn(4, '.');
     let (day, time, id, account) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let is_begin = id.is_empty() && account.is_empty();
-    if !is_begin && (id.len() > ID_BYTES_MAX || fields::account("cursor", account).is_err()) {
+    if !is_begin && (id.len() > ID_BYTES_MAX || account.parse::<AccountId>().is_err()) {
         return None;
     }
     let place = LogPlace {

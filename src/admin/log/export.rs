@@ -2,19 +2,17 @@
 
 use std::{io, time::Duration};
 
-use axum::{
-    Extension,
-    body::{Body, Bytes},
-    extract::{Path, State},
-    http::header,
-    response::{IntoResponse, Response},
-};
-use futures_util::stream;
+use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::SendError};
 
-use super::{Shown, csv, cursor, question::LogQuestion, unknown_model};
+use super::{csv, cursor};
 use crate::{
-    admin::{connection_extension::ConnectionExtension, query::Query, reply::AdminError, state::Admin},
+    admin::{Admin, author::Author},
+    api::{
+        Question,
+        error::AdminError,
+        log::{ExportLog, LogForm, LogRow},
+    },
     domain::ledger::consumption::Row,
     edges::{
         clock,
@@ -43,16 +41,15 @@ enum Form {
 }
 
 impl Form {
-    fn read(name: &str) -> Result<(Self, &'static str), AdminError> {
-        match name {
-            "jsonl" => Ok((Self::JsonLines, "application/x-ndjson")),
-            "csv" => Ok((Self::Csv, "text/csv; charset=utf-8")),
-            "parquet" => {
+    fn new(form: LogForm) -> Result<Self, AdminError> {
+        Ok(match form {
+            LogForm::JsonLines => Self::JsonLines,
+            LogForm::Csv => Self::Csv,
+            LogForm::Parquet => {
                 let export = Export::begin().map_err(|error| AdminError::failed(error.to_string()))?;
-                Ok((Self::Parquet(Box::new(export)), "application/vnd.apache.parquet"))
+                Self::Parquet(Box::new(export))
             }
-            _ => Err(AdminError::not_found("an export is jsonl, csv or parquet")),
-        }
+        })
     }
 
     fn begin(&self) -> Vec<u8> {
@@ -66,8 +63,8 @@ impl Form {
         let mut out = Vec::new();
         match self {
             Self::JsonLines => {
-                for row in &rows {
-                    serde_json::to_writer(&mut out, &Shown::of(row))?;
+                for row in rows {
+                    serde_json::to_writer(&mut out, &LogRow::new(row, None))?;
                     out.push(b'\n');
                 }
             }
@@ -110,46 +107,74 @@ impl<T> From<SendError<T>> for ExportError {
     }
 }
 
-/// `GET /v1/log/export/FORM`. An answer that breaks off is not whole, and shows it: its last chunk is missing.
-pub(in crate::admin) async fn send(
-    State(state): State<Admin>,
-    Extension(extension): Extension<ConnectionExtension>,
-    Path(form): Path<String>,
-    Query(question): Query<LogQuestion>,
-) -> Result<Response, AdminError> {
-    let (form, kind) = Form::read(&form)?;
-    let mut rows = question.rows(&state).await?;
-    // What can be said before the first row is said as an error.
-    let mut first = Vec::new();
-    while first.is_empty() && rows.cursor().is_some() {
-        first = rows.next(ROWS_AT_ONCE).await?;
+impl Admin {
+    /// The pieces of an export. One that breaks off ends with an error: it is not whole.
+    ///
+    /// # Errors
+    /// It cannot be begun.
+    pub(crate) async fn export_log(
+        &self,
+        author: &Author,
+        export: ExportLog,
+    ) -> Result<mpsc::Receiver<io::Result<Bytes>>, AdminError> {
+        author.peer.check(ExportLog::ROLE)?;
+        let (form, asked) = export.parts();
+        let form = Form::new(form)?;
+        let mut rows = asked.rows(self).await?;
+        // What can be said before the first row is said as an error.
+        let mut first = Vec::new();
+        while first.is_empty() && rows.cursor().is_some() {
+            first = rows.next(ROWS_AT_ONCE).await?;
+        }
+        if let Some(why) = asked.unknown_model(self).filter(|_| first.is_empty()) {
+            return Err(AdminError::invalid(why));
+        }
+        let (to, pieces) = mpsc::channel(WAITING);
+        let writing = self.exporting.clone();
+        tokio::spawn(async move {
+            let broken = match write(&writing, form, first, rows, &to).await {
+                Ok(()) | Err(ExportError::Left) => return,
+                Err(error) => error,
+            };
+            tracing::error!(error = %broken, "an export of the log was broken off");
+            // The client gets no end, so that it does not take a part for all.
+            let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
+        });
+        Ok(pieces)
     }
-    let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
-    if let Some(why) = unknown_model.filter(|_| first.is_empty()) {
-        return Err(AdminError::invalid(why));
+
+    /// The same in one piece, of up to so many rows.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) async fn log_file(
+        &self,
+        author: &Author,
+        export: ExportLog,
+        rows_max: usize,
+    ) -> Result<LogFile, AdminError> {
+        author.peer.check(ExportLog::ROLE)?;
+        let (form, asked) = export.parts();
+        let mut form = Form::new(form)?;
+        let mut rows = asked.rows(self).await?;
+        let failed = |error: io::Error| AdminError::failed(error.to_string());
+        let (mut bytes, mut left) = (form.begin(), rows_max);
+        let until = clock::instant() + FILE_WITHIN;
+        while left > 0 && rows.cursor().is_some() && clock::instant() < until {
+            let next = rows.next(ROWS_AT_ONCE.min(left)).await?;
+            left = left.saturating_sub(next.len());
+            let (same, piece) = written(&self.exporting, form, next).await.map_err(failed)?;
+            form = same;
+            bytes.extend(piece);
+        }
+        let next = rows.cursor().map(cursor::text);
+        bytes.extend(form.end().map_err(failed)?);
+        Ok(LogFile { bytes, next })
     }
-    extension.extend();
-    let (to, pieces) = mpsc::channel(WAITING);
-    let writing = state.exporting.clone();
-    tokio::spawn(async move {
-        let broken = match export(&writing, form, first, rows, &to).await {
-            Ok(()) | Err(ExportError::Left) => return,
-            Err(error) => error,
-        };
-        tracing::error!(error = %broken, "an export of the log was broken off");
-        // The client gets no end, so that it does not take a part for all.
-        let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
-    });
-    let pieces = stream::unfold(pieces, async |mut pieces: mpsc::Receiver<io::Result<Bytes>>| {
-        let piece = pieces.recv().await?;
-        Some((piece, pieces))
-    });
-    let kind = [(header::CONTENT_TYPE, kind)];
-    Ok((kind, Body::from_stream(pieces)).into_response())
 }
 
 /// Reads further rows while those before them are written.
-async fn export(
+async fn write(
     writing: &LowPriority,
     mut form: Form,
     first: Vec<Row>,
@@ -192,34 +217,8 @@ async fn written(writing: &LowPriority, mut form: Form, rows: Vec<Row>) -> io::R
 /// Rows of the log in one piece.
 #[derive(Debug)]
 pub(crate) struct LogFile {
-    /// The media type of its form.
-    pub(crate) kind: &'static str,
     /// The file.
     pub(crate) bytes: Vec<u8>,
     /// A cursor from which further rows come; `None`: it has all.
     pub(crate) next: Option<String>,
-}
-
-/// What [`send`] sends, up to so many rows, for pages of this process.
-pub(in crate::admin) async fn file(
-    state: &Admin,
-    form: &str,
-    question: &LogQuestion,
-    rows_max: usize,
-) -> Result<LogFile, AdminError> {
-    let (mut form, kind) = Form::read(form)?;
-    let mut rows = question.rows(state).await?;
-    let failed = |error: io::Error| AdminError::failed(error.to_string());
-    let (mut bytes, mut left) = (form.begin(), rows_max);
-    let until = clock::instant() + FILE_WITHIN;
-    while left > 0 && rows.cursor().is_some() && clock::instant() < until {
-        let next = rows.next(ROWS_AT_ONCE.min(left)).await?;
-        left = left.saturating_sub(next.len());
-        let (same, piece) = written(&state.exporting, form, next).await.map_err(failed)?;
-        form = same;
-        bytes.extend(piece);
-    }
-    let next = rows.cursor().map(cursor::text);
-    bytes.extend(form.end().map_err(failed)?);
-    Ok(LogFile { kind, bytes, next })
 }

@@ -1,17 +1,12 @@
 //! The latest rows of a key, the newest first, without reading all that came before them: those of the store, and where these are
 //! too few, those of the log's home.
 
-use axum::{Json, extract::State};
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::row_body;
+use super::shown;
 use crate::{
-    admin::{
-        accounts,
-        query::Query,
-        reply::{AdminError, JsonResult},
-        state::Admin,
+    admin::{Admin, accounts, ask::Answered, author::Author},
+    api::{
+        error::AdminError,
+        log::{LatestRows, ListLatestRows},
     },
     domain::{
         keys::key::KeyId,
@@ -31,42 +26,28 @@ const DAYS: i64 = 31;
 /// Questions to the store that one request may cause.
 const STORE_CALLS_MAX: usize = 64;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::admin) struct LatestQuery {
-    account: String,
-    key: String,
-    limit: Option<usize>,
-    /// Each row with the lines of its charge.
-    lines: Option<bool>,
-}
-
-/// `GET /v1/log/latest`
-pub(in crate::admin) async fn query(State(state): State<Admin>, Query(query): Query<LatestQuery>) -> JsonResult {
-    let key = KeyId::parse(&query.key).map_err(|error| AdminError::invalid(error.to_string()))?;
-    let account = accounts::existing(&state, &query.account).await?.id;
-    let limit = query.limit.unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
-    let today = state.ledger.now_ms().await?.div_euclid(DAY_MS);
-    let Latest { mut rows, mut is_whole } = latest(&*state.ledger, (&account, &key), today, limit).await?;
-    // The store has the newest ones. Where it has too few, others may have left it.
-    let mut not_read = None;
-    if rows.len() < limit {
-        match state
-            .log
-            .homes()
-            .latest(&account, &key, today - DAYS + 1..=today, limit)
-            .await
-        {
-            Ok(of_home) => {
-                rows = together(rows, of_home, limit);
-                is_whole |= state.homes.home.is_some();
+impl Answered for ListLatestRows {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<LatestRows, AdminError> {
+        let key = self.key;
+        let account = accounts::existing(admin, self.account.as_str()).await?.id;
+        let limit = self.limit.unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
+        let today = admin.ledger.now_ms().await?.div_euclid(DAY_MS);
+        let Latest { mut rows, is_whole } = latest(&*admin.ledger, (&account, &key), today, limit).await?;
+        let (mut whole, mut not_read) = (is_whole, None);
+        // The store has the newest ones. Where it has too few, others may have left it.
+        if rows.len() < limit {
+            let days = today - DAYS + 1..=today;
+            match admin.log.homes().latest(&account, &key, days, limit).await {
+                Ok(of_home) => {
+                    rows = together(rows, of_home, limit);
+                    whole |= admin.homes.home.is_some();
+                }
+                Err(error) => not_read = Some(error.to_string()),
             }
-            Err(error) => not_read = Some(error.to_string()),
         }
+        let rows = shown(rows, self.lines, &*admin.providers);
+        Ok(LatestRows { rows, not_read, whole })
     }
-    let prices = query.lines.unwrap_or(false).then_some(&*state.providers);
-    let rows: Vec<Value> = rows.iter().map(|row| row_body(row, prices)).collect();
-    Ok(Json(json!({ "rows": rows, "not_read": not_read, "whole": is_whole })))
 }
 
 /// The latest of both, each once.

@@ -2,41 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State};
-use serde_json::{Value, json};
-
-use super::{LOOK_MAX, ROWS_DEFAULT, question::LogQuestion, row_body, unknown_model};
 use crate::{
-    admin::{
-        fields,
-        query::Query,
-        reply::{AdminError, JsonResult},
-        state::Admin,
+    admin::{Admin, ask::Answered, author::Author},
+    api::{
+        error::AdminError,
+        log::{ListNewestRows, NewestPage},
+        names::AccountId,
     },
     edges::clock,
     sinks::reading::{Newest, NewestCursor, NewestError, SliceCursor, StoreCursor},
-    store::ledger::LOG_ROWS_MAX,
 };
 
 /// What a place begins with where rows have left the store.
 const HOME: &str = "h*";
 
-/// `GET /v1/log/newest`
-pub(in crate::admin) async fn query(State(state): State<Admin>, Query(question): Query<LogQuestion>) -> JsonResult {
-    let limit = question.limit().unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX);
-    let filter = question.wanted(&state).await?;
-    let from = question.place(read)?;
-    let until = clock::instant() + question.look(LOOK_MAX);
-    let Newest { rows, next, looked_at } = state.log.newest(&filter, from, limit, until).await?;
-    let prices = question.lines().then_some(&*state.providers);
-    let rows: Vec<Value> = rows.iter().map(|row| row_body(row, prices)).collect();
-    let unknown_model = question.model().and_then(|model| unknown_model(&state, model));
-    Ok(Json(json!({
-        "rows": rows,
-        "next": next.as_ref().map(text),
-        "looked_at": looked_at,
-        "unknown_model": unknown_model,
-    })))
+impl Answered for ListNewestRows {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<NewestPage, AdminError> {
+        let Self(asked) = self;
+        let filter = asked.wanted(admin).await?;
+        let from = asked.place(read)?;
+        let until = clock::instant() + asked.look_at_most();
+        let newest = admin.log.newest(&filter, from, asked.rows_max(), until).await?;
+        let Newest { rows, next, looked_at } = newest;
+        Ok(NewestPage {
+            rows: asked.shown(admin, rows),
+            next: next.as_ref().map(text),
+            looked_at,
+            unknown_model: asked.unknown_model(admin),
+        })
+    }
 }
 
 impl From<NewestError> for AdminError {
@@ -84,8 +78,8 @@ fn read(text: &str) -> Option<NewestCursor> {
     let day = parts.next()?.parse().ok()?;
     let mut left = BTreeMap::new();
     while let Some(account) = parts.next() {
-        let account = fields::account("cursor", account).ok()?;
-        left.insert(account, parts.next()?.parse().ok()?);
+        let account: AccountId = account.parse().ok()?;
+        left.insert(account.to_string(), parts.next()?.parse().ok()?);
     }
     Some(NewestCursor::InStore(StoreCursor { day, left }))
 }

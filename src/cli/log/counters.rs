@@ -2,13 +2,11 @@
 
 use std::io::Write;
 
-use http::Method;
-use jiff::civil::Date;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
-
-use super::days::VERIFY_WAIT;
-use crate::cli::admin_client::{AdminClient, AdminClientError};
+use super::days::{VERIFY_WAIT, whose};
+use crate::{
+    api::log::checks::{VerifyCounters, WrongCounter},
+    cli::admin_client::{AdminClient, AdminClientError},
+};
 
 /// What has been found, of all accounts.
 #[derive(Debug, Default)]
@@ -28,30 +26,22 @@ impl Counters {
     pub(super) async fn compare(
         &mut self,
         client: &AdminClient,
-        (account, from, until): (&str, Date, Date),
+        asked: &VerifyCounters,
         json: bool,
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
-        let name = utf8_percent_encode(account, NON_ALPHANUMERIC);
-        let path = format!("/v1/log/counters?account={name}&from={from}&until={until}");
-        let answer = client.call_within(VERIFY_WAIT, Method::GET, &path, None).await?;
-        let listed = |name: &str| {
-            answer
-                .get(name)
-                .and_then(Value::as_array)
-                .map_or(&[][..], Vec::as_slice)
-        };
-        let differences = listed("differences");
-        self.compared += listed("compared").len();
-        self.moving += listed("moving").len();
-        self.older += usize::from(answer.get("older_than_sums") == Some(&Value::Bool(true)));
-        self.wrong += differences.len();
-        if json && !differences.is_empty() {
-            writeln!(out, "{answer}")?;
+        let reply = client.ask_within(VERIFY_WAIT, None, asked).await?;
+        let answer = reply.read()?;
+        self.compared += answer.compared.len();
+        self.moving += answer.moving.len();
+        self.older += usize::from(answer.older_than_sums);
+        self.wrong += answer.differences.len();
+        if json && !answer.differences.is_empty() {
+            writeln!(out, "{}", reply.text)?;
             return Ok(());
         }
-        for difference in differences {
-            writeln!(out, "{account}  {}", shown(difference))?;
+        for difference in &answer.differences {
+            writeln!(out, "{}  {}", asked.account, shown(difference))?;
         }
         Ok(())
     }
@@ -88,15 +78,13 @@ impl Counters {
     }
 }
 
-fn shown(difference: &Value) -> String {
-    let text = |name: &str| difference.get(name).and_then(Value::as_str).unwrap_or_default();
-    let whose = [text("of"), text("name")].join(" ");
+fn shown(difference: &WrongCounter) -> String {
     format!(
         "{}  {}: the counter says {} USD, the {} {} USD",
-        whose.trim_end(),
-        text("period"),
-        text("counter_usd"),
-        text("by"),
-        text("expected_usd"),
+        whose(difference.of, difference.name.as_deref()),
+        difference.period,
+        difference.counter_usd,
+        difference.by.as_str(),
+        difference.expected_usd,
     )
 }

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use http::Method;
-use jiff::{ToSpan, civil::Date, tz::TimeZone};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value};
+use jiff::{ToSpan, tz::TimeZone};
 
 use crate::{
+    api::{
+        accounts::ListAccounts,
+        log::{
+            Day,
+            checks::{DifferingSums, SumsDifference, SumsSubject},
+        },
+        names::AccountId,
+    },
     cli::admin_client::{AdminClient, AdminClientError},
     edges::clock,
 };
@@ -15,15 +20,14 @@ use crate::{
 /// How long a comparison of a day may take, or what is brought then.
 pub(super) const VERIFY_WAIT: Duration = Duration::from_secs(3600);
 /// Accounts asked for at once.
-const PAGE: usize = 1000;
+const PAGE: u64 = 1000;
 
 /// Does something for each day from `from` to before `until` of one account, or of all; says how many accounts that were.
 pub(super) async fn each(
     client: &AdminClient,
-    account: Option<&str>,
-    from: Date,
-    until: Date,
-    mut visit: impl AsyncFnMut(&str, Date) -> Result<(), AdminClientError>,
+    account: Option<&AccountId>,
+    (from, until): (Day, Day),
+    mut visit: impl AsyncFnMut(&AccountId, Day) -> Result<(), AdminClientError>,
 ) -> Result<u64, AdminClientError> {
     if from >= until {
         return Err(AdminClientError::Usage(
@@ -31,85 +35,77 @@ pub(super) async fn each(
         ));
     }
     let mut accounts = 0;
-    let mut after = String::new();
+    let mut page = ListAccounts {
+        after: None,
+        limit: Some(PAGE),
+    };
     loop {
         let (names, next) = match account {
-            Some(account) => (vec![account.to_owned()], None),
-            None => page(client, &after).await?,
+            Some(account) => (vec![account.clone()], None),
+            None => {
+                let listed = client.ask(&page).await?.read()?;
+                let names = listed.accounts.iter().map(|account| account.id.parse());
+                let names = names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?;
+                (names, listed.next)
+            }
         };
         for account in &names {
             accounts += 1;
-            for day in from.series(1.day()).take_while(|day| *day < until) {
-                visit(account, day).await?;
+            for day in from.0.series(1.day()).take_while(|day| *day < until.0) {
+                visit(account, Day(day)).await?;
             }
         }
-        match next {
-            Some(next) => after = next,
-            None => return Ok(accounts),
+        if next.is_none() {
+            return Ok(accounts);
         }
+        page.after = next;
     }
-}
-
-async fn page(client: &AdminClient, after: &str) -> Result<(Vec<String>, Option<String>), AdminClientError> {
-    let after = match after {
-        "" => String::new(),
-        after => format!("&after={}", utf8_percent_encode(after, NON_ALPHANUMERIC)),
-    };
-    let page = client
-        .call(Method::GET, &format!("/v1/accounts?limit={PAGE}{after}"), None)
-        .await?;
-    let accounts = page.get("accounts").and_then(Value::as_array).into_iter().flatten();
-    let names = accounts.filter_map(|account| Some(account.get("id")?.as_str()?.to_owned()));
-    let next = page.get("next").and_then(Value::as_str).map(str::to_owned);
-    Ok((names.collect(), next))
 }
 
 /// Whose sums differ, and each number on both sides.
-pub(super) fn shown(difference: &Value) -> String {
-    let text = |name: &str| difference.get(name).and_then(Value::as_str).unwrap_or_default();
-    let fields = |name: &str| {
-        difference
-            .get(name)
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let listed = |fields: &Map<String, Value>| {
-        let fields = fields.iter().filter(|(name, _)| *name != "cost_nano_usd");
-        let fields = fields.map(|(name, value)| match value {
-            Value::String(text) => format!("{name} {text}"),
-            other => format!("{name} {other}"),
-        });
-        let all: Vec<String> = fields.collect();
-        if all.is_empty() {
-            "nothing".to_owned()
-        } else {
-            all.join(", ")
-        }
-    };
-    let whose = [text("of"), text("name")].join(" ");
+pub(super) fn shown(difference: &SumsDifference) -> String {
     format!(
         "{} model {}: kept {}; rows {}",
-        whose.trim_end(),
-        text("model"),
-        listed(&fields("kept")),
-        listed(&fields("rows")),
+        whose(difference.of, difference.name.as_deref()),
+        difference.model,
+        listed(&difference.kept),
+        listed(&difference.rows),
     )
 }
 
+/// Whose sums or counters, with the name of the key or the tag.
+pub(super) fn whose(of: SumsSubject, name: Option<&str>) -> String {
+    name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
+}
+
+fn listed(sums: &DifferingSums) -> String {
+    let counts = sums.usage.named().filter(|(_, count)| *count > 0);
+    let all: Vec<String> = [
+        sums.requests.map(|requests| format!("requests {requests}")),
+        sums.errors.map(|errors| format!("errors {errors}")),
+        sums.cost_usd.map(|cost| format!("cost_usd {cost}")),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(counts.map(|(name, count)| format!("{name} {count}")))
+    .collect();
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
 /// This day in UTC.
-pub(super) fn today() -> Date {
+pub(super) fn today() -> Day {
     let now = jiff::Timestamp::from_second(clock::unix_seconds()).unwrap_or_default();
-    now.to_zoned(TimeZone::UTC).date()
+    Day(now.to_zoned(TimeZone::UTC).date())
 }
 
 /// A date, or a time for the date that it lies on in UTC.
-pub(super) fn date(text: &str) -> Result<Date, String> {
-    if let Ok(date) = text.parse::<Date>() {
-        return Ok(date);
-    }
-    let time = text
-        .parse::<jiff::Timestamp>()
-        .map_err(|_| "a date such as 2027-01-31".to_owned())?;
-    Ok(time.to_zoned(TimeZone::UTC).date())
+pub(super) fn date(text: &str) -> Result<Day, String> {
+    text.parse().or_else(|wanted| {
+        let time = text.parse::<jiff::Timestamp>().map_err(|_| wanted)?;
+        Ok(Day(time.to_zoned(TimeZone::UTC).date()))
+    })
 }

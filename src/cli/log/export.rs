@@ -8,12 +8,19 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::filter::FilterArgs;
-use crate::cli::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
-    partial_file::partial_path,
+use crate::{
+    api::{
+        log::{ExportLog, LogForm},
+        wire::Call,
+    },
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        limits::one_of,
+        partial_file::partial_path,
+    },
 };
 
 /// Rows are for the eyes of whoever exports them.
@@ -28,8 +35,8 @@ pub struct ExportArgs {
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
     /// One JSON object per line, CSV with a heading, or Parquet
-    #[arg(long, value_enum)]
-    pub format: Format,
+    #[arg(long, value_parser = one_of::<LogForm>(&["jsonl", "csv", "parquet"]))]
+    pub(crate) format: LogForm,
     /// Where to write, whole or not at all [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -39,17 +46,6 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
-}
-
-/// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON lines.
-    Jsonl,
-    /// CSV, RFC 4180.
-    Csv,
-    /// Parquet, with the columns of the log's own files.
-    Parquet,
 }
 
 pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
@@ -86,14 +82,9 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
 }
 
 async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let form = match args.format {
-        Format::Jsonl => "jsonl",
-        Format::Csv => "csv",
-        Format::Parquet => "parquet",
-    };
-    let query = args.filter.query();
-    let path = format!("/v1/log/export/{form}?{}", query.trim_start_matches('&'));
-    let read = client.download_within(PIECE_WAIT, &path, out).await;
+    let asked = Call::of(&ExportLog::new(args.format, args.filter.asked()));
+    let Call { target, .. } = asked.map_err(|error| AdminClientError::Usage(error.to_string()))?;
+    let read = client.download_within(PIECE_WAIT, &target, out).await;
     read.map_err(|error| match error {
         AdminClientError::AnswerLost { why, .. } => {
             let advice = "what came of it is not all; weir's own log says why it broke off, then export again";

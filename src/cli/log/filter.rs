@@ -1,59 +1,73 @@
 //! The options that say which rows.
 
 use clap::Args;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{
+    api::{
+        log::{QueryLog, Statuses},
+        names::AccountId,
+        values::Moment,
+    },
+    domain::{keys::key::KeyId, ledger::tag::Tag},
+};
 
 /// Which rows; all that is given has to be true of them. They come by day, then by account, in the order in which they ended.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FilterArgs {
     /// Only rows of this account
     #[arg(long)]
-    pub account: Option<String>,
+    pub(crate) account: Option<AccountId>,
     /// Only rows of the key with this id
     #[arg(long, value_name = "ID")]
-    pub key: Option<String>,
+    pub(crate) key: Option<KeyId>,
     /// Only rows of this model, asked for or served
     #[arg(long)]
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// Only requests that ended with this status, or with one of a class such as 5xx
     #[arg(long)]
-    pub status: Option<String>,
+    pub(crate) status: Option<Statuses>,
     /// Only requests with this tag
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub tag: Option<String>,
+    #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
+    pub(crate) tag: Option<Tag>,
     /// Only requests that ended then or later: an RFC 3339 time, or a date for its first moment in UTC
     #[arg(long, value_name = "TIME")]
-    pub from: Option<String>,
+    pub(crate) from: Option<Moment>,
     /// Only requests that ended before then
     #[arg(long, value_name = "TIME")]
-    pub until: Option<String>,
+    pub(crate) until: Option<Moment>,
     /// Only rows that the store has, of all or of the last days: for when the log's home is away
     #[arg(long)]
-    pub store_only: bool,
+    pub(crate) store_only: bool,
+}
+
+/// Reads a tag.
+pub(crate) fn tag(text: &str) -> Result<Tag, &'static str> {
+    Tag::parse(text).ok_or(Tag::RULE)
 }
 
 impl FilterArgs {
-    /// As a query of the admin API: each part with `&` in front.
-    pub(super) fn query(&self) -> String {
-        let fields = [
-            ("account", &self.account),
-            ("key", &self.key),
-            ("model", &self.model),
-            ("status", &self.status),
-            ("tag", &self.tag),
-            ("from", &self.from),
-            ("until", &self.until),
-        ];
-        let mut query: String = fields
-            .into_iter()
-            .filter_map(|(name, value)| {
-                let value = value.as_deref()?;
-                Some(format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
-            })
-            .collect();
-        if self.store_only {
-            query.push_str("&store_only=true");
+    /// The question for these rows.
+    pub(super) fn asked(&self) -> QueryLog {
+        let Self {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            from,
+            until,
+            store_only,
+        } = self.clone();
+        QueryLog {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            from,
+            until,
+            store_only: store_only.then_some(true),
+            ..QueryLog::default()
         }
-        query
     }
 }

@@ -3,13 +3,19 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use http::Method;
-use jiff::civil::Date;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::days::{self, VERIFY_WAIT, date, shown};
-use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use crate::{
+    api::{
+        log::{
+            Day,
+            checks::{FillLogHome, FilledDay, LogHome, ShowLogHome, VerifyLogHome},
+        },
+        names::AccountId,
+    },
+    cli::admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
+};
 
 /// A home that rows can be brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,13 +34,13 @@ pub struct MoveArgs {
     pub to: To,
     /// The first day, in UTC [default: as far back as rows are kept]
     #[arg(long, value_name = "DATE", value_parser = date)]
-    pub from: Option<Date>,
+    pub(crate) from: Option<Day>,
     /// Only days before this one [default: tomorrow]
     #[arg(long, value_name = "DATE", value_parser = date)]
-    pub until: Option<Date>,
+    pub(crate) until: Option<Day>,
     /// Only this account
     #[arg(long)]
-    pub account: Option<String>,
+    pub(crate) account: Option<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -50,33 +56,28 @@ pub(super) async fn move_rows(
         To::Files => "files",
         To::Postgres => "postgres",
     };
-    let home = client.call(Method::GET, "/v1/log/home", None).await?;
-    let name = home.get("home").and_then(Value::as_str);
-    if name != Some(wanted) {
+    let LogHome { home, from, until, .. } = client.ask(&ShowLogHome {}).await?.read()?;
+    if home.as_deref() != Some(wanted) {
         return Err(AdminClientError::Usage(format!(
             "the log's home is {}, not {wanted}: name it in `[log] home` and start weir anew",
-            name.unwrap_or("the store")
+            home.as_deref().unwrap_or("the store")
         )));
     }
-    let day = |name: &str| {
-        home.get(name)
-            .and_then(Value::as_str)
-            .and_then(|text| text.parse::<Date>().ok())
-    };
-    let (Some(from), Some(until)) = (args.from.or_else(|| day("from")), args.until.or_else(|| day("until"))) else {
-        return Err(AdminClientError::Usage("give --from and --until".to_owned()));
-    };
+    let days = (args.from.unwrap_or(from), args.until.unwrap_or(until));
     let mut rows = 0;
-    days::each(client, args.account.as_deref(), from, until, async |account, day| {
+    days::each(client, args.account.as_ref(), days, async |account, day| {
         let brought = fill(client, account, day).await?;
         rows += brought;
-        if brought > 0 {
-            let told = json!({ "account": account, "day": day.to_string(), "rows": brought });
-            if args.client.json {
-                writeln!(out, "{told}")?;
-            } else {
-                writeln!(out, "{account}  {day}  {brought} rows")?;
-            }
+        if brought > 0 && args.client.json {
+            let told = Brought {
+                account,
+                day,
+                rows: brought,
+            };
+            let told = serde_json::to_string(&told).map_err(std::io::Error::other)?;
+            writeln!(out, "{told}")?;
+        } else if brought > 0 {
+            writeln!(out, "{account}  {day}  {brought} rows")?;
         }
         Ok(())
     })
@@ -87,19 +88,25 @@ pub(super) async fn move_rows(
     Ok(())
 }
 
+/// What was brought of a day of an account, for scripts.
+#[derive(Serialize)]
+struct Brought<'a> {
+    account: &'a AccountId,
+    day: Day,
+    rows: u64,
+}
+
 /// The name of the log's home; `None`: it is the store.
 pub(super) async fn name(client: &AdminClient) -> Result<Option<String>, AdminClientError> {
-    let answer = client.call(Method::GET, "/v1/log/home", None).await?;
-    Ok(answer.get("home").and_then(Value::as_str).map(str::to_owned))
+    Ok(client.ask(&ShowLogHome {}).await?.read()?.home)
 }
 
 /// Brings the rows of a day of an account to the home that it lacks; says how many.
-pub(super) async fn fill(client: &AdminClient, account: &str, day: Date) -> Result<u64, AdminClientError> {
-    let body = json!({ "account": account, "day": day.to_string() });
-    let answer = client
-        .call_within(VERIFY_WAIT, Method::POST, "/v1/log/home/fill", Some(&body))
-        .await?;
-    Ok(answer.get("rows").and_then(Value::as_u64).unwrap_or(0))
+pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: Day) -> Result<u64, AdminClientError> {
+    let account = account.clone();
+    let asked = FillLogHome { account, day };
+    let reply: Reply<FilledDay> = client.ask_within(VERIFY_WAIT, None, &asked).await?;
+    Ok(reply.read()?.rows)
 }
 
 /// What a comparison of a day has found.
@@ -115,38 +122,28 @@ pub(super) struct Comparison {
 /// passed over.
 pub(super) async fn compare(
     client: &AdminClient,
-    (account, day): (&str, Date),
+    asked: &VerifyLogHome,
     json: bool,
     out: &mut impl Write,
 ) -> Result<Comparison, AdminClientError> {
-    let name = utf8_percent_encode(account, NON_ALPHANUMERIC);
-    let path = format!("/v1/log/home/verify?account={name}&day={day}");
-    let answer = client.call_within(VERIFY_WAIT, Method::GET, &path, None).await?;
-    let rows = answer.get("rows").and_then(Value::as_u64).unwrap_or(0);
-    let differences = answer
-        .get("differences")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
-    let is_complete = answer.get("complete") == Some(&Value::Bool(true));
-    let again = answer.get("again").and_then(Value::as_u64).unwrap_or(0);
-    let differs = is_complete && (again > 0 || !differences.is_empty());
+    let reply = client.ask_within(VERIFY_WAIT, None, asked).await?;
+    let answer = reply.read()?;
+    let differs = answer.complete && (answer.again > 0 || !answer.differences.is_empty());
     if differs && json {
-        writeln!(out, "{answer}")?;
+        writeln!(out, "{}", reply.text)?;
     } else if differs {
-        let home = answer.get("home").and_then(Value::as_str).unwrap_or_default();
-        for difference in differences {
-            writeln!(out, "{account}  {day}  {home}: {}", shown(difference))?;
+        let place = format!("{}  {}  {}", asked.account, asked.day, answer.home);
+        for difference in &answer.differences {
+            writeln!(out, "{place}: {}", shown(difference))?;
         }
-        if again > 0 {
-            writeln!(
-                out,
-                "{account}  {day}  {home}: {again} rows are of requests that have one there already"
-            )?;
+        if answer.again > 0 {
+            let again = answer.again;
+            writeln!(out, "{place}: {again} rows are of requests that have one there already")?;
         }
     }
     Ok(Comparison {
-        rows,
+        rows: answer.rows,
         differs,
-        is_open: !is_complete,
+        is_open: !answer.complete,
     })
 }

@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use http::Method;
-use jiff::civil::Date;
-use serde_json::{Map, Value, json};
-
 use super::days::VERIFY_WAIT;
-use crate::cli::admin_client::{AdminClient, AdminClientError};
+use crate::{
+    api::log::checks::{FillFromJournal, JournalDay, VerifyJournal},
+    cli::admin_client::{AdminClient, AdminClientError},
+};
 
 /// What the log's home is called where it has no other.
 const STORE: &str = "the store";
@@ -24,65 +23,62 @@ pub(super) struct OfJournal {
     differing: u64,
 }
 
-/// Which rows are compared, and whether what is missing is brought.
-pub(super) struct Asked<'a> {
-    pub(super) account: Option<&'a str>,
-    pub(super) from: Date,
-    pub(super) until: Date,
-    pub(super) fills: bool,
-}
-
 impl OfJournal {
-    /// Compares all of them, some at a time, and tells what is missing or differs.
+    /// Compares all of them, some at a time, and tells what is missing or differs. `fills`: what is missing is brought.
     pub(super) async fn compare(
         client: &AdminClient,
-        asked: &Asked<'_>,
-        json: bool,
+        mut asked: VerifyJournal,
+        (fills, json): (bool, bool),
         out: &mut impl Write,
     ) -> Result<Self, AdminClientError> {
-        let (mut found, mut after) = (Self::default(), None);
+        let mut found = Self::default();
         loop {
-            let answer = asked.call(client, after.as_deref()).await?;
-            let days = answer.get("days").and_then(Value::as_array).into_iter().flatten();
-            for day in days {
+            let reply = if fills {
+                let fill = FillFromJournal(asked.clone());
+                client.ask_within(VERIFY_WAIT, None, &fill).await?
+            } else {
+                client.ask_within(VERIFY_WAIT, None, &asked).await?
+            };
+            let answer = reply.read()?;
+            for day in &answer.days {
                 found.add(day, json, out)?;
             }
-            after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
-            if after.is_none() {
+            if answer.next.is_none() {
                 return Ok(found);
             }
+            asked.after = answer.next;
         }
     }
 
-    fn add(&mut self, day: &Value, json: bool, out: &mut impl Write) -> std::io::Result<()> {
-        let number = |name: &str| day.get(name).and_then(Value::as_u64).unwrap_or(0);
-        let (missing, brought, differing) = (number("missing"), number("brought"), number("differing"));
-        self.rows += number("rows");
-        self.missing += missing;
-        self.brought += brought;
-        self.differing += differing;
-        if missing == 0 && differing == 0 {
+    fn add(&mut self, day: &JournalDay, json: bool, out: &mut impl Write) -> std::io::Result<()> {
+        self.rows += day.rows;
+        self.missing += day.missing;
+        self.brought += day.brought;
+        self.differing += day.differing;
+        if day.missing == 0 && day.differing == 0 {
             return Ok(());
         }
         if json {
-            return writeln!(out, "{day}");
+            return writeln!(out, "{}", serde_json::to_string(day)?);
         }
-        let text = |name: &str| day.get(name).and_then(Value::as_str).unwrap_or_default();
-        let whose = [text("account"), text("day")].join("  ");
-        if missing > 0 {
-            let requests = day.get("requests").and_then(Value::as_array).into_iter().flatten();
-            let requests: Vec<&str> = requests.filter_map(Value::as_str).collect();
-            let more = if missing > requests.len() as u64 { ", …" } else { "" };
-            let requests = requests.join(", ");
+        let whose = format!("{}  {}", day.account, day.day);
+        if day.missing > 0 {
+            let more = if day.missing > day.requests.len() as u64 {
+                ", …"
+            } else {
+                ""
+            };
+            let (missing, requests) = (day.missing, day.requests.join(", "));
             writeln!(
                 out,
                 "{whose}  journal: {missing} rows are missing in the log ({requests}{more})"
             )?;
         }
-        if brought > 0 {
-            writeln!(out, "{whose}  {brought} rows brought")?;
+        if day.brought > 0 {
+            writeln!(out, "{whose}  {} rows brought", day.brought)?;
         }
-        if differing > 0 {
+        if day.differing > 0 {
+            let differing = day.differing;
             writeln!(out, "{whose}  journal: {differing} rows have another charge in the log")?;
         }
         Ok(())
@@ -115,37 +111,5 @@ impl OfJournal {
             ));
         }
         (!faults.is_empty()).then(|| faults.join("; "))
-    }
-}
-
-impl Asked<'_> {
-    async fn call(&self, client: &AdminClient, after: Option<&str>) -> Result<Value, AdminClientError> {
-        let mut fields = Map::new();
-        let given = [
-            ("from", Some(self.from.to_string())),
-            ("until", Some(self.until.to_string())),
-            ("account", self.account.map(str::to_owned)),
-            ("after", after.map(str::to_owned)),
-        ];
-        for (name, value) in given {
-            if let Some(value) = value {
-                fields.insert(name.to_owned(), json!(value));
-            }
-        }
-        if self.fills {
-            let body = Value::Object(fields);
-            let path = "/v1/log/journal/fill";
-            return client.call_within(VERIFY_WAIT, Method::POST, path, Some(&body)).await;
-        }
-        let query: Vec<String> = fields
-            .iter()
-            .map(|(name, value)| {
-                let value = value.as_str().unwrap_or_default();
-                let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
-                format!("{name}={value}")
-            })
-            .collect();
-        let path = format!("/v1/log/journal?{}", query.join("&"));
-        client.call_within(VERIFY_WAIT, Method::GET, &path, None).await
     }
 }

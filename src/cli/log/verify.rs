@@ -4,34 +4,40 @@
 use std::io::Write;
 
 use clap::Args;
-use http::Method;
-use jiff::{Span, civil::Date};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
+use jiff::Span;
 
 use super::{
     counters::Counters,
     days::{self, VERIFY_WAIT, date, shown},
     home,
-    journal::{Asked, OfJournal},
+    journal::OfJournal,
 };
-use crate::cli::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use crate::{
+    api::{
+        log::{
+            Day,
+            checks::{MendLog, NoteVerifiedLog, VerifyCounters, VerifyJournal, VerifyLog, VerifyLogHome},
+        },
+        names::AccountId,
+    },
+    cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
+};
 
 /// `weir log verify`
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
     /// The first day, in UTC
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
-    pub from: Option<Date>,
+    pub(crate) from: Option<Day>,
     /// Only days before this one
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
-    pub until: Option<Date>,
+    pub(crate) until: Option<Day>,
     /// So many days, yesterday the last of them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
     pub days: Option<u16>,
     /// Only this account
     #[arg(long)]
-    pub account: Option<String>,
+    pub(crate) account: Option<AccountId>,
     /// Put the sums of the rows in the place of those that differ, such as those of days before sums were kept
     #[arg(long)]
     pub mend: bool,
@@ -64,8 +70,9 @@ struct Found {
 
 impl VerifyArgs {
     /// The first day, and the one behind the last.
-    fn range(&self, today: Date) -> (Date, Date) {
-        let first = self.days.map(|days| today.saturating_sub(Span::new().days(days)));
+    fn range(&self, today: Day) -> (Day, Day) {
+        let first = |days| Day(today.0.saturating_sub(Span::new().days(days)));
+        let first = self.days.map(first);
         let (from, until) = (self.from.or(first), self.until);
         (from.unwrap_or(today), until.unwrap_or(today))
     }
@@ -75,29 +82,28 @@ impl VerifyArgs {
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let mut found = Found::default();
     let home = home::name(client).await?;
-    let account = args.account.as_deref();
+    let account = args.account.as_ref();
     let (from, until) = args.range(days::today());
     let json = args.client.json;
     if from < until {
-        let asked = Asked {
-            account,
+        let asked = VerifyJournal {
             from,
             until,
-            fills: args.fill,
+            account: account.cloned(),
+            after: None,
         };
-        found.journal = OfJournal::compare(client, &asked, json, out).await?;
+        found.journal = OfJournal::compare(client, asked, (args.fill, json), out).await?;
     }
-    let accounts = days::each(client, account, from, until, async |account, day| {
-        compare(args, client, account, day, &mut found, out).await?;
+    let accounts = days::each(client, account, (from, until), async |account, day| {
+        compare(args, client, (account, day), &mut found, out).await?;
         if home.is_some() {
             compare_home(args, client, (account, day), &mut found, out).await?;
         }
         // Once for each account, when its sums are as they will be.
-        if day.saturating_add(Span::new().days(1)) >= until {
-            found
-                .counters
-                .compare(client, (account, from, until), json, out)
-                .await?;
+        if day.0.saturating_add(Span::new().days(1)) >= until.0 {
+            let account = account.clone();
+            let asked = VerifyCounters { account, from, until };
+            found.counters.compare(client, &asked, json, out).await?;
         }
         Ok(())
     })
@@ -113,11 +119,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     if account.is_some() || found.open > 0 {
         return Ok(());
     }
-    let body = json!({ "from": from.to_string(), "until": until.to_string() });
-    client
-        .call(Method::POST, "/v1/log/verified", Some(&body))
-        .await
-        .map(drop)
+    client.ask(&NoteVerifiedLog { from, until }).await.map(drop)
 }
 
 impl Found {
@@ -170,17 +172,21 @@ impl Found {
 async fn compare_home(
     args: &VerifyArgs,
     client: &AdminClient,
-    of: (&str, Date),
+    (account, day): (&AccountId, Day),
     found: &mut Found,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let mut compared = home::compare(client, of, args.client.json, out).await?;
+    let asked = VerifyLogHome {
+        account: account.clone(),
+        day,
+    };
+    let mut compared = home::compare(client, &asked, args.client.json, out).await?;
     if compared.differs && args.fill {
-        let rows = home::fill(client, of.0, of.1).await?;
+        let rows = home::fill(client, account, day).await?;
         if !args.client.json {
-            writeln!(out, "{}  {}  {rows} rows brought", of.0, of.1)?;
+            writeln!(out, "{account}  {day}  {rows} rows brought")?;
         }
-        compared = home::compare(client, of, args.client.json, out).await?;
+        compared = home::compare(client, &asked, args.client.json, out).await?;
     }
     found.home_rows += compared.rows;
     found.home_wrong += u64::from(compared.differs);
@@ -192,32 +198,29 @@ async fn compare_home(
 async fn compare(
     args: &VerifyArgs,
     client: &AdminClient,
-    account: &str,
-    day: Date,
+    (account, day): (&AccountId, Day),
     found: &mut Found,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let name = utf8_percent_encode(account, NON_ALPHANUMERIC);
-    let path = format!("/v1/log/verify?account={name}&day={day}");
-    let answer = client.call_within(VERIFY_WAIT, Method::GET, &path, None).await?;
-    found.rows += answer.get("rows").and_then(Value::as_u64).unwrap_or(0);
-    found.trimmed += answer.get("trimmed").and_then(Value::as_u64).unwrap_or(0);
-    let differences = answer
-        .get("differences")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
-    if differences.is_empty() {
+    let asked = VerifyLog {
+        account: account.clone(),
+        day,
+    };
+    let reply = client.ask_within(VERIFY_WAIT, None, &asked).await?;
+    let answer = reply.read()?;
+    found.rows += answer.rows;
+    found.trimmed += answer.trimmed;
+    if answer.differences.is_empty() {
         return Ok(());
     }
     found.wrong += 1;
     if args.client.json {
-        writeln!(out, "{answer}")?;
+        writeln!(out, "{}", reply.text)?;
     } else {
-        for difference in differences {
+        for difference in &answer.differences {
             writeln!(out, "{account}  {day}  {}", shown(difference))?;
         }
-        let agree = answer.get("sums_agree") == Some(&Value::Bool(true));
-        let which = if agree {
+        let which = if answer.sums_agree {
             "the sums agree with each other: rows are missing or twice there, or these are from before sums were kept"
         } else {
             "the sums do not agree with each other: they are wrong, not the rows"
@@ -225,8 +228,11 @@ async fn compare(
         writeln!(out, "{account}  {day}  {which}")?;
     }
     if args.mend {
-        let body = json!({ "account": account, "day": day.to_string() });
-        client.call(Method::POST, "/v1/log/mend", Some(&body)).await?;
+        let mend = MendLog {
+            account: account.clone(),
+            day,
+        };
+        client.ask(&mend).await?;
         found.mended += 1;
         if !args.client.json {
             writeln!(out, "{account}  {day}  mended")?;

@@ -3,7 +3,10 @@
 use super::*;
 
 fn verified(rows: u64) -> (u16, Value) {
-    (200, json!({ "rows": rows, "sums_agree": true, "differences": [] }))
+    let answer = json!({
+        "account": "a", "day": "2026-11-01", "rows": rows, "trimmed": 0, "sums_agree": true, "differences": [],
+    });
+    (200, answer)
 }
 
 fn at_home(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
@@ -11,7 +14,10 @@ fn at_home(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
         "of": "account", "name": null, "model": "m", "kept": { "requests": 2 }, "rows": { "requests": rows },
     });
     let differences = if lacks { vec![difference] } else { Vec::new() };
-    let answer = json!({ "home": "files", "complete": complete, "rows": rows, "differences": differences });
+    let answer = json!({
+        "account": "a", "day": "2026-11-01", "home": "files", "complete": complete, "rows": rows, "again": 0,
+        "differences": differences,
+    });
     (200, answer)
 }
 
@@ -28,6 +34,12 @@ fn journal() -> (u16, Value) {
         "account": "a", "day": "2026-11-01", "rows": 2, "missing": 0, "differing": 0, "brought": 0, "requests": [],
     });
     (200, json!({ "days": [day], "next": null }))
+}
+
+/// So many rows were brought to the home.
+fn brought(rows: u64) -> (u16, Value) {
+    let answer = json!({ "account": "a", "day": "2026-11-01", "home": "files", "rows": rows });
+    (200, answer)
 }
 
 /// No counter differs.
@@ -56,10 +68,7 @@ async fn verify_compares_the_home_too_and_passes_over_a_day_that_is_not_complete
         ),
         "{told}"
     );
-    assert_eq!(
-        asked[1].1,
-        "/v1/log/journal?from=2026%2D11%2D01&until=2026%2D11%2D02&account=a"
-    );
+    assert_eq!(asked[1].1, "/v1/log/journal?from=2026-11-01&until=2026-11-02&account=a");
     assert_eq!(
         asked[4].1,
         "/v1/log/counters?account=a&from=2026-11-01&until=2026-11-02"
@@ -86,7 +95,7 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
         journal(),
         verified(2),
         at_home(true, 1, true),
-        (200, json!({ "rows": 1 })),
+        brought(1),
         at_home(true, 2, false),
         counters(),
     ];
@@ -143,12 +152,17 @@ async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() 
     ] {
         assert!(error.contains(part), "{error}");
     }
-    assert!(asked[2].1.ends_with("&after=node%5F1%2E5"), "{}", asked[2].1);
+    assert!(asked[2].1.ends_with("&after=node_1.5"), "{}", asked[2].1);
 }
 
 #[tokio::test]
 async fn a_day_of_all_accounts_without_a_difference_is_told_to_weir() {
-    let accounts = || (200, json!({ "accounts": [{ "id": "a" }], "next": null }));
+    let account = json!({
+        "id": "a", "version": "1-00000000", "state": "active", "balance_usd": "1", "balance_nano_usd": 1_000_000_000,
+        "held_usd": "0", "held_nano_usd": 0, "spent_usd": "0", "spent_nano_usd": 0, "running": 0, "balance_is_low": false,
+        "provider_state": "own",
+    });
+    let accounts = || (200, json!({ "accounts": [account], "next": null }));
     let line = "log verify --from 2026-11-01 --until 2026-11-02";
     let noted = (200, json!({ "counts": true }));
     let answers = |at_home| {
@@ -170,7 +184,6 @@ async fn a_day_of_all_accounts_without_a_difference_is_told_to_weir() {
 
 #[tokio::test]
 async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
-    let brought = |rows: u64| (200, json!({ "rows": rows }));
     let (told, asked) = run(
         vec![home("files"), brought(3), brought(0)],
         "log move --to files --account a",

@@ -91,7 +91,9 @@ async fn days_and_moments_begin_with_from_everywhere() {
     let empty = || vec![(200, json!({ "rows": [], "next": null }))];
     let (_, asked) = run(empty(), "log query --from 2026-11-01 --until 2026-11-02 --json").await;
     assert!(
-        asked[0].1.contains("&from=2026%2D11%2D01&until=2026%2D11%2D02"),
+        asked[0]
+            .1
+            .contains("?from=2026-11-01T00%3A00%3A00Z&until=2026-11-02T00%3A00%3A00Z"),
         "{asked:?}"
     );
     for command in [
@@ -218,6 +220,6 @@ async fn a_model_that_nobody_knows_is_told_only_where_no_row_has_it() {
     };
     let (none, _) = run(unknown(json!([])), "log query --model m --json").await;
     assert_eq!(none.unwrap_err().to_string(), "no such model");
-    let (some, _) = run(unknown(json!([{ "model": "m" }])), "log query --model m --json").await;
+    let (some, _) = run(unknown(json!([money::row("r", "m")])), "log query --model m --json").await;
     assert_eq!(some.unwrap().lines().count(), 1);
 }

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::{
     api::{
@@ -14,6 +13,7 @@ use crate::{
         },
         error::AdminError,
         names::AccountId,
+        usage::{CostsByDay, ShowUsage},
         values::Moment,
     },
     console::{
@@ -24,7 +24,10 @@ use crate::{
         frame::Page,
         limits, usage_chart, view,
     },
-    domain::{ledger::OperationId, money::NanoUsd},
+    domain::{
+        ledger::{OperationId, usage_report::SplitBy},
+        money::NanoUsd,
+    },
 };
 
 /// The days by which the present rate is told.
@@ -122,9 +125,12 @@ pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, Adm
 pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
     let account = desk.look(ShowAccount { id: read_id(id)? }).await?;
     let (id, facts) = (account.id.as_str(), &account.facts);
-    let used = desk
-        .read(&format!("/v1/usage{}", query(&[("account", id), ("by", "model")])))
-        .await?;
+    let used = ShowUsage {
+        account: Some(read_id(id)?),
+        by: Some(SplitBy::Model),
+        ..ShowUsage::default()
+    };
+    let used = desk.look(used).await?;
     let at = |verb: &str| below(&below("/accounts", id), verb);
     let is_suspended = facts.state == AccountState::Suspended;
     let content = html! {
@@ -141,8 +147,8 @@ pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
             a href={ "/log" (query(&[("account", id)])) } { "Its log" }
         }
         h2 { "Spent in the last 30 days" }
-        @if let Some(end) = BalanceEnd::of(facts, &used) { p class="lead" { (end.sentence()) } }
-        (usage_chart::spent(&used, true))
+        @if let Some(end) = BalanceEnd::of(facts, &used.costs) { p class="lead" { (end.sentence()) } }
+        (usage_chart::of_usage(&used, true))
         div class="cards" {
             section class="card" { h2 { "Credit" } (credit(desk, &at("credit"))) }
             section class="card" { h2 { "Adjust" } (adjust(desk, &at("adjust"))) }
@@ -175,8 +181,8 @@ struct BalanceEnd {
 
 impl BalanceEnd {
     /// By an account and what it has used by the day. `None` if nothing is left, or nothing was spent.
-    fn of(account: &AccountFacts, used: &Value) -> Option<Self> {
-        let today = view::text(used, "until").parse::<Date>().ok()?.yesterday().ok()?;
+    fn of(account: &AccountFacts, used: &CostsByDay) -> Option<Self> {
+        let today = used.until.0.yesterday().ok()?;
         let age = account.created_at.map_or(WEEK, |Moment(created)| {
             let created = created.to_zoned(TimeZone::UTC).date();
             created
@@ -184,13 +190,12 @@ impl BalanceEnd {
                 .map_or(WEEK, |age| i64::from(age.get_days()).saturating_add(1))
         });
         let days = age.clamp(1, WEEK);
-        let costs = view::list(used, "daily").iter().flat_map(|line| {
-            let costs = view::list(line, "cost_nano_usd").iter().rev();
-            costs
-                .take(usize::try_from(days).unwrap_or(usize::MAX))
-                .filter_map(Value::as_i64)
-        });
-        let spent = costs.map(i128::from).sum::<i128>();
+        let days_taken = usize::try_from(days).unwrap_or(usize::MAX);
+        let costs = used
+            .daily
+            .iter()
+            .flat_map(|line| line.cost_nano_usd.iter().rev().take(days_taken));
+        let spent = costs.map(|cost| i128::from(cost.nanos())).sum::<i128>();
         let balance = i128::from(account.balance_nano_usd.nanos());
         if spent <= 0 || balance <= 0 {
             return None;
@@ -311,14 +316,15 @@ mod tests {
 
     #[test]
     fn a_balance_ends_when_it_is_spent_at_the_rate_of_the_last_days() {
-        let used = json!({
-            "until": "2026-11-27",
-            "daily": [
-                { "name": "a", "cost_nano_usd": [900, 0, 0, 0, 0, 0, 0, 70] },
-                { "name": null, "cost_nano_usd": [900, 0, 0, 0, 0, 0, 70, 0] },
-            ],
-        });
-        let end = |balance, created: &str| BalanceEnd::of(&account(balance, created), &used).map(|end| end.sentence());
+        let used = |daily: serde_json::Value| -> CostsByDay {
+            let costs = json!({ "from": "2026-11-19", "until": "2026-11-27", "daily": daily });
+            serde_json::from_value(costs).unwrap()
+        };
+        let spent = used(json!([
+            { "name": "a", "cost_nano_usd": [900, 0, 0, 0, 0, 0, 0, 70] },
+            { "name": null, "cost_nano_usd": [900, 0, 0, 0, 0, 0, 70, 0] },
+        ]));
+        let end = |balance, created: &str| BalanceEnd::of(&account(balance, created), &spent).map(|end| end.sentence());
         let old = "2026-01-01T00:00:00Z";
         let sentence = |end: &str| {
             Some(format!(
@@ -336,7 +342,7 @@ mod tests {
             young.contains("$0.00000007 a day") && young.contains("in 2 days"),
             "{young}"
         );
-        let nothing = json!({ "until": "2026-11-27", "daily": [] });
+        let nothing = used(json!([]));
         assert_eq!(BalanceEnd::of(&account(5, old), &nothing), None);
     }
 }

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
+    api::{accounts::Account, usage::Overview},
     console::{
         alerts::{Alert, AlertState},
         desk::below,
@@ -21,7 +22,7 @@ pub(super) struct Attention<'a> {
     /// Sentences about this node.
     pub(super) troubles: Vec<String>,
     /// The admin API's overview.
-    pub(super) all: &'a Value,
+    pub(super) all: &'a Overview,
     /// The admin API's providers.
     pub(super) providers: &'a [Value],
     /// The public record.
@@ -110,24 +111,27 @@ fn failing(model: &ModelWindow) -> Option<Markup> {
 }
 
 /// The accounts whose balance is low, and how many others there are.
-fn low(all: &Value) -> Vec<Markup> {
-    let low = view::list(all, "low");
-    let unnamed = view::count(all, "low_count").saturating_sub(low.iter().fold(0, |count, _| count + 1));
-    let account = |account: &Value| {
-        let id = view::text(account, "id");
+fn low(all: &Overview) -> Vec<Markup> {
+    let unnamed = all.low_count.saturating_sub(all.low.len() as u64);
+    let account = |account: &Account| {
+        let (id, balance) = (&account.id, account.facts.balance_nano_usd);
         html! {
             li {
                 span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (view::name(id)) }
-                ": " (match view::signum(account, "balance_nano_usd") {
-                    1 => "the balance is low",
+                ": " (match balance.nanos() {
+                    1.. => "the balance is low",
                     0 => "nothing is left of the balance",
                     _ => "the balance is overdrawn",
-                }) ", " (view::usd(account, "balance_usd", ""))
+                }) ", " (view::amount(balance))
             }
         }
     };
     let others = html! { li { span class="pill d" { "Account" } " " (view::thousands(unnamed)) " others, too" } };
-    low.iter().map(account).chain((unnamed > 0).then_some(others)).collect()
+    all.low
+        .iter()
+        .map(account)
+        .chain((unnamed > 0).then_some(others))
+        .collect()
 }
 
 /// The alerts of Prometheus, or that they are not known.
@@ -160,10 +164,38 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::faults::stability::{Counters, Hour};
+    use crate::{
+        api::usage::{CostsByDay, Dearest, UsageSums},
+        domain::{
+            faults::stability::{Counters, Hour},
+            ledger::{daily_costs::DailyCosts, daily_sums::Sums},
+            money::NanoUsd,
+        },
+    };
 
     fn section(window: Option<&Window>, alerts: Option<&Result<Vec<Alert>, String>>) -> String {
-        let all = json!({});
+        let none = UsageSums::from(&Sums::default());
+        let all = Overview {
+            accounts: 0,
+            is_whole: true,
+            suspended: 0,
+            paid_in_nano_usd: NanoUsd::ZERO,
+            paid_today_nano_usd: NanoUsd::ZERO,
+            paid_month_nano_usd: NanoUsd::ZERO,
+            balance_nano_usd: NanoUsd::ZERO,
+            held_nano_usd: NanoUsd::ZERO,
+            spent_nano_usd: NanoUsd::ZERO,
+            today: none.clone(),
+            month: none,
+            spent: CostsByDay::of(&DailyCosts::new(0..=0), 1),
+            dearest: Dearest {
+                accounts: Vec::new(),
+                keys: Vec::new(),
+                models: Vec::new(),
+            },
+            low_count: 0,
+            low: Vec::new(),
+        };
         let attention = Attention {
             troubles: Vec::new(),
             all: &all,

@@ -1,18 +1,27 @@
 //! The consumption log, with the filters of `weir log query`, page by page.
 
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    admin::local::LogFile,
-    api::error::AdminError,
-    console::{answer::Answer, desk::Desk, fields::query, frame::Page, rows, view},
+    admin::log::export::LogFile,
+    api::{
+        error::AdminError,
+        log::{ExportLog, ListNewestRows, LogForm, LogRow, LookedThrough, NotAForm, QueryLog},
+    },
+    console::{
+        answer::Answer,
+        desk::Desk,
+        fields::{query, question},
+        frame::Page,
+        rows, view,
+    },
 };
 
 /// Rows on one page.
 const PAGE: usize = 25;
 /// How long a page may look for rows; what it has not looked through is one link further.
-const LOOK_MS: &str = "150";
+const LOOK_MS: u64 = 150;
 /// The order that is not the usual one.
 const OLDEST: &str = "oldest";
 /// How far the page looks back unless asked otherwise.
@@ -20,21 +29,17 @@ const HOURS: &str = "24";
 /// The most rows of an export, some 10 MB.
 const EXPORTED_MAX: usize = 10_000;
 /// The forms of an export, as people call them.
-const FORMS: [(&str, &str); 3] = [("jsonl", "JSON lines"), ("csv", "CSV"), ("parquet", "Parquet")];
+const FORMS: [(LogForm, &str); 3] = [
+    (LogForm::JsonLines, "JSON lines"),
+    (LogForm::Csv, "CSV"),
+    (LogForm::Parquet, "Parquet"),
+];
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let wanted = |name: &str| desk.query.text(name);
     let (filter, order, cursor) = (filter(desk), Order::of(wanted("order")), wanted("cursor"));
-    let limit = PAGE.to_string();
-    let shown = [
-        ("limit", &*limit),
-        ("lines", "true"),
-        ("look_ms", LOOK_MS),
-        ("cursor", cursor),
-    ];
-    let asked = query(&[&filter[..], &shown].concat());
-    let found = match desk.read(&format!("{}{asked}", order.path())).await {
-        Ok(answer) => found(&answer, &filter, order, cursor),
+    let found = match look(desk, &filter, order, cursor).await {
+        Ok(found) => found,
         // What is wrong with a filter belongs beside it.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
@@ -64,20 +69,39 @@ impl Order {
             Self::Oldest => OLDEST,
         }
     }
+}
 
-    fn path(self) -> &'static str {
-        match self {
-            Self::Newest => "/v1/log/newest",
-            Self::Oldest => "/v1/log",
+/// Looks for the rows of a page.
+async fn look(desk: &Desk<'_>, filter: &Filter<'_>, order: Order, cursor: &str) -> Result<Markup, AdminError> {
+    let asked = QueryLog {
+        limit: Some(PAGE),
+        lines: Some(true),
+        look_ms: Some(LOOK_MS),
+        ..question(&[&filter[..], &[("cursor", cursor)]].concat())?
+    };
+    Ok(match order {
+        Order::Newest => {
+            let page = desk.look(ListNewestRows(asked)).await?;
+            let looked_through = html! { ": " (view::thousands(page.looked_at as u64)) " rows" };
+            let ways = (page.next.as_deref(), page.unknown_model.as_deref());
+            found(&page.rows, ways, &looked_through, (filter, order, cursor))
         }
-    }
+        Order::Oldest => {
+            let page = desk.look(asked).await?;
+            let looked_through = page.looked_through.as_ref().map(looked_through).unwrap_or_default();
+            let ways = (page.next.as_deref(), page.unknown_model.as_deref());
+            found(&page.rows, ways, &looked_through, (filter, order, cursor))
+        }
+    })
 }
 
 /// The rows of an answer, and the ways on from them.
-fn found(answer: &Value, filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
-    let rows = view::list(answer, "rows");
-    let next = view::text(answer, "next");
-    let further = query(&[filter, &[("order", order.name()), ("cursor", next)]].concat());
+fn found(
+    rows: &[LogRow],
+    (next, unknown_model): (Option<&str>, Option<&str>),
+    looked_through: &Markup,
+    (filter, order, cursor): (&Filter<'_>, Order, &str),
+) -> Markup {
     let further_on = match order {
         _ if rows.is_empty() => "Look further",
         Order::Newest => "Older rows",
@@ -86,42 +110,38 @@ fn found(answer: &Value, filter: &[(&str, &str)], order: Order, cursor: &str) ->
     html! {
         @if rows.is_empty() {
             p class="card" {
-                @if !next.is_empty() { "None among those looked through so far" (looked_through(answer, order)) "." }
+                @if next.is_some() { "None among those looked through so far" (looked_through) "." }
                 @else { "No rows" @if !cursor.is_empty() { " more" } " in this time." }
-                @if !view::text(answer, "unknown_model").is_empty() { " " (view::text(answer, "unknown_model")) }
+                @if let Some(unknown_model) = unknown_model { " " (unknown_model) }
             }
         } @else {
-            (rows::table(rows))
+            (rows::list(rows))
             (exports(filter, order, cursor))
         }
-        @if !next.is_empty() { p class="pages" { a href={ "/log" (further) } { (further_on) } } }
-    }
-}
-
-fn looked_through(answer: &Value, order: Order) -> Markup {
-    let looked = answer.get("looked_through").unwrap_or(&Value::Null);
-    let (account, rows) = (
-        view::text(looked, "before_account"),
-        view::count(looked, "rows_of_account"),
-    );
-    html! {
-        @if order == Order::Newest { ": " (view::number(answer, "looked_at", "0")) " rows" }
-        @else {
-            ": all before " (view::text(looked, "before_day"))
-            @if !account.is_empty() { ", of that day the accounts before " (view::name(account)) }
-            @if rows > 0 { ", and " (view::thousands(rows)) " rows of the next" }
+        @if let Some(next) = next {
+            @let further = query(&[&filter[..], &[("order", order.name()), ("cursor", next)]].concat());
+            p class="pages" { a href={ "/log" (further) } { (further_on) } }
         }
     }
 }
 
-fn exports(filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
+fn looked_through(looked: &LookedThrough) -> Markup {
+    let (account, rows) = (&looked.before_account, looked.rows_of_account);
+    html! {
+        ": all before " (looked.before_day)
+        @if !account.is_empty() { ", of that day the accounts before " (view::name(account)) }
+        @if rows > 0 { ", and " (view::thousands(rows as u64)) " rows of the next" }
+    }
+}
+
+fn exports(filter: &Filter<'_>, order: Order, cursor: &str) -> Markup {
     // An export begins with the oldest row.
     let from = if order == Order::Oldest { cursor } else { "" };
-    let export = query(&[filter, &[("cursor", from)]].concat());
+    let export = query(&[&filter[..], &[("cursor", from)]].concat());
     html! {
         p class="pages" {
             @for (form, name) in FORMS {
-                a href={ "/log/export/" (form) (export) } { "Export as " (name) } " "
+                a href={ "/log/export/" (form.as_str()) (export) } { "Export as " (name) } " "
             }
         }
         p class="none" {
@@ -132,8 +152,10 @@ fn exports(filter: &[(&str, &str)], order: Order, cursor: &str) -> Markup {
     }
 }
 
-/// What is asked for, as the admin API's log takes it.
-fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
+/// What is asked for, by the names of its fields.
+type Filter<'a> = [(&'static str, &'a str); 8];
+
+fn filter<'a>(desk: &Desk<'a>) -> Filter<'a> {
     let wanted = |name: &str| desk.query.text(name);
     let from = wanted("from");
     let hours = match (wanted("hours"), from) {
@@ -155,16 +177,19 @@ fn filter<'a>(desk: &Desk<'a>) -> [(&'static str, &'a str); 8] {
 /// The rows from a place on, as a file. The name of one that has not all says so; where its last line may, it says from where on
 /// there are more: `{"next":"..."}`.
 pub(super) async fn export(desk: &Desk<'_>, form: &str) -> Result<Answer, AdminError> {
-    let asked = query(&[&filter(desk)[..], &[("cursor", desk.query.text("cursor"))]].concat());
-    let LogFile { kind, mut bytes, next } = desk.log_file(form, &asked, EXPORTED_MAX).await?;
+    let form: LogForm = form
+        .parse()
+        .map_err(|error: NotAForm| AdminError::not_found(error.to_string()))?;
+    let asked = question(&[&filter(desk)[..], &[("cursor", desk.query.text("cursor"))]].concat())?;
+    let LogFile { mut bytes, next } = desk.log_file(ExportLog::new(form, asked), EXPORTED_MAX).await?;
     let name = if next.is_some() { "weir-log-part" } else { "weir-log" };
-    if let Some(next) = next.filter(|_| form == "jsonl") {
+    if let Some(next) = next.filter(|_| form == LogForm::JsonLines) {
         bytes.extend(format!("{}\n", json!({ "next": next })).into_bytes());
     }
-    Ok(Answer::download(&format!("{name}.{form}"), kind, bytes))
+    Ok(Answer::download(&format!("{name}.{form}"), form.media(), bytes))
 }
 
-fn filters(filter: &[(&str, &str)], order: Order) -> Markup {
+fn filters(filter: &Filter<'_>, order: Order) -> Markup {
     let names = [
         "Account",
         "Key id",

@@ -2,22 +2,27 @@
 
 use futures_util::future::OptionFuture;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::attention::Attention;
 use crate::{
-    api::error::AdminError,
+    api::{
+        error::AdminError,
+        usage::{Dearest, Overview, ShowOverview, UsageSums, WeekCost},
+    },
     console::{
         desk::{Desk, below},
         frame::Page,
-        rows, usage_chart, view,
+        usage_chart, view,
     },
-    domain::faults::stability::{Counters, Window},
+    domain::{
+        faults::stability::{Counters, Window},
+        money::NanoUsd,
+    },
 };
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let alerts = OptionFuture::from(desk.source.alerts());
-    let (all, providers, alerts) = tokio::join!(desk.read("/v1/overview"), desk.read("/v1/providers"), alerts);
+    let (all, providers, alerts) = tokio::join!(desk.look(ShowOverview {}), desk.read("/v1/providers"), alerts);
     let (all, providers) = (all?, providers?);
     let window = desk.source.window();
     let attention = Attention {
@@ -31,10 +36,10 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
         (attention.section())
         (money(&all))
         h2 { "Spent in the last 30 days" }
-        (usage_chart::spent(all.get("spent").unwrap_or(&Value::Null), true))
-        (dearest(all.get("dearest").unwrap_or(&Value::Null)))
-        (used("Today (UTC)", all.get("today").unwrap_or(&Value::Null), &view::nanos(&all, "paid_today_nano_usd")))
-        (used("This month", all.get("month").unwrap_or(&Value::Null), &view::nanos(&all, "paid_month_nano_usd")))
+        (usage_chart::of_costs(&all.spent, None, true))
+        (dearest(&all.dearest))
+        (used("Today (UTC)", &all.today, all.paid_today_nano_usd))
+        (used("This month", &all.month, all.paid_month_nano_usd))
         (traffic(window.as_ref()))
     };
     Ok(Page {
@@ -43,51 +48,49 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     })
 }
 
-fn money(all: &Value) -> Markup {
-    let suspended = view::count(all, "suspended");
+fn money(all: &Overview) -> Markup {
+    let accounts = view::thousands(all.accounts as u64);
     html! {
         dl class="figures" {
-            (figure("Paid in so far", &view::nanos(all, "paid_in_nano_usd")))
-            (figure("Balance", &view::nanos(all, "balance_nano_usd")))
-            (figure("Held for running requests", &view::nanos(all, "held_nano_usd")))
-            (figure("Accounts", &html! { (view::number(all, "accounts", "0")) @if suspended > 0 { small { " (" (suspended) " suspended)" } } }))
+            (figure("Paid in so far", &view::amount(all.paid_in_nano_usd)))
+            (figure("Balance", &view::amount(all.balance_nano_usd)))
+            (figure("Held for running requests", &view::amount(all.held_nano_usd)))
+            (figure("Accounts", &html! { (accounts) @if all.suspended > 0 { small { " (" (all.suspended) " suspended)" } } }))
         }
-        @if !view::is(all, "is_whole") {
-            p class="none" { "Of the first " (view::number(all, "accounts", "0")) " accounts." }
-        }
+        @if !all.is_whole { p class="none" { "Of the first " (accounts) " accounts." } }
     }
 }
 
 /// What some days add up to, and what was paid in on them.
-fn used(name: &str, sums: &Value, paid_in: &Markup) -> Markup {
+fn used(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
+    let [input, output] = [sums.usage.input_total(), sums.usage.output_total()].map(view::thousands);
     html! {
         h2 { (name) }
         dl class="figures" {
-            (figure("Paid in", paid_in))
-            (figure("Spent", &rows::cost(sums)))
-            (figure("Requests", &view::number(sums, "requests", "0")))
-            (figure("Failed", &view::number(sums, "errors", "0")))
-            (figure("Tokens in and out", &html! { (view::thousands(rows::input(sums))) " / " (view::thousands(rows::output(sums))) }))
+            (figure("Paid in", &view::amount(paid_in)))
+            (figure("Spent", &view::amount(sums.cost_nano_usd)))
+            (figure("Requests", &html! { (view::thousands(sums.requests)) }))
+            (figure("Failed", &html! { (view::thousands(sums.errors)) }))
+            (figure("Tokens in and out", &html! { (input) " / " (output) }))
         }
     }
 }
 
 /// The accounts, keys and models that cost most in the last seven days.
-fn dearest(dearest: &Value) -> Markup {
+fn dearest(dearest: &Dearest) -> Markup {
     let parts = [
-        ("Accounts", "accounts", "/accounts"),
-        ("Keys", "keys", "/keys"),
-        ("Models", "models", "/models"),
+        ("Accounts", &dearest.accounts, "/accounts"),
+        ("Keys", &dearest.keys, "/keys"),
+        ("Models", &dearest.models, "/models"),
     ];
-    let is_empty = parts.iter().all(|(_, part, _)| view::list(dearest, part).is_empty());
+    let is_empty = parts.iter().all(|(_, lines, _)| lines.is_empty());
     html! {
         @if !is_empty {
             h2 { "What cost most in the last 7 days" }
             p class="lead" { "With the change to the 7 days before." }
         }
         div class="cards" {
-            @for (heading, part, page) in parts {
-                @let lines = view::list(dearest, part);
+            @for (heading, lines, page) in parts {
                 @if !lines.is_empty() {
                     section class="card" {
                         h2 { (heading) }
@@ -105,21 +108,19 @@ fn dearest(dearest: &Value) -> Markup {
     }
 }
 
-fn dearest_line(line: &Value, page: &str) -> Markup {
-    let name = view::text(line, "name");
+fn dearest_line(line: &WeekCost, page: &str) -> Markup {
     html! {
         tr {
-            th scope="row" { a href=(below(page, name)) { (view::name(name)) } }
-            td class="figure" { (view::nanos(line, "cost_nano_usd")) }
+            th scope="row" { a href=(below(page, &line.name)) { (view::name(&line.name)) } }
+            td class="figure" { (view::amount(line.cost_nano_usd)) }
             td class="figure" { (change(line)) }
         }
     }
 }
 
 /// By how much a cost differs from the one before, in percent.
-fn change(line: &Value) -> String {
-    let nanos = |field: &str| line.get(field).and_then(Value::as_i64).unwrap_or(0);
-    let (cost, before) = (i128::from(nanos("cost_nano_usd")), i128::from(nanos("before_nano_usd")));
+fn change(line: &WeekCost) -> String {
+    let [cost, before] = [line.cost_nano_usd, line.before_nano_usd].map(|cost| i128::from(cost.nanos()));
     if before <= 0 {
         return "new".to_owned();
     }

@@ -1,16 +1,19 @@
 //! What accounts, keys and models have used, from the daily sums.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::{
-    api::error::AdminError,
+    api::{
+        error::AdminError,
+        usage::{ShowUsage, UsagePage},
+    },
     console::{
         desk::{Desk, below},
-        fields::query,
+        fields::{query, question},
         frame::Page,
         usage_chart, usage_table, view,
     },
+    domain::ledger::usage_report::SplitBy,
 };
 
 /// What it can be split by, the first unless asked otherwise.
@@ -19,15 +22,8 @@ const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let wanted = |name| desk.query.text(name);
     let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
-    let asked = query(
-        &[
-            &filter[..],
-            &[("after", wanted("after")), ("most", usage_table::LINES_MAX)],
-        ]
-        .concat(),
-    );
-    let found = match desk.read(&format!("/v1/usage{asked}")).await {
-        Ok(usage) => shown(&usage, &filter),
+    let found = match look(desk, &filter).await {
+        Ok(found) => found,
         // What is wrong with a filter belongs beside it.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
@@ -37,21 +33,29 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     })
 }
 
-fn shown(usage: &Value, filter: &[(&str, &str)]) -> Markup {
-    let next = view::text(usage, "next");
-    let name = |name: &str| match view::text(usage, "by") {
-        "key" => html! { a href=(below("/keys", name)) { (name) } },
+async fn look(desk: &Desk<'_>, filter: &[(&str, &str)]) -> Result<Markup, AdminError> {
+    let after = desk.query.text("after");
+    let asked = ShowUsage {
+        most: Some(usage_table::MOST),
+        ..question(&[filter, &[("after", after)]].concat())?
+    };
+    Ok(shown(&*desk.look(asked).await?, filter, !after.is_empty()))
+}
+
+fn shown(usage: &UsagePage, filter: &[(&str, &str)], is_further: bool) -> Markup {
+    let name = |name: &str| match usage.by {
+        SplitBy::Key => html! { a href=(below("/keys", name)) { (name) } },
         _ => view::name(name),
     };
     html! {
-        @if !next.is_empty() || filter.iter().any(|(name, value)| *name == "after" && !value.is_empty()) {
+        @if usage.next.is_some() || is_further {
             p class="lead" { "Of some of the accounts only: there are too many for one page." }
         }
-        (usage_chart::spent(usage, false))
-        @if view::count(usage.get("total").unwrap_or(&Value::Null), "requests") == 0 {
-            p class="card" { "Nothing was used from " (view::text(usage, "from")) " to " (view::text(usage, "until")) "." }
-        } @else { (usage_table::table(usage, name)) }
-        @if !next.is_empty() {
+        (usage_chart::of_usage(usage, false))
+        @if usage.total.requests == 0 {
+            p class="card" { "Nothing was used from " (usage.costs.from) " to " (usage.costs.until) "." }
+        } @else { (usage_table::of_usage(usage, name)) }
+        @if let Some(next) = &usage.next {
             p class="pages" { a href={ "/usage" (query(&[filter, &[("after", next)]].concat())) } { "Further accounts" } }
         }
     }

@@ -15,7 +15,10 @@ use crate::console::{
     session::Session,
     snippet, usage_chart, usage_table, view,
 };
-use crate::{api::keys::Key, domain::sign_in::user_code::UserCode};
+use crate::{
+    api::{keys::Key, log::LatestRows, usage::UsagePage},
+    domain::sign_in::user_code::UserCode,
+};
 
 /// What the owner's page tells.
 #[derive(Debug)]
@@ -23,11 +26,11 @@ pub(super) struct Facts {
     /// The key, as the admin API shows it.
     pub(super) key: Key,
     /// What it has used in the last 30 days, day by day.
-    pub(super) by_day: Value,
+    pub(super) by_day: UsagePage,
     /// The same, model by model.
-    pub(super) by_model: Value,
+    pub(super) by_model: UsagePage,
     /// Its last rows.
-    pub(super) rows: Value,
+    pub(super) rows: LatestRows,
     /// The models there are.
     pub(super) models: Value,
     /// How many agents are signed in with it; `None`: agents cannot sign in.
@@ -38,7 +41,7 @@ pub(super) struct Facts {
 pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Page {
     let key = &facts.key;
     let is_read_only = key_view::has_expired(key) || key_view::is_used_up(key);
-    let rows = view::list(&facts.rows, "rows");
+    let (rows, not_read) = (&facts.rows.rows, facts.rows.not_read.is_some());
     let content = html! {
         @if is_read_only {
             (forms.refusal())
@@ -46,14 +49,13 @@ pub(super) fn content<W>(facts: &Facts, forms: &Forms<'_, W>, base: &str) -> Pag
         }
         (key_view::facts(key))
         h2 { "The last 30 days" }
-        (usage_chart::spent(&facts.by_day, true))
-        @if !view::list(&facts.by_model, "usage").is_empty() { (usage_table::table(&facts.by_model, view::name)) }
+        (usage_chart::of_usage(&facts.by_day, true))
+        @if !facts.by_model.usage.is_empty() { (usage_table::of_usage(&facts.by_model, view::name)) }
         h2 { "The last requests" }
-        @let not_read = facts.rows.get("not_read").is_some_and(Value::is_string);
         @if not_read { p class="card" role="status" { "Older ones cannot be read at the moment. Look again later." } }
-        @let is_whole = facts.rows.get("whole") != Some(&Value::Bool(false));
+        @let is_whole = facts.rows.whole;
         @if !is_whole && !not_read { p class="card" role="status" { "The account has so many requests that older ones of this key were not looked for." } }
-        @if !rows.is_empty() { (rows::table(rows)) } @else if !not_read && is_whole { p class="card" { "None in the last 31 days." } }
+        @if !rows.is_empty() { (rows::list(rows)) } @else if !not_read && is_whole { p class="card" { "None in the last 31 days." } }
         (models(key, &facts.models))
         @if let Some(count) = facts.signed_in { (agents(forms, count)) }
         @if !is_read_only {

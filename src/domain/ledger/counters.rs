@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
@@ -39,17 +41,29 @@ pub(crate) struct CounterDifference {
     pub(crate) counter: NanoUsd,
     /// What it should say.
     pub(crate) expected: NanoUsd,
-    /// By what it should say so.
+    /// What it is compared with.
     pub(crate) by: Basis,
 }
 
 /// What a counter is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Basis {
     /// The daily sums.
+    #[serde(rename = "daily sums")]
     Sums,
     /// The counters of the account's keys.
+    #[serde(rename = "counters of its keys")]
     Keys,
+}
+
+impl Basis {
+    /// The words for it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sums => "daily sums",
+            Self::Keys => "counters of its keys",
+        }
+    }
 }
 
 impl CountedPeriod {

@@ -2,13 +2,8 @@
 
 use std::{borrow::Cow, collections::HashMap, ops::RangeInclusive};
 
-use serde_json::{Map, Value, json};
-
 use crate::domain::{
-    ledger::{
-        daily_sums::DailySum,
-        usage_report::{SplitBy, date},
-    },
+    ledger::{daily_sums::DailySum, usage_report::SplitBy},
     money::NanoUsd,
 };
 
@@ -123,21 +118,6 @@ pub(crate) fn dearest_weeks(weeks: impl Iterator<Item = WeekCost>, most: usize) 
     weeks.sort_unstable_by(|one, other| other.cost.cmp(&one.cost).then_with(|| one.name.cmp(&other.name)));
     weeks.truncate(most);
     weeks
-}
-
-/// The days of costs and their dearest names, `most` at most, each with its cost of each day: `from`, `until` and `daily`.
-pub(crate) fn fields_of_costs(costs: &DailyCosts, most: usize) -> Map<String, Value> {
-    let days = costs.days();
-    let lines = costs.dearest(most).into_iter();
-    let line = |(name, costs): CostLine<'_>| json!({ "name": name, "cost_nano_usd": costs });
-    Map::from_iter([
-        ("from".to_owned(), json!(date(*days.start()).to_string())),
-        (
-            "until".to_owned(),
-            json!(date(days.end().saturating_add(1)).to_string()),
-        ),
-        ("daily".to_owned(), json!(lines.map(line).collect::<Vec<_>>())),
-    ])
 }
 
 fn sum<'a>(costs: impl IntoIterator<Item = &'a NanoUsd>) -> NanoUsd {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     ledger::consumption::Row,
@@ -10,7 +10,7 @@ use crate::domain::{
 };
 
 /// A line of a row's charge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RowLine {
     /// The model that consumed it, where several did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,10 +136,10 @@ mod tests {
             .map(|RowLine { line, .. }| {
                 let factor = line.factor.as_deref().unwrap_or("1");
                 (
-                    line.counted,
+                    &*line.counted,
                     line.count,
                     line.price_usd.as_str(),
-                    line.per,
+                    &*line.per,
                     factor,
                     line.cost_usd.as_str(),
                 )

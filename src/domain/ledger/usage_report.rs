@@ -1,9 +1,9 @@
 //! What was used in some days, by day, model, key or tag: daily sums put together for people and programs to read.
 
-use std::{borrow::Cow, collections::HashMap, str::FromStr};
+use std::{borrow::Cow, collections::HashMap, fmt, str::FromStr};
 
 use jiff::{Span, civil::Date};
-use serde_json::{Map, Value, json};
+use thiserror::Error;
 
 use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
 
@@ -47,12 +47,23 @@ impl SplitBy {
     }
 }
 
-impl FromStr for SplitBy {
-    type Err = ();
+impl fmt::Display for SplitBy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, ()> {
+/// A text that is none of the ways to split a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("day, model, key or tag")]
+pub(crate) struct NotASplit;
+
+impl FromStr for SplitBy {
+    type Err = NotASplit;
+
+    fn from_str(text: &str) -> Result<Self, NotASplit> {
         let all = [Self::Day, Self::Model, Self::Key, Self::Tag];
-        all.into_iter().find(|by| by.as_str() == text).ok_or(())
+        all.into_iter().find(|by| by.as_str() == text).ok_or(NotASplit)
     }
 }
 
@@ -82,23 +93,16 @@ impl UsageReport {
         self.total = sums.into_iter().fold(self.total, |total, sum| total.plus(&sum.sums));
     }
 
-    /// Its lines as JSON objects in the order of their names, `most` at most: of days the latest, else what cost most, the
-    /// dearest last. The first field is called as what it is split by.
-    pub(crate) fn lines(&self, by: SplitBy, most: usize) -> Vec<Value> {
-        let line = |(name, sums): (&String, &Sums)| {
-            let mut fields = Map::new();
-            fields.insert(by.as_str().to_owned(), json!(name));
-            fields.extend(fields_of(sums));
-            Value::Object(fields)
-        };
-        let mut lines: Vec<(&String, &Sums)> = self.lines.iter().collect();
+    /// Its lines in the order of their names, `most` at most: of days the latest, else what cost most, the dearest last.
+    pub(crate) fn lines(&self, by: SplitBy, most: usize) -> impl Iterator<Item = (&str, &Sums)> {
+        let mut lines: Vec<(&str, &Sums)> = self.lines.iter().map(|(name, sums)| (name.as_str(), sums)).collect();
         lines.sort_unstable_by_key(|(name, _)| *name);
         let left_out = self.left_out(most);
         if by != SplitBy::Day && left_out > 0 {
             // The dearest come last, as the latest days do.
             lines.sort_by_key(|(_, sums)| sums.cost_nano_usd);
         }
-        lines.into_iter().skip(left_out).map(line).collect()
+        lines.into_iter().skip(left_out)
     }
 
     /// How many lines are left out where so many are told.
@@ -106,23 +110,10 @@ impl UsageReport {
         self.lines.len().saturating_sub(most)
     }
 
-    /// All of it as a JSON object.
-    pub(crate) fn total(&self) -> Value {
-        Value::Object(fields_of(&self.total))
+    /// All of it.
+    pub(crate) fn total(&self) -> &Sums {
+        &self.total
     }
-}
-
-/// Requests, errors, cost in USD and in nano-USD, and each kind of token that is not zero.
-pub(crate) fn fields_of(sums: &Sums) -> Map<String, Value> {
-    let mut fields = Map::new();
-    fields.insert("requests".to_owned(), json!(sums.requests));
-    fields.insert("errors".to_owned(), json!(sums.errors));
-    fields.insert("cost_usd".to_owned(), json!(sums.cost_nano_usd.to_string()));
-    fields.insert("cost_nano_usd".to_owned(), json!(sums.cost_nano_usd));
-    if let Ok(Value::Object(usage)) = serde_json::to_value(sums.usage) {
-        fields.extend(usage);
-    }
-    fields
 }
 
 /// The date of a day that is counted from the Unix epoch.
@@ -168,10 +159,10 @@ mod tests {
             let mut report = UsageReport::default();
             report.add_lines(&sums, by);
             report.add_total(&sums);
-            assert_eq!(report.total()["cost_nano_usd"], 321);
-            let lines = report.lines(by, usize::MAX).into_iter();
+            assert_eq!(report.total().cost_nano_usd, NanoUsd::from_nanos(321));
+            let lines = report.lines(by, usize::MAX);
             lines
-                .map(|line| format!("{} {}", line[by.as_str()].as_str().unwrap(), line["cost_nano_usd"]))
+                .map(|(name, sums)| format!("{name} {}", sums.cost_nano_usd.nanos()))
                 .collect::<Vec<_>>()
         };
         assert_eq!(told(SplitBy::Day), ["2024-10-04 21", "2024-10-05 300"]);
@@ -196,6 +187,6 @@ mod tests {
     #[test]
     fn a_report_is_split_by_these_only() {
         assert_eq!("day".parse(), Ok(SplitBy::Day));
-        assert_eq!("days".parse::<SplitBy>(), Err(()));
+        assert_eq!("days".parse::<SplitBy>(), Err(NotASplit));
     }
 }

@@ -118,7 +118,8 @@ pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 impl Usage {
     /// The parts that are input tokens.
-    pub(crate) const INPUT: [&'static str; 9] = [
+    #[cfg(test)]
+    const INPUT: [&'static str; 9] = [
         "input_uncached",
         "input_audio",
         "input_image",
@@ -130,7 +131,8 @@ impl Usage {
         "tool_input",
     ];
     /// The parts that are output tokens.
-    pub(crate) const OUTPUT: [&'static str; 4] = ["output_text", "output_reasoning", "output_audio", "output_image"];
+    #[cfg(test)]
+    const OUTPUT: [&'static str; 4] = ["output_text", "output_reasoning", "output_audio", "output_image"];
 
     /// Each part with its name.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{
+    api::usage::{UsageLine, UsageSums},
     console::{Examples, Site, snippets_of_key},
     domain::{
         catalogue::{Catalogue, Model},
@@ -251,9 +252,9 @@ fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
     json!({
         "from": usage_report::date(first).to_string(),
         "until": usage_report::date(last + 1).to_string(),
-        "by_day": by_day.lines(SplitBy::Day, usize::MAX),
-        "by_model": by_model.lines(SplitBy::Model, usize::MAX),
-        "total": by_day.total(),
+        "by_day": UsageLine::all(SplitBy::Day, by_day.lines(SplitBy::Day, usize::MAX)),
+        "by_model": UsageLine::all(SplitBy::Model, by_model.lines(SplitBy::Model, usize::MAX)),
+        "total": UsageSums::from(by_day.total()),
     })
 }
 

@@ -6,19 +6,29 @@ use axum::{
     extract::{RawPathParams, RawQuery, State},
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{MethodFilter, on},
+    routing::{MethodFilter, get, on},
 };
 use serde_json::{Map, Value};
 
+use super::log_export;
 use crate::{
     admin::{Admin, ConnectionExtension, ask::Answered, author::Author},
     api::{
+        Question,
         accounts::{
             AdjustAccount, CreateAccount, CreditAccount, ListAccounts, ResumeAccount, ShowAccount, SuspendAccount,
             UpdateAccount,
         },
         error::AdminError,
         keys::{CreateKey, DeleteKey, EndOverlap, ListKeys, LowerKey, RevokeKey, RotateKey, ShowKey, UpdateKey},
+        log::{
+            ExportLog, ListLatestRows, ListNewestRows, QueryLog,
+            checks::{
+                FillFromJournal, FillLogHome, MendLog, NoteVerifiedLog, ShowLogHome, VerifyCounters, VerifyJournal,
+                VerifyLog, VerifyLogHome,
+            },
+        },
+        usage::{ShowOverview, ShowUsage},
         wire,
     },
 };
@@ -42,7 +52,22 @@ pub(super) fn routes() -> Router<Admin> {
     let routes = route::<RotateKey>(routes);
     let routes = route::<EndOverlap>(routes);
     let routes = route::<RevokeKey>(routes);
-    route::<DeleteKey>(routes)
+    let routes = route::<DeleteKey>(routes);
+    let routes = route::<QueryLog>(routes);
+    let routes = route::<ListNewestRows>(routes);
+    let routes = route::<ListLatestRows>(routes);
+    let routes = route::<VerifyLog>(routes);
+    let routes = route::<MendLog>(routes);
+    let routes = route::<NoteVerifiedLog>(routes);
+    let routes = route::<ShowLogHome>(routes);
+    let routes = route::<VerifyLogHome>(routes);
+    let routes = route::<FillLogHome>(routes);
+    let routes = route::<VerifyJournal>(routes);
+    let routes = route::<FillFromJournal>(routes);
+    let routes = route::<VerifyCounters>(routes);
+    let routes = route::<ShowUsage>(routes);
+    let routes = route::<ShowOverview>(routes);
+    routes.route(ExportLog::PATH, get(log_export::send))
 }
 
 /// The same with one question more.

@@ -1,8 +1,8 @@
 //! What a request's counts come to, each at its price, before the sum is rounded.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::money::{
     NanoUsd,
@@ -26,15 +26,15 @@ pub(crate) struct Counted {
 }
 
 /// A line of a bill: a count at its price.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PriceLine {
     /// What is counted, by its name in the consumption log; `request` for the fee of a request.
-    pub counted: &'static str,
+    pub counted: Cow<'static, str>,
     pub count: u64,
     /// The price in USD, of what `per` says.
     pub price_usd: String,
     /// `1M tokens` or `call`.
-    pub per: &'static str,
+    pub per: Cow<'static, str>,
     /// The factor on the price; `None` for 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<String>,
@@ -77,10 +77,10 @@ impl Counted {
         let factor = self.factor();
         let tokens = self.tokens.iter().filter(|(_, count, _)| *count > 0);
         let tokens = tokens.map(|(counted, count, price)| PriceLine {
-            counted,
+            counted: Cow::Borrowed(*counted),
             count: *count,
             price_usd: price.to_string(),
-            per: "1M tokens",
+            per: Cow::Borrowed("1M tokens"),
             factor: (factor != FACTORS_ONE).then(|| decimal(factor, EXACT_PLACES - 12)),
             cost_usd: Exact(product(*count, price.pico_usd()).saturating_mul(factor)).to_string(),
         });
@@ -99,10 +99,10 @@ impl PriceLine {
     /// So many calls at this price.
     pub(super) fn of_calls(counted: &'static str, count: u64, price: PerCall) -> Self {
         Self {
-            counted,
+            counted: Cow::Borrowed(counted),
             count,
             price_usd: price.to_string(),
-            per: "call",
+            per: Cow::Borrowed("call"),
             factor: None,
             cost_usd: Exact::of_calls(count, price).to_string(),
         }

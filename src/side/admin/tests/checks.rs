@@ -105,7 +105,7 @@ async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
         ("/v1/keys?limit=1&limit=2", "limit: it is there twice"),
         ("/v1/keys?serach=x", "`serach` is unknown here: did you mean `search`?"),
         ("/v1/accounts?x=1", "`x` is unknown here: there are after, limit"),
-        ("/v1/log/verify?account=a", "day is missing"),
+        ("/v1/log/verify?account=a", "day: it is missing"),
         ("/v1/log/export/jsonl?hours=x", "hours: `x` is no whole number"),
     ] {
         let message = admin.refused(Method::GET, path, None).await;

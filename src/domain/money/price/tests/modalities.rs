@@ -85,7 +85,7 @@ fn the_lines_of_a_charge_name_each_modality() {
         .iter()
         .map(|line| {
             (
-                line.counted,
+                &*line.counted,
                 line.count,
                 line.price_usd.as_str(),
                 line.cost_usd.as_str(),
