@@ -4,14 +4,10 @@
 mod accounts;
 pub(crate) mod ask;
 pub(crate) mod audit;
-mod audited;
 pub(crate) mod author;
-mod backup;
 mod change;
 mod changes_seen;
 mod connection_extension;
-mod console;
-pub(crate) mod console_links;
 mod counters;
 mod fields;
 mod home;
@@ -19,6 +15,7 @@ mod keys;
 pub(crate) mod local;
 pub(crate) mod log;
 mod log_home;
+mod node;
 mod overview;
 mod own_journal;
 mod peer;
@@ -26,29 +23,24 @@ mod providers;
 mod query;
 mod recent;
 mod reply;
-mod served;
 pub(crate) mod sessions;
-mod sign_ins;
 mod state;
-mod upgrade;
-mod upgrades;
 mod usage;
 mod verify;
 
 use axum::{
-    Json, Router,
-    extract::{DefaultBodyLimit, State},
+    Router,
+    extract::DefaultBodyLimit,
     middleware,
-    routing::{delete, get, post},
+    routing::{get, post},
 };
-use serde_json::json;
 
 pub(crate) use connection_extension::ConnectionExtension;
 pub(crate) use home::{LogHome, LogHomes};
+pub(crate) use node::Upgrades;
 pub(crate) use peer::Peer;
-pub(crate) use served::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView, Providers};
+pub(crate) use providers::Providers;
 pub(crate) use state::{Admin, Stores};
-pub(crate) use upgrades::{Upgraded, Upgrades};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -57,10 +49,6 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 pub(crate) fn router(state: Admin, routes: Router<Admin>) -> Router {
     let changes = state.changes_seen.clone();
     routes
-        .route("/v1/audit", get(audited::page))
-        .route("/v1/console/links", post(console::issue))
-        .route("/v1/console/sessions", get(sessions::list).delete(sessions::end_all))
-        .route("/v1/console/sessions/{id}", delete(sessions::end))
         .route("/v1/log", get(log::query))
         .route("/v1/log/latest", get(log::latest::query))
         .route("/v1/log/newest", get(log::newest::query))
@@ -76,7 +64,6 @@ pub(crate) fn router(state: Admin, routes: Router<Admin>) -> Router {
         .route("/v1/log/verified", post(verify::verified))
         .route("/v1/overview", get(overview::page))
         .route("/v1/usage", get(usage::report))
-        .route("/v1/backup", get(backup::send))
         .route("/v1/keys", post(keys::create).get(keys::listing::list))
         .route(
             "/v1/keys/{id}",
@@ -86,21 +73,8 @@ pub(crate) fn router(state: Admin, routes: Router<Admin>) -> Router {
         .route("/v1/keys/{id}/rotate", post(keys::rotation::rotate))
         .route("/v1/keys/{id}/end-overlap", post(keys::rotation::end_overlap))
         .route("/v1/keys/{id}/revoke", post(keys::revoke))
-        .route(
-            "/v1/keys/{id}/sign-ins",
-            get(sign_ins::list).post(sign_ins::decide).delete(sign_ins::end),
-        )
-        .route("/v1/models", get(models))
-        .route("/v1/providers", get(providers::list))
-        .route("/v1/providers/{name}/enable", post(providers::enable))
-        .route("/v1/providers/{name}/disable", post(providers::disable))
-        .route("/v1/upgrade", post(upgrade::upgrade))
         .fallback(async || reply::AdminError::not_found("no such path in the admin API"))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(changes, changes_seen::counted))
         .with_state(state)
-}
-
-async fn models(State(state): State<Admin>) -> Json<serde_json::Value> {
-    Json(json!({ "models": state.providers.models() }))
 }

@@ -3,6 +3,9 @@
 
 pub(crate) mod accounts;
 pub(crate) mod error;
+pub(crate) mod node;
+pub(crate) mod providers;
+pub(crate) mod sessions;
 pub(crate) mod values;
 pub(crate) mod wire;
 
@@ -25,6 +28,8 @@ pub(crate) trait Question: Serialize + DeserializeOwned + JsonSchema + Send + Sy
     const ROLE: Role;
     /// The HTTP status of the answer.
     const STATUS: u16 = 200;
+    /// The media types of the answer. One that is no JSON is sent in pieces; its [`Answer`](Self::Answer) is a text.
+    const MEDIA: &'static [&'static str] = &["application/json"];
     /// Whether it may take longer than a connection usually lasts.
     const IS_LONG: bool = false;
 

@@ -6,15 +6,19 @@ use axum::{Extension, Router, body::Body};
 use http::{Method, Request, Uri, header, uri::InvalidUri};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use super::log::export::LogFile;
 use super::{Admin, Peer, keys::of_person::of_person, log::export, query::Query, recent::Recent, router};
 use crate::{
     api::error::{AdminError, Code},
-    domain::keys::{
-        change::MadeFrom,
-        template::{KeyTemplate, PersonOf},
+    domain::{
+        keys::{
+            change::MadeFrom,
+            template::{KeyTemplate, PersonOf},
+        },
+        role::Role,
     },
     store::KeyView,
 };
@@ -28,6 +32,12 @@ pub(crate) struct LocalApi {
     router: Router,
     state: Admin,
     recent: Arc<Recent<Result<Arc<Value>, AdminError>>>,
+}
+
+/// The audit record's values of a sign-in.
+#[derive(Serialize)]
+struct SignIn {
+    role: Role,
 }
 
 /// Whether a peer may ask for this at all.
@@ -55,8 +65,9 @@ impl LocalApi {
     ///
     /// # Errors
     /// The record cannot be written: nobody must be signed in.
-    pub(crate) async fn signs_in(&self, peer: Peer, values: Value) -> Result<(), AdminError> {
+    pub(crate) async fn signs_in(&self, peer: Peer, role: Role) -> Result<(), AdminError> {
         let _change = self.state.changes_seen.begin();
+        let values = SignIn { role };
         let written = self.state.audit(peer, "console.sign_in", "", &values).await;
         written.map_err(|error| AdminError::failed(error.to_string()))
     }

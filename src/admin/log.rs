@@ -14,9 +14,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
+    providers::Providers,
     query::Query,
     reply::{AdminError, JsonResult, time_ms},
-    served::Providers,
     state::Admin,
 };
 use crate::{
@@ -66,12 +66,12 @@ fn unknown_model(state: &Admin, model: &str) -> Option<String> {
 }
 
 /// What a look at the log found.
-pub(super) struct Page {
-    pub(super) rows: Vec<Row>,
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Row>,
     /// Where to go on; `None`: that was all.
-    pub(super) next: Option<LogCursor>,
+    pub(crate) next: Option<LogCursor>,
     /// How many rows of the account there were looked at already, and will be known to the next look.
-    pub(super) seen: usize,
+    pub(crate) seen: usize,
 }
 
 /// Up to `limit` rows. It goes on until there are some, or `until`.

@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 use http::Method;
 
 use crate::{
-    admin::audit::AuditPeer,
-    api::error::{AdminError, Code},
+    api::{
+        error::{AdminError, Code},
+        node::AuditPeer,
+        sessions::Door,
+    },
     domain::{keys::key::KeyId, role::Role},
 };
 
@@ -104,12 +107,12 @@ impl Peer {
                 ..AuditPeer::default()
             },
             Self::Console { opened_by, .. } => AuditPeer {
-                via: Some("console"),
+                via: Some(Door::Console),
                 ..opened_by.told()
             },
             Self::Owner(key) => AuditPeer {
                 peer_key: Some(key.as_str().into()),
-                via: Some("portal"),
+                via: Some(Door::Portal),
                 ..AuditPeer::default()
             },
         }

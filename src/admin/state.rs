@@ -6,11 +6,12 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{
-    ask::Shared, changes_seen::ChangesSeen, console_links::ConsoleLinks, home::LogHomes, peer::Peer, recent::Recent,
-    served::Providers, upgrades::Upgrades,
+    ask::Shared, changes_seen::ChangesSeen, home::LogHomes, node::Upgrades, peer::Peer, providers::Providers,
+    recent::Recent, sessions::ConsoleLinks,
 };
 use crate::{
-    admin::audit::{Audit, AuditError, AuditRecord},
+    admin::audit::{Audit, AuditError},
+    api::node::AuditedChange,
     domain::keys::secret::KeyPrefix,
     edges::{clock, low_priority::LowPriority},
     money::account_changes::AccountChanges,
@@ -127,13 +128,13 @@ impl Admin {
         key_id: &str,
         values: &(impl Serialize + Sync),
     ) -> Result<(), AuditError> {
-        let record = AuditRecord {
+        let change = AuditedChange {
             time_unix_ms: clock::unix_millis(),
             peer: peer.told(),
-            operation,
+            operation: operation.into(),
             key_id: key_id.to_owned(),
             values: serde_json::to_value(values).unwrap_or_default(),
         };
-        self.audit.record(record).await
+        self.audit.record(change).await
     }
 }

@@ -14,6 +14,7 @@ use crate::domain::{
     },
     ledger::{FinishFactor, OnExhausted, OperationId, ProviderState, Rates, Reset},
     money::NanoUsd,
+    sign_in::user_code::UserCode,
     version::Version,
     wire::model_name,
 };
@@ -77,6 +78,8 @@ schema!(NanoUsd, { "type": "integer", "description": "nano-USD, 10^-9 USD" });
 schema!(Reset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
 schema!(OnExhausted, { "type": "string", "enum": ["finish", "cut"] });
 schema!(ProviderState, { "type": "string", "enum": ["own", "any"] });
+
+text_value!(UserCode, "the eight letters that the agent shows");
 
 /// An amount in USD. A text, because a JSON number may have been through a float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
-use super::view;
-use crate::domain::{catalogue::Catalogue, wire::protocol::Protocol};
+use crate::{
+    api::providers::ModelView,
+    domain::{catalogue::Catalogue, wire::protocol::Protocol},
+};
 
 /// What is asked for where a key may ask for any model: those that people know, the quick ones. Where they are not served it is
 /// the first that is.
@@ -50,12 +52,8 @@ impl Examples {
     }
 
     /// The same of what the admin API says of the key and of the models.
-    pub(super) fn of_answers(key: &Value, models: &Value) -> Self {
-        let served = view::list(models, "models").iter().map(|model| {
-            let named = view::list(model, "protocols").iter().filter_map(Value::as_str);
-            let protocols = named.filter_map(|name| Protocol::ALL.into_iter().find(|one| one.as_str() == name));
-            (view::text(model, "name").to_owned(), protocols.collect())
-        });
+    pub(super) fn of_answers(key: &Value, models: &[ModelView]) -> Self {
+        let served = models.iter().map(|model| (model.name.clone(), model.protocols.clone()));
         let allowed = key.get("models").and_then(Value::as_array).map(|models| {
             let names = models.iter().filter_map(Value::as_str);
             names.map(str::to_owned).collect::<Vec<_>>()
@@ -154,10 +152,15 @@ mod tests {
 
     #[test]
     fn the_answers_of_the_admin_api_say_the_same() {
-        let models = json!({ "models": [
-            { "name": "m", "protocols": ["messages"] },
-            { "name": "n", "protocols": ["responses", "gemini"] },
-        ] });
+        let model = |name: &str, protocols: &[Protocol]| ModelView {
+            name: name.to_owned(),
+            protocols: protocols.to_vec(),
+            ..ModelView::default()
+        };
+        let models = [
+            model("m", &[Protocol::Messages]),
+            model("n", &[Protocol::Responses, Protocol::Gemini]),
+        ];
         let bound = Examples::of_answers(&json!({ "models": ["n"] }), &models);
         assert_eq!(
             (bound.of(Protocol::Messages), bound.first()),

@@ -4,9 +4,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{example::Examples, rotation, snippet, view};
+use crate::api::providers::ModelView;
 
 /// The text, and how to use it with the models that are served, as the admin API lists them.
-pub(super) fn section(made: &Value, models: &Value, gateway: &str) -> Markup {
+pub(super) fn section(made: &Value, models: &[ModelView], gateway: &str) -> Markup {
     let text = view::text(made, "key");
     html! {
         section class="card once" aria-labelledby="key" {

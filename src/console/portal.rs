@@ -34,7 +34,7 @@ use super::{
 
 use crate::{
     admin::{Peer, local::LocalApi},
-    api::error::AdminError,
+    api::{error::AdminError, providers::ListModels},
     domain::keys::{
         key::{KeyId, KeyRecord, KeyState},
         secret::{KeyDigest, KeyPrefix, ServiceKey},
@@ -312,7 +312,7 @@ impl Portal {
             ("lines", "true"),
         ]);
         let rows = self.read(session, &format!("/v1/log/latest{log}")).await?;
-        let models = self.read(session, "/v1/models").await?;
+        let models = self.api.admin().ask(Self::author(session), ListModels {}).await?.models;
         let used = |by| {
             super::fields::query(&[
                 ("key", session.who.key.as_str()),

@@ -67,7 +67,12 @@ pub(super) fn dollars(amount: &str) -> Markup {
 
 /// A number, or a word where there is none.
 pub(super) fn number(of: &Value, field: &str, without: &str) -> Markup {
-    match of.get(field).and_then(Value::as_u64) {
+    whole(of.get(field).and_then(Value::as_u64), without)
+}
+
+/// The same of the number itself.
+pub(super) fn whole(number: Option<u64>, without: &str) -> Markup {
+    match number {
         Some(number) => html! { (thousands(number)) },
         None => html! { span class="none" { (without) } },
     }
@@ -93,8 +98,12 @@ pub(super) fn time(of: &Value, field: &str, without: &str) -> Markup {
 
 /// A time in milliseconds since the Unix epoch.
 pub(super) fn time_ms(of: &Value, field: &str) -> Markup {
-    let at = of.get(field).and_then(Value::as_i64);
-    let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
+    moment_ms(of.get(field).and_then(Value::as_i64).unwrap_or(i64::MAX))
+}
+
+/// The same of the number itself.
+pub(super) fn moment_ms(unix_ms: i64) -> Markup {
+    let at = Timestamp::from_millisecond(unix_ms);
     moment(&at.map(|at| at.to_string()).unwrap_or_default(), "unknown")
 }
 

@@ -2,7 +2,9 @@
 //! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
 //! is made.
 
+mod openapi;
 mod routes;
+mod streams;
 pub(crate) mod tcp;
 
 use std::{future::pending, pin::pin, sync::atomic::Ordering, time::Duration};

@@ -3,18 +3,21 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::console::{
-    desk::{Desk, below},
-    frame::Page,
-    new_key, view,
+use crate::{
+    api::providers::ListModels,
+    console::{
+        desk::{Desk, below},
+        frame::Page,
+        new_key, view,
+    },
 };
 
 /// The key's text and how to use it.
 pub(super) async fn page(desk: &Desk<'_>, key: &Value, title: &str) -> Page {
     // The key is made: whatever cannot be read now, its text is shown.
-    let models = desk.read("/v1/models").await.unwrap_or_default();
+    let listed = desk.look(ListModels {}).await.unwrap_or_default();
     let content = html! {
-        (new_key::section(key, &models, &desk.source.gateway()))
+        (new_key::section(key, &listed.models, &desk.source.gateway()))
         p class="pages" { a href=(below("/keys", view::text(key, "id"))) { "The key's page" } " " a href="/keys" { "All keys" } }
     };
     Page {

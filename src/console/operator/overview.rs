@@ -4,7 +4,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
-    api::error::AdminError,
+    api::{
+        error::AdminError,
+        providers::{ListProviders, ProviderView},
+    },
     console::{
         desk::{Desk, below},
         frame::Page,
@@ -15,10 +18,10 @@ use crate::{
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let all = desk.read("/v1/overview").await?;
-    let providers = desk.read("/v1/providers").await?;
+    let listed = desk.look(ListProviders {}).await?;
     let window = desk.source.window();
     let content = html! {
-        (attention(desk, &all, view::list(&providers, "providers")))
+        (attention(desk, &all, &listed.providers))
         (money(&all))
         h2 { "Spent in the last 30 days" }
         (usage_chart::spent(all.get("spent").unwrap_or(&Value::Null), true))
@@ -34,7 +37,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
 }
 
 /// What an operator should look at: troubles of this node, providers and accounts.
-fn attention(desk: &Desk<'_>, all: &Value, providers: &[Value]) -> Markup {
+fn attention(desk: &Desk<'_>, all: &Value, providers: &[ProviderView]) -> Markup {
     let troubles = desk.source.troubles();
     let low = view::list(all, "low");
     let unnamed = view::count(all, "low_count").saturating_sub(low.iter().fold(0, |count, _| count + 1));
@@ -69,28 +72,28 @@ fn attention(desk: &Desk<'_>, all: &Value, providers: &[Value]) -> Markup {
 }
 
 /// What of a provider that is configured does not work now.
-fn unwell(provider: &Value) -> Option<(&str, String)> {
+fn unwell(provider: &ProviderView) -> Option<(&str, String)> {
     let mut faults = Vec::new();
-    if !view::is(provider, "configured") {
+    if !provider.configured {
         return None;
     }
-    if !view::is(provider, "enabled") {
+    if !provider.enabled {
         faults.push("switched off".to_owned());
     }
-    let credentials = view::list(provider, "credentials").iter();
-    let resting = credentials.filter(|one| view::count(one, "rests_seconds") > 0).count();
+    let credentials = provider.credentials.iter();
+    let resting = credentials.filter(|one| one.rests_seconds > 0).count();
     if resting > 0 {
         faults.push(format!("{resting} of its credentials rest"));
     }
-    match view::count(provider, "places_ejected") {
+    match provider.places_ejected {
         0 => {}
         ejected => faults.push(format!("{ejected} of its addresses left out after failures")),
     }
-    match view::list(provider, "passed_over").len() {
+    match provider.passed_over.len() {
         0 => {}
         models => faults.push(format!("passed over for {models} models")),
     }
-    (!faults.is_empty()).then(|| (view::text(provider, "name"), faults.join(", ")))
+    (!faults.is_empty()).then(|| (provider.name.as_str(), faults.join(", ")))
 }
 
 fn money(all: &Value) -> Markup {

@@ -5,8 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::{Owner, Portal, ROOT, page};
 use crate::{
-    admin::Peer,
-    api::error::{AdminError, Code},
+    admin::{Peer, author::Author},
+    api::{
+        error::{AdminError, Code},
+        providers::ListModels,
+        sessions::EndSignIns,
+    },
     console::{
         answer::Answer, ask::Ask, desk::below, fields::Fields, forms::is_changed, key_view, limits, rotation,
         session::Session, view,
@@ -27,7 +31,8 @@ impl Portal {
     ) -> Result<Answer, AdminError> {
         self.is_by_present_text(session).await?;
         if let ["agents"] = at {
-            self.ask(session, Method::DELETE, "sign-ins", &json!({})).await?;
+            let id = session.who.key.clone();
+            self.api.admin().ask(Self::author(session), EndSignIns { id }).await?;
             return Ok(Answer::see(ROOT));
         }
         let key = self.key(session).await?;
@@ -59,10 +64,18 @@ impl Portal {
         action: &str,
         body: &Value,
     ) -> Result<Value, AdminError> {
+        let path = below(&below("/v1/keys", session.who.key.as_str()), action);
+        let Author { peer, from } = Self::author(session);
+        self.api.change((peer, from), method, &path, Some(body)).await
+    }
+
+    /// The owner of the key, as long as the key has the text that the session was opened with.
+    pub(super) fn author(session: &Session<Owner>) -> Author {
         let Owner { key, digest } = &session.who;
-        let path = below(&below("/v1/keys", key.as_str()), action);
-        let author = (Peer::Owner(key.clone()), MadeFrom::Text(*digest));
-        self.api.change(author, method, &path, Some(body)).await
+        Author {
+            peer: Peer::Owner(key.clone()),
+            from: MadeFrom::Text(*digest),
+        }
     }
 
     /// Whoever has only the text of before looks, and changes nothing: it ends, and gives nothing that would last longer. Says so
@@ -86,8 +99,8 @@ impl Portal {
             let _ = self.sessions.becomes(session, &owner).await;
         }
         // The key has its new text: whatever cannot be read now, that is shown.
-        let models = self.read(session, "/v1/models").await.unwrap_or_default();
-        let page = page::rotated(made, &models, base);
+        let listed = self.api.admin().ask(Self::author(session), ListModels {}).await;
+        let page = page::rotated(made, &listed.unwrap_or_default().models, base);
         Answer::page(StatusCode::OK, page::framed(Some(session), &page))
     }
 }
