@@ -6,7 +6,10 @@ pub(crate) mod error;
 pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod names;
+pub(crate) mod node;
+pub(crate) mod providers;
 mod schema;
+pub(crate) mod sessions;
 pub(crate) mod usage;
 pub(crate) mod values;
 pub(crate) mod wire;
@@ -30,6 +33,8 @@ pub(crate) trait Question: Serialize + DeserializeOwned + JsonSchema + Send + Sy
     const ROLE: Role;
     /// The HTTP status of the answer.
     const STATUS: u16 = 200;
+    /// The media types of the answer. One that is no JSON is sent in pieces; its [`Answer`](Self::Answer) is a text.
+    const MEDIA: &'static [&'static str] = &["application/json"];
     /// Whether it may take longer than a connection usually lasts.
     const IS_LONG: bool = false;
 

@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use page::AuditPage;
-use serde::Serialize;
 use tokio::{
     sync::{Mutex, oneshot},
     task::spawn_blocking,
     time::timeout,
 };
+
+use crate::api::node::{AuditPage, AuditedChange};
 
 /// Owner writes, group reads.
 const FILE_MODE: u32 = 0o640;
@@ -33,46 +33,6 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
-}
-
-/// One change. Values are what the operator sent; a key's text is never among them.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct AuditRecord {
-    /// When, in milliseconds since the Unix epoch.
-    pub time_unix_ms: i64,
-    /// Who has asked for it.
-    #[serde(flatten)]
-    pub peer: AuditPeer,
-    /// What was asked for: `key.create`, `account.credit` and so on.
-    pub operation: &'static str,
-    /// The key concerned; empty where none is.
-    pub key_id: String,
-    /// The new values of the fields that change.
-    pub values: serde_json::Value,
-}
-
-/// Who changes something, as far as it is known.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct AuditPeer {
-    /// The user at the other end of the socket, or who has opened the session from there.
-    pub peer_uid: Option<u32>,
-    /// The process at the other end of the socket, or the one that has opened the session.
-    pub peer_pid: Option<i32>,
-    /// The holder of the certificate at the other end of a TCP connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer_certificate: Option<Arc<str>>,
-    /// The person that the OpenID provider has vouched for, by the identifier that it never gives to another.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer_subject: Option<Arc<str>>,
-    /// What the provider calls that person.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer_name: Option<Arc<str>>,
-    /// The key whose owner is signed in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer_key: Option<Arc<str>>,
-    /// Through which pages, `console` or `portal`; none where it was no page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub via: Option<&'static str>,
 }
 
 /// The open record; clones share the file.
@@ -128,12 +88,12 @@ impl Audit {
 
     /// Writes one line and waits until it is on disk, for [`WRITE_WAIT`] at most. A change whose record cannot be written
     /// must not be made.
-    pub(crate) async fn record(&self, record: AuditRecord) -> Result<(), AuditError> {
+    pub(crate) async fn record(&self, change: AuditedChange) -> Result<(), AuditError> {
         let failed = |source| AuditError {
             path: self.path.clone(),
             source,
         };
-        let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
+        let mut line = serde_json::to_vec(&change).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         let writing = async {
             let file = Arc::clone(&self.file).lock_owned().await;

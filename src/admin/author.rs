@@ -3,11 +3,14 @@
 use axum::{
     Extension, RequestPartsExt,
     extract::FromRequestParts,
-    http::{HeaderMap, request::Parts},
+    http::{HeaderMap, header, request::Parts},
 };
 
-use super::{fields, peer::Peer, reply::AdminError};
-use crate::domain::keys::change::MadeFrom;
+use super::peer::Peer;
+use crate::{
+    api::error::AdminError,
+    domain::{keys::change::MadeFrom, version::Version},
+};
 
 /// The author of a question.
 #[derive(Clone, Debug)]
@@ -43,16 +46,32 @@ impl<S: Send + Sync> FromRequestParts<S> for Author {
 
 /// What `If-Match` asks for: `*` and none are no condition.
 fn if_match(headers: &HeaderMap) -> Result<MadeFrom, AdminError> {
-    let version = fields::condition(headers)?;
+    let version = condition(headers)?;
     Ok(version.map_or(MadeFrom::Anything, MadeFrom::Version))
+}
+
+/// The version that a change was made from, as `If-Match` names it; `None`: it holds whatever is there.
+fn condition(headers: &HeaderMap) -> Result<Option<Version>, AdminError> {
+    let wanted = || AdminError::invalid("If-Match: one version in quotes, such as \"17-5f3a9c21\", or `*`");
+    let mut named = headers.get_all(header::IF_MATCH).iter();
+    let tag = match (named.next(), named.next()) {
+        (None, _) => return Ok(None),
+        (Some(one), None) => one.to_str().map_err(|_| wanted())?.trim(),
+        (Some(_), Some(_)) => return Err(wanted()),
+    };
+    if tag == "*" {
+        return Ok(None);
+    }
+    let version = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let version = version.and_then(|text| text.parse().ok());
+    version.map(Some).ok_or_else(wanted)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, header};
+    use http::HeaderValue;
 
     use super::*;
-    use crate::domain::version::Version;
 
     #[test]
     fn a_condition_is_one_version_in_quotes_any_or_none() {

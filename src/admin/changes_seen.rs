@@ -5,13 +5,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
-use http::Method;
-
 /// A count that all parts of the admin API share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangesSeen(Arc<AtomicU64>);
@@ -36,10 +29,4 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
-}
-
-/// Counts whatever may change something.
-pub(super) async fn counted(State(changes): State<ChangesSeen>, request: Request, next: Next) -> Response {
-    let _change = (request.method() != Method::GET).then(|| changes.begin());
-    next.run(request).await
 }

@@ -9,7 +9,7 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{Admin, Providers, ask::Answered, author::Author};
+use super::{Admin, ask::Answered, author::Author, providers::Providers};
 use crate::{
     api::{
         error::{AdminError, Code},
@@ -77,7 +77,7 @@ pub(crate) struct Page {
     /// Where to go on; `None`: that was all.
     pub(crate) next: Option<LogCursor>,
     /// How many rows of the account there were looked at already, and will be known to the next look.
-    pub(super) seen: usize,
+    pub(crate) seen: usize,
 }
 
 /// Up to `limit` rows. It goes on until there are some, or `until`.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use http::Method;
-
 use crate::{
-    admin::audit::AuditPeer,
-    api::error::{AdminError, Code},
+    api::{
+        error::{AdminError, Code},
+        node::AuditPeer,
+        sessions::Door,
+    },
     domain::{keys::key::KeyId, role::Role},
 };
 
@@ -29,34 +30,7 @@ pub(crate) enum Peer {
     Owner(KeyId),
 }
 
-/// The role that a session of the console needs for a call: to look, the least; whatever is not known, the most.
-fn needed(method: &Method, path: &str) -> Role {
-    let path = path.split_once('?').map_or(path, |(path, _)| path);
-    let kind = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').next());
-    match (kind, *method == Method::GET) {
-        (Some("backup"), _) => Role::Owner,
-        (_, true) => Role::Viewer,
-        (Some("keys" | "providers"), false) => Role::Operator,
-        (_, false) => Role::Owner,
-    }
-}
-
 impl Peer {
-    /// Why it may not make this call; `None`: it may. Sessions have roles; whoever has the socket or a certificate may do all.
-    pub(super) fn barred(&self, method: &Method, path: &str) -> Option<String> {
-        let Self::Console { role, .. } = self else {
-            return None;
-        };
-        let needed = needed(method, path);
-        (*role < needed).then(|| {
-            format!(
-                "this needs the role {}, and the session has the role {}; nothing was changed",
-                needed.as_str(),
-                role.as_str()
-            )
-        })
-    }
-
     /// Refuses a question that needs more than a session's role. Whoever has the socket or a certificate may ask all.
     ///
     /// # Errors
@@ -104,12 +78,12 @@ impl Peer {
                 ..AuditPeer::default()
             },
             Self::Console { opened_by, .. } => AuditPeer {
-                via: Some("console"),
+                via: Some(Door::Console),
                 ..opened_by.told()
             },
             Self::Owner(key) => AuditPeer {
                 peer_key: Some(key.as_str().into()),
-                via: Some("portal"),
+                via: Some(Door::Portal),
                 ..AuditPeer::default()
             },
         }
@@ -121,36 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_of_the_console_may_do_what_its_role_says_and_others_may_do_all() {
+    fn a_session_of_the_console_may_ask_what_its_role_says_and_others_may_ask_all() {
         let process = Peer::Process {
             uid: Some(0),
             pid: None,
         };
-        let may = |role, method: &Method, path: &str| {
-            let session = Peer::Console {
-                opened_by: Box::new(process.clone()),
-                role,
-            };
-            assert_eq!(process.barred(method, path), None);
-            session.barred(method, path).is_none()
-        };
-        use Role::{Operator, Owner, Viewer};
-        for (method, path, least) in [
-            (Method::GET, "/v1/keys?limit=1", Viewer),
-            (Method::GET, "/v1/accounts/a", Viewer),
-            (Method::GET, "/v1/backup", Owner),
-            (Method::POST, "/v1/keys", Operator),
-            (Method::PATCH, "/v1/keys/key_1", Operator),
-            (Method::DELETE, "/v1/keys/key_1", Operator),
-            (Method::POST, "/v1/providers/p/disable", Operator),
-            (Method::POST, "/v1/accounts/a/credit", Owner),
-            (Method::PATCH, "/v1/accounts/a", Owner),
-            (Method::POST, "/v1/log/mend", Owner),
-            (Method::POST, "/v1/console/links", Owner),
-            (Method::POST, "/v2/keys", Owner),
-        ] {
-            for role in [Viewer, Operator, Owner] {
-                assert_eq!(may(role, &method, path), role >= least, "{method} {path} {role:?}");
+        for needed in Role::ALL {
+            assert_eq!(process.check(needed), Ok(()));
+            for role in Role::ALL {
+                let opened_by = Box::new(process.clone());
+                let session = Peer::Console { opened_by, role };
+                assert_eq!(session.check(needed).is_ok(), role >= needed, "{role:?} {needed:?}");
             }
         }
     }

@@ -1,39 +1,75 @@
-//! Providers in the admin API: list, switch off, switch on.
+//! Providers and their models in the admin API: list, switch off, switch on.
 
-use axum::{
-    Extension, Json,
-    extract::{Path, State},
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Admin, ask::Answered, author::Author};
+use crate::{
+    api::{
+        error::AdminError,
+        providers::{
+            DisableProvider, EnableProvider, ListModels, ListProviders, ModelList, ModelView, ProviderList,
+            ProviderView, SwitchedProvider,
+        },
+    },
+    domain::money::price::Price,
 };
-use serde_json::{Value, json};
 
-use super::{
-    peer::Peer,
-    reply::{AdminError, JsonResult},
-    state::Admin,
-};
-
-pub(super) async fn list(State(state): State<Admin>) -> Json<Value> {
-    Json(json!({ "providers": state.providers.providers() }))
+/// What is served now, and the switches of its providers.
+pub(crate) trait Providers: Send + Sync {
+    /// The models that are served now, without those whose providers are all switched off.
+    fn models(&self) -> Vec<ModelView>;
+    /// The public name of the model that a name or an alias means, served now or not.
+    ///
+    /// # Errors
+    /// There is none; with the nearest name there is, if one is near.
+    fn model_named(&self, name: &str) -> Result<String, Option<String>>;
+    /// The price in force of a model at a provider, by its public name; `None` if that provider does not have that model.
+    fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>>;
+    /// All providers, on or off.
+    fn providers(&self) -> Vec<ProviderView>;
+    /// Switches a provider on or off; true when that changed anything.
+    ///
+    /// # Errors
+    /// The switch cannot be written down; then nothing has changed.
+    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
 }
 
-pub(super) async fn enable(
-    State(state): State<Admin>,
-    Extension(peer): Extension<Peer>,
-    Path(name): Path<String>,
-) -> JsonResult {
-    switch(&state, peer, name, true).await
+impl Answered for ListModels {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<ModelList, AdminError> {
+        let models = admin.providers.models();
+        Ok(ModelList { models })
+    }
 }
 
-pub(super) async fn disable(
-    State(state): State<Admin>,
-    Extension(peer): Extension<Peer>,
-    Path(name): Path<String>,
-) -> JsonResult {
-    switch(&state, peer, name, false).await
+impl Answered for ListProviders {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<ProviderList, AdminError> {
+        let providers = admin.providers.providers();
+        Ok(ProviderList { providers })
+    }
 }
 
-async fn switch(state: &Admin, peer: Peer, name: String, on: bool) -> JsonResult {
-    let known = state.providers.providers();
+impl Answered for EnableProvider {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<SwitchedProvider, AdminError> {
+        switch(admin, author, self.name, true).await
+    }
+}
+
+impl Answered for DisableProvider {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<SwitchedProvider, AdminError> {
+        switch(admin, author, self.name, false).await
+    }
+}
+
+/// The audit record's values.
+#[derive(Serialize)]
+struct Switch<'a> {
+    provider: &'a str,
+}
+
+async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result<SwitchedProvider, AdminError> {
+    let known = admin.providers.providers();
     // One that has left the configuration can still be switched on, or its switch would stay for ever.
     if !on && known.iter().all(|provider| provider.name != name) {
         let names: Vec<&str> = known.iter().map(|provider| provider.name.as_str()).collect();
@@ -49,20 +85,19 @@ async fn switch(state: &Admin, peer: Peer, name: String, on: bool) -> JsonResult
         )));
     }
     let operation = if on { "provider.enable" } else { "provider.disable" };
-    state.audit(peer, operation, "", &json!({ "provider": name })).await?;
-    let providers = std::sync::Arc::clone(&state.providers);
+    admin
+        .audit(author.peer, operation, "", &Switch { provider: &name })
+        .await?;
+    let providers = Arc::clone(&admin.providers);
     let changing = {
         let name = name.clone();
         tokio::task::spawn_blocking(move || providers.switch(&name, on))
     };
-    let changed = match changing.await {
-        Ok(Ok(changed)) => changed,
-        Ok(Err(error)) => {
-            return Err(AdminError::failed(format!(
-                "the switch cannot be written down: {error}"
-            )));
-        }
-        Err(error) => return Err(AdminError::failed(error.to_string())),
-    };
-    Ok(Json(json!({ "provider": name, "enabled": on, "changed": changed })))
+    let changed = changing.await.map_err(|error| AdminError::failed(error.to_string()))?;
+    let changed = changed.map_err(|error| AdminError::failed(format!("the switch cannot be written down: {error}")))?;
+    Ok(SwitchedProvider {
+        provider: name,
+        enabled: on,
+        changed,
+    })
 }

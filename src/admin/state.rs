@@ -7,15 +7,16 @@ use tokio::sync::Mutex;
 
 use super::{
     changes_seen::ChangesSeen,
-    console_links::ConsoleLinks,
     home::LogHomes,
+    node::Upgrades,
     peer::Peer,
+    providers::Providers,
     recent::{Recent, Shared},
-    served::Providers,
-    upgrades::Upgrades,
+    sessions::ConsoleLinks,
 };
 use crate::{
-    admin::audit::{Audit, AuditError, AuditRecord},
+    admin::audit::{Audit, AuditError},
+    api::node::AuditedChange,
     domain::keys::secret::KeyPrefix,
     edges::{clock, low_priority::LowPriority},
     money::account_changes::AccountChanges,
@@ -132,13 +133,13 @@ impl Admin {
         key_id: &str,
         values: &(impl Serialize + Sync),
     ) -> Result<(), AuditError> {
-        let record = AuditRecord {
+        let change = AuditedChange {
             time_unix_ms: clock::unix_millis(),
             peer: peer.told(),
-            operation,
+            operation: operation.into(),
             key_id: key_id.to_owned(),
             values: serde_json::to_value(values).unwrap_or_default(),
         };
-        self.audit.record(record).await
+        self.audit.record(change).await
     }
 }

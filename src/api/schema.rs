@@ -4,6 +4,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{OnExhausted, OperationId, ProviderState, Reset},
     money::NanoUsd,
+    sign_in::user_code::UserCode,
     version::Version,
 };
 
@@ -68,3 +69,4 @@ schema!(NanoUsd, { "type": "integer", "description": "nano-USD, 10^-9 USD" });
 schema!(Reset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
 schema!(OnExhausted, { "type": "string", "enum": ["finish", "cut"] });
 schema!(ProviderState, { "type": "string", "enum": ["own", "any"] });
+text_value!(UserCode, "the eight letters that the agent shows");

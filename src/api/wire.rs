@@ -111,10 +111,11 @@ impl de::Error for Fault {
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
-        let hint = nearest(field, known.iter().copied()).map_or_else(
-            || format!("there are {}", known.join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let hint = match nearest(field, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "there is none".to_owned(),
+            None => format!("there are {}", known.join(", ")),
+        };
         Self(AdminError::invalid(format!("field `{field}` is unknown here: {hint}")))
     }
 

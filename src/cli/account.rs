@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
+    admin_client::{AdminClient, AdminClientError, ClientArgs, Reply, write_json},
     limits::{DEFAULT, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change},
     named::{IfVersion, Named},
 };
@@ -318,11 +318,7 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
         let answer = client.ask(&page).await?.read()?;
         for account in &answer.accounts {
             if json {
-                writeln!(
-                    out,
-                    "{}",
-                    serde_json::to_string(account).map_err(std::io::Error::other)?
-                )?;
+                write_json(out, account)?;
                 continue;
             }
             let facts = &account.facts;

@@ -13,7 +13,7 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
@@ -144,6 +144,18 @@ struct Refusal {
     error: AdminError,
 }
 
+/// Writes a value of an answer as a line of JSON.
+pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), AdminClientError> {
+    serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
+    Ok(writeln!(out)?)
+}
+
+/// A value as text; an empty one where there is none.
+pub(crate) fn or_nothing(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
 fn text_of(body: Option<&Value>) -> String {
     body.map_or_else(String::new, Value::to_string)
 }
@@ -232,6 +244,7 @@ impl AdminClient {
     }
 
     /// One call; the answer's JSON, or the API's own message.
+    #[cfg(test)]
     pub(crate) async fn call(
         &self,
         method: Method,
@@ -242,6 +255,7 @@ impl AdminClient {
     }
 
     /// The same for a call that may take longer.
+    #[cfg(test)]
     pub(crate) async fn call_within(
         &self,
         wait: Duration,
@@ -264,9 +278,14 @@ impl AdminClient {
         self.exchange(CALL_WAIT, (method, path, text_of(body)), version).await
     }
 
-    /// Reads an answer of any length into `out`. Waits for each piece as long as for a whole call.
-    pub(crate) async fn download(&self, path: &str, out: &mut impl Write) -> Result<(), AdminClientError> {
-        self.download_within(CALL_WAIT, path, out).await
+    /// Reads an answer that comes in pieces into `out`. Waits for each of them as long as for a whole call.
+    pub(crate) async fn download<Q: Question>(
+        &self,
+        question: &Q,
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
+        let call = Call::of(question).map_err(|error| AdminClientError::Usage(error.to_string()))?;
+        self.download_within(CALL_WAIT, &call.target, out).await
     }
 
     /// The same for one whose pieces may take longer.
@@ -292,6 +311,7 @@ impl AdminClient {
         Ok(())
     }
 
+    #[cfg(test)]
     async fn exchange(
         &self,
         wait: Duration,

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
-use clap::{Args, Subcommand, ValueEnum};
-use http::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
+use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 
-use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, or_nothing, write_json};
+use crate::{
+    api::sessions::{CreateConsoleLink, EndAllSessions, EndSession, ListSessions},
+    domain::{keys::key::KeyId, role::Role},
+};
 
 /// What to do with the console.
 #[derive(Debug, Subcommand)]
@@ -37,30 +38,24 @@ pub struct SessionsArgs {
 pub struct OpenArgs {
     /// What the session may do
     #[arg(long, value_enum, default_value_t = Role::Owner)]
-    pub role: Role,
+    pub(crate) role: Role,
     /// Whom to ask.
     #[command(flatten)]
     pub client: ClientArgs,
 }
 
-/// What a session may do.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Role {
-    /// Look at everything
-    Viewer,
-    /// Change keys and switch providers, too
-    Operator,
-    /// Change accounts and their money, too
-    Owner,
-}
+impl ValueEnum for Role {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
 
-impl Role {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Owner => "owner",
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let may = match self {
+            Self::Viewer => "Look at everything",
+            Self::Operator => "Change keys and switch providers, too",
+            Self::Owner => "Change accounts and their money, too",
+        };
+        Some(PossibleValue::new(self.as_str()).help(may))
     }
 }
 
@@ -87,35 +82,31 @@ pub(crate) async fn run(
 }
 
 async fn open(args: &OpenArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let body = json!({ "role": args.role.as_str() });
-    let link = client.call(Method::POST, "/v1/console/links", Some(&body)).await?;
+    let role = Some(args.role);
+    let reply = client.ask(&CreateConsoleLink { role }).await?;
     if args.client.json {
-        writeln!(out, "{link}")?;
+        writeln!(out, "{}", reply.text)?;
     } else {
-        let url = link.get("url").and_then(Value::as_str).unwrap_or_default();
-        writeln!(out, "{url}")?;
+        writeln!(out, "{}", reply.read()?.url)?;
     }
     Ok(())
 }
 
-const SESSIONS: &str = "/v1/console/sessions";
-
 async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let wanted = args.end.as_deref();
-    let wanted = wanted.map(|id| format!("{SESSIONS}/{}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
-    let wanted = wanted.or(args.end_all.then(|| SESSIONS.to_owned()));
-    if let Some(path) = wanted {
-        let answer = client.call(Method::DELETE, &path, None).await?;
-        let ended = answer.get("ended").and_then(Value::as_u64).unwrap_or_default();
-        match ended {
-            _ if args.client.json => writeln!(out, "{answer}")?,
+    let ended = match &args.end {
+        Some(id) => Some(client.ask(&EndSession { id: id.clone() }).await?),
+        None if args.end_all => Some(client.ask(&EndAllSessions {}).await?),
+        None => None,
+    };
+    if let Some(reply) = ended {
+        match reply.read()?.ended {
+            _ if args.client.json => writeln!(out, "{}", reply.text)?,
             1 => writeln!(out, "1 session has ended")?,
             ended => writeln!(out, "{ended} sessions have ended")?,
         }
         return Ok(());
     }
-    let answer = client.call(Method::GET, SESSIONS, None).await?;
-    let sessions = answer.get("sessions").and_then(Value::as_array);
+    let answer = client.ask(&ListSessions {}).await?.read()?;
     if !args.client.json {
         writeln!(
             out,
@@ -123,16 +114,15 @@ async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Writ
             "ID", "DOOR", "ROLE", "WHO", "WITHOUT USE ENDS"
         )?;
     }
-    for one in sessions.into_iter().flatten() {
-        let text = |field: &str| one.get(field).and_then(Value::as_str);
+    for one in &answer.sessions {
         if args.client.json {
-            writeln!(out, "{one}")?;
+            write_json(out, one)?;
             continue;
         }
-        let [id, door, idle, ends] =
-            ["id", "door", "idle_ends_at", "ends_at"].map(|field| text(field).unwrap_or_default());
-        let who = text("opened_by").or(text("key")).unwrap_or_default();
-        let role = text("role").unwrap_or("-");
+        let (id, door, role) = (&one.id, one.door.as_str(), one.role.map_or("-", Role::as_str));
+        let who = one.opened_by.as_deref().or(one.key.as_ref().map(KeyId::as_str));
+        let who = who.unwrap_or_default();
+        let [idle, ends] = [one.idle_ends_at, one.ends_at].map(or_nothing);
         writeln!(out, "{id:<16}  {door:<7}  {role:<8}  {who:<20}  {idle:<24}  {ends}")?;
     }
     Ok(())

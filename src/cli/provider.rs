@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use http::Method;
-use serde_json::Value;
 
-use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, write_json};
+use crate::api::providers::{
+    CredentialView, DisableProvider, EnableProvider, ListProviders, PassedOverView, ProviderView,
+};
 
 /// What to do with providers.
 #[derive(Debug, Subcommand)]
@@ -45,28 +46,29 @@ pub(crate) async fn run(
     client: &AdminClient,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let (args, verb) = match command {
+    let (args, reply, state) = match command {
         ProviderCommand::List(args) => return list(args, client, out).await,
-        ProviderCommand::Disable(args) => (args, "disable"),
-        ProviderCommand::Enable(args) => (args, "enable"),
+        ProviderCommand::Disable(args) => {
+            let name = args.name.clone();
+            (args, client.ask(&DisableProvider { name }).await?, "disabled")
+        }
+        ProviderCommand::Enable(args) => {
+            let name = args.name.clone();
+            (args, client.ask(&EnableProvider { name }).await?, "enabled")
+        }
     };
-    let name = percent_encoding::utf8_percent_encode(&args.name, percent_encoding::NON_ALPHANUMERIC);
-    let answer = client
-        .call(Method::POST, &format!("/v1/providers/{name}/{verb}"), None)
-        .await?;
     if args.client.json {
-        writeln!(out, "{answer}")?;
-    } else if answer.get("changed") == Some(&Value::Bool(true)) {
-        writeln!(out, "{}: {verb}d on this node", args.name)?;
+        writeln!(out, "{}", reply.text)?;
+    } else if reply.read()?.changed {
+        writeln!(out, "{}: {state} on this node", args.name)?;
     } else {
-        writeln!(out, "{}: was {verb}d already", args.name)?;
+        writeln!(out, "{}: was {state} already", args.name)?;
     }
     Ok(())
 }
 
 async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let answer = client.call(Method::GET, "/v1/providers", None).await?;
-    let providers = answer.get("providers").and_then(Value::as_array);
+    let answer = client.ask(&ListProviders {}).await?.read()?;
     if !args.json {
         writeln!(
             out,
@@ -74,62 +76,52 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
             "PROVIDER", "STATE"
         )?;
     }
-    for provider in providers.map(Vec::as_slice).unwrap_or_default() {
+    for provider in &answer.providers {
         if args.json {
-            writeln!(out, "{provider}")?;
+            write_json(out, provider)?;
             continue;
         }
-        let is = |field: &str| provider.get(field) == Some(&Value::Bool(true));
-        let list = |field: &str| {
-            provider
-                .get(field)
-                .and_then(Value::as_array)
-                .map_or(&[][..], Vec::as_slice)
-        };
-        let is_unresolved = !list("unresolved").is_empty() && list("places").is_empty();
-        let state = match (is("configured"), is("enabled")) {
+        let is_unresolved = !provider.unresolved.is_empty() && provider.places.is_empty();
+        let state = match (provider.configured, provider.enabled) {
             (_, false) => "disabled",
             (false, true) => "off",
             (true, true) if is_unresolved => "unresolved",
             (true, true) => "on",
         };
-        let credential = |one: &Value| {
-            let name = one.get("name").and_then(Value::as_str).unwrap_or_default();
-            match one.get("rests_seconds").and_then(Value::as_u64) {
-                None | Some(0) => name.to_owned(),
-                Some(seconds) => format!("{name} (rests {seconds} s)"),
+        let credential = |one: &CredentialView| match one.rests_seconds {
+            0 => one.name.clone(),
+            seconds => format!("{} (rests {seconds} s)", one.name),
+        };
+        let why = match &provider.why_off {
+            Some(why) => why.clone(),
+            None if !provider.enabled => "switched off: `weir provider enable` switches it on".to_owned(),
+            None => {
+                let credentials: Vec<String> = provider.credentials.iter().map(credential).collect();
+                credentials.join(", ") + &left_out(provider)
             }
         };
-        let credentials = provider.get("credentials").and_then(Value::as_array);
-        let credentials: Vec<String> = credentials.into_iter().flatten().map(credential).collect();
-        let why = match provider.get("why_off").and_then(Value::as_str) {
-            Some(why) => why.to_owned(),
-            None if !is("enabled") => "switched off: `weir provider enable` switches it on".to_owned(),
-            None => credentials.join(", ") + &left_out(provider),
-        };
-        let name = provider.get("name").and_then(Value::as_str).unwrap_or_default();
-        writeln!(out, "{name:<16}  {state:<10}  {why}")?;
+        writeln!(out, "{:<16}  {state:<10}  {why}", provider.name)?;
     }
     Ok(())
 }
 
 /// What of a provider is not asked now, as the end of its line.
-fn left_out(provider: &Value) -> String {
-    let models = provider.get("passed_over").and_then(Value::as_array);
-    let model = |one: &Value| {
-        let name = one.get("model").and_then(Value::as_str).unwrap_or_default();
-        let seconds = one.get("asked_again_seconds").and_then(Value::as_u64);
-        format!("; passed over for {name} (asked again in {} s)", seconds.unwrap_or(0))
-    };
-    let mut text: String = models.into_iter().flatten().map(model).collect();
-    let hosts = provider.get("unresolved").and_then(Value::as_array);
-    for host in hosts.into_iter().flatten().filter_map(Value::as_str) {
+fn left_out(provider: &ProviderView) -> String {
+    let mut text = String::new();
+    for PassedOverView {
+        model,
+        asked_again_seconds: seconds,
+    } in &provider.passed_over
+    {
+        text += &format!("; passed over for {model} (asked again in {seconds} s)");
+    }
+    for host in &provider.unresolved {
         text += &format!("; {host} has no address");
     }
-    match provider.get("places_ejected").and_then(Value::as_u64) {
-        None | Some(0) => {}
-        Some(1) => text += "; 1 address left out",
-        Some(count) => text += &format!("; {count} addresses left out"),
+    match provider.places_ejected {
+        0 => {}
+        1 => text += "; 1 address left out",
+        count => text += &format!("; {count} addresses left out"),
     }
     text
 }

@@ -3,13 +3,14 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use http::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
+    admin_client::{AdminClient, AdminClientError, ClientArgs, or_nothing},
     named::Named,
+};
+use crate::{
+    api::sessions::{EndSignIns, ListSignIns},
+    domain::keys::key::KeyId,
 };
 
 /// What to do with sign-ins.
@@ -46,25 +47,26 @@ pub(crate) async fn run(
     client: &AdminClient,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let (method, args) = match command {
-        SignInCommand::List(args) => (Method::GET, args),
-        SignInCommand::End(args) => (Method::DELETE, args),
-    };
-    let id = utf8_percent_encode(args.named.id(), NON_ALPHANUMERIC);
-    let answer = client.call(method, &format!("/v1/keys/{id}/sign-ins"), None).await?;
-    if args.client.json {
-        writeln!(out, "{answer}")?;
+    let (SignInCommand::List(args) | SignInCommand::End(args)) = command;
+    let id = KeyId::parse(args.named.id()).map_err(|error| AdminClientError::Usage(error.to_string()))?;
+    if let SignInCommand::End(_) = command {
+        let reply = client.ask(&EndSignIns { id }).await?;
+        if args.client.json {
+            writeln!(out, "{}", reply.text)?;
+        } else {
+            writeln!(out, "all agents of {} are signed out", args.named.id())?;
+        }
         return Ok(());
     }
-    let sign_ins = answer.get("sign_ins").and_then(Value::as_array);
-    let Some(sign_ins) = sign_ins else {
-        writeln!(out, "all agents of {} are signed out", args.named.id())?;
+    let reply = client.ask(&ListSignIns { id }).await?;
+    if args.client.json {
+        writeln!(out, "{}", reply.text)?;
         return Ok(());
-    };
+    }
     writeln!(out, "{:<20}  ENDS", "LAST TOKENS")?;
-    for one in sign_ins {
-        let text = |field: &str| one.get(field).and_then(Value::as_str).unwrap_or_default();
-        writeln!(out, "{:<20}  {}", text("used_at"), text("ends_at"))?;
+    for one in reply.read()?.sign_ins {
+        let [used, ends] = [one.used_at, one.ends_at].map(or_nothing);
+        writeln!(out, "{used:<20}  {ends}")?;
     }
     Ok(())
 }

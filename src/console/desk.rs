@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 use super::{alerts::AlertsReply, fields::Fields, forms::Forms, link::Operator, session::Session};
 use crate::{
-    admin::{Peer, ask::Answered, author::Author, local::LocalApi, log::export::LogFile},
+    admin::{Admin, Peer, ask::Answered, author::Author, log::export::LogFile},
     api::{error::AdminError, log::ExportLog},
     domain::{faults::stability::Window, keys::change::MadeFrom, rules::RuleFile, version::NotAVersion},
 };
@@ -30,7 +28,7 @@ pub(crate) trait Source: Send + Sync {
 /// The desk of one request.
 pub(super) struct Desk<'a> {
     /// The admin API.
-    pub(super) api: &'a LocalApi,
+    pub(super) api: &'a Admin,
     /// What this node knows.
     pub(super) source: &'a dyn Source,
     /// Whose request it is.
@@ -44,12 +42,12 @@ pub(super) struct Desk<'a> {
 impl Desk<'_> {
     /// The answer to a question, which all who look share.
     pub(super) async fn look<Q: Answered>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
-        self.api.admin().look(self.peer().into(), question).await
+        self.api.look(self.peer().into(), question).await
     }
 
     /// Asks for a change.
     pub(super) async fn ask<Q: Answered>(&self, question: Q) -> Result<Q::Answer, AdminError> {
-        self.api.admin().ask(self.peer().into(), question).await
+        self.api.ask(self.peer().into(), question).await
     }
 
     /// Asks for a change of a thing that was seen at this version, as long as it is still at it.
@@ -64,22 +62,12 @@ impl Desk<'_> {
             peer: self.peer(),
             from: version.map_or(MadeFrom::Anything, MadeFrom::Version),
         };
-        self.api.admin().ask(author, question).await
-    }
-
-    /// Reads from the admin API, what all who look share.
-    pub(super) async fn read(&self, path: &str) -> Result<Arc<Value>, AdminError> {
-        self.api.look(self.peer(), path).await
+        self.api.ask(author, question).await
     }
 
     /// Rows of the log as a file, at most so many.
     pub(super) async fn log_file(&self, export: ExportLog, rows_max: usize) -> Result<LogFile, AdminError> {
-        self.api.admin().log_file(&self.peer().into(), export, rows_max).await
-    }
-
-    /// Changes something by the admin API.
-    pub(super) async fn change(&self, method: Method, path: &str, body: &Value) -> Result<Value, AdminError> {
-        self.api.call(self.peer(), method, path, Some(body)).await
+        self.api.log_file(&self.peer().into(), export, rows_max).await
     }
 
     fn peer(&self) -> Peer {

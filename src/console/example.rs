@@ -1,9 +1,9 @@
 //! The models that examples ask for: in each protocol one that a key can use now.
 
-use serde_json::Value;
-
-use super::view;
-use crate::domain::{catalogue::Catalogue, wire::protocol::Protocol};
+use crate::{
+    api::providers::ModelView,
+    domain::{catalogue::Catalogue, wire::protocol::Protocol},
+};
 
 /// What is asked for where a key may ask for any model: those that people know, the quick ones. Where they are not served it is
 /// the first that is.
@@ -50,12 +50,8 @@ impl Examples {
     }
 
     /// The same for a key that may request these models, or all, of those that the admin API lists.
-    pub(super) fn of_answers(allowed: Option<&[String]>, models: &Value) -> Self {
-        let served = view::list(models, "models").iter().map(|model| {
-            let named = view::list(model, "protocols").iter().filter_map(Value::as_str);
-            let protocols = named.filter_map(|name| Protocol::ALL.into_iter().find(|one| one.as_str() == name));
-            (view::text(model, "name").to_owned(), protocols.collect())
-        });
+    pub(super) fn of_answers(allowed: Option<&[String]>, models: &[ModelView]) -> Self {
+        let served = models.iter().map(|model| (model.name.clone(), model.protocols.clone()));
         Self::of_served(&served.collect::<Vec<Served>>(), allowed)
     }
 
@@ -82,8 +78,6 @@ fn is_pasted_as_it_is(protocol: Protocol, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn served(models: &[(&str, &[Protocol])]) -> Vec<Served> {
@@ -150,10 +144,15 @@ mod tests {
 
     #[test]
     fn the_answers_of_the_admin_api_say_the_same() {
-        let models = json!({ "models": [
-            { "name": "m", "protocols": ["messages"] },
-            { "name": "n", "protocols": ["responses", "gemini"] },
-        ] });
+        let model = |name: &str, protocols: &[Protocol]| ModelView {
+            name: name.to_owned(),
+            protocols: protocols.to_vec(),
+            ..ModelView::default()
+        };
+        let models = [
+            model("m", &[Protocol::Messages]),
+            model("n", &[Protocol::Responses, Protocol::Gemini]),
+        ];
         let bound = Examples::of_answers(Some(&["n".to_owned()]), &models);
         assert_eq!(
             (bound.of(Protocol::Messages), bound.first()),

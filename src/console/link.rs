@@ -12,10 +12,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::{
-    admin::{
-        Peer,
-        console_links::{ConsoleLink, ConsoleLinks},
-    },
+    admin::{Peer, sessions::ConsoleLinks},
+    api::sessions::ConsoleLink,
     domain::{keys::secret::random_base62, role::Role},
     edges::clock,
     side::service::Bound,
@@ -152,8 +150,7 @@ impl Links {
 }
 
 impl ConsoleLinks for Links {
-    fn issue(&self, opener: &Peer, role: Option<&str>) -> Result<ConsoleLink, String> {
-        let role = role.map_or(Ok(Role::Owner), Role::named)?;
+    fn issue(&self, opener: &Peer, role: Role) -> Result<ConsoleLink, String> {
         let base = self.base().ok_or("the console does not listen yet, ask again")?;
         let operator = Operator {
             opened_by: opener.clone(),
@@ -215,13 +212,11 @@ mod tests {
 
     #[test]
     fn a_link_leads_to_the_configured_address_or_to_the_listener() {
-        let issued = links().issue(&operator(Role::Owner).opened_by, Some("viewer")).unwrap();
+        let issued = links().issue(&operator(Role::Owner).opened_by, Role::Viewer).unwrap();
         assert!(
             issued.url.starts_with("https://console.example/open?code="),
             "{issued:?}"
         );
-        let wrong = links().issue(&operator(Role::Owner).opened_by, Some("root"));
-        assert_eq!(wrong.unwrap_err(), "role: `viewer`, `operator` or `owner`");
         let (sender, bound) = watch::channel(Bound::Waiting);
         let at = LinkAddress::Listener { tls: false, bound };
         assert_eq!(at.base(), None);

@@ -1,13 +1,15 @@
 //! The text of a key that has just been made: on this one page, and nowhere again.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::{example::Examples, rotation, snippet, view};
-use crate::api::keys::{Key, KeyText};
+use crate::api::{
+    keys::{Key, KeyText},
+    providers::ModelView,
+};
 
 /// The text, and how to use it with the models that are served, as the admin API lists them.
-pub(super) fn section(made: &Key, models: &Value, gateway: &str) -> Markup {
+pub(super) fn section(made: &Key, models: &[ModelView], gateway: &str) -> Markup {
     let text = made.key.as_ref().map_or("", KeyText::expose);
     html! {
         section class="card once" aria-labelledby="key" {

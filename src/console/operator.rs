@@ -32,7 +32,7 @@ use super::{
     session::{Session, Sessions},
 };
 use crate::{
-    admin::local::LocalApi,
+    admin::Admin,
     api::error::AdminError,
     domain::role::Role,
     store::{StoreError, web_sessions::WebSessionStore},
@@ -54,7 +54,7 @@ pub(crate) use self::sign_in::Doors;
 
 /// The console. One for all its connections.
 pub(crate) struct Console {
-    api: LocalApi,
+    api: Admin,
     source: Box<dyn Source>,
     doors: Doors,
     sessions: Sessions,
@@ -62,12 +62,7 @@ pub(crate) struct Console {
 
 impl Console {
     /// The console on what it reads and changes, for those who come in by its doors.
-    pub(crate) fn new(
-        api: LocalApi,
-        source: Box<dyn Source>,
-        doors: Doors,
-        sessions: Arc<dyn WebSessionStore>,
-    ) -> Self {
+    pub(crate) fn new(api: Admin, source: Box<dyn Source>, doors: Doors, sessions: Arc<dyn WebSessionStore>) -> Self {
         Self {
             api,
             source,

@@ -14,7 +14,6 @@ use std::{sync::Arc, time::Instant};
 use http::{Method, StatusCode};
 use maud::html;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub(crate) use self::people::People;
 use super::{
@@ -31,11 +30,12 @@ use super::{
 };
 
 use crate::{
-    admin::{Peer, ask::Answered, author::Author, local::LocalApi},
+    admin::{Admin, Peer, ask::Answered, author::Author},
     api::{
         error::AdminError,
         keys::{Key, ShowKey},
         log::ListLatestRows,
+        providers::ListModels,
         usage::ShowUsage,
     },
     domain::keys::{
@@ -81,7 +81,7 @@ pub(crate) struct Portal {
     /// How requests come in.
     pub(crate) entrance: Entrance,
     keys: Arc<dyn KeyStore>,
-    api: LocalApi,
+    api: Admin,
     prefix: KeyPrefix,
     sign_ins: Limiter<Client>,
     visits: Limiter<Client>,
@@ -113,7 +113,7 @@ impl Portal {
     /// request.
     pub(crate) fn new(
         (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
-        api: LocalApi,
+        api: Admin,
         prefix: KeyPrefix,
         site: Site,
         start: Instant,
@@ -320,7 +320,7 @@ impl Portal {
             lines: Some(true),
         };
         let rows = self.look(session, rows).await?;
-        let models = self.read(session, "/v1/models").await?;
+        let models = self.look(session, ListModels {}).await?.models;
         let used = |by| ShowUsage {
             key: Some(key.id.clone()),
             by: Some(by),
@@ -348,14 +348,13 @@ impl Portal {
     }
 
     /// Asks what changes nothing.
-    async fn look<Q: Answered>(&self, session: &Session<Owner>, question: Q) -> Result<Q::Answer, AdminError> {
+    pub(super) async fn look<Q: Answered>(
+        &self,
+        session: &Session<Owner>,
+        question: Q,
+    ) -> Result<Q::Answer, AdminError> {
         let peer = Peer::Owner(session.who.key.clone());
-        self.api.admin().ask(Author::from(peer), question).await
-    }
-
-    async fn read(&self, session: &Session<Owner>, path: &str) -> Result<Value, AdminError> {
-        let peer = Peer::Owner(session.who.key.clone());
-        self.api.call(peer, Method::GET, path, None).await
+        self.api.ask(Author::from(peer), question).await
     }
 
     /// Takes a form of the owner's page.

@@ -212,16 +212,19 @@ fn genai_node(place: &Place<'_>, model: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
+    use crate::api::providers::ModelView;
 
     const BASE: &str = "http://127.0.0.1:8080";
 
     fn examples(served: &[(&str, Protocol)]) -> Examples {
-        let one = |(name, protocol): &(&str, Protocol)| json!({ "name": name, "protocols": [protocol.as_str()] });
-        let models: Vec<Value> = served.iter().map(one).collect();
-        Examples::of_answers(None, &json!({ "models": models }))
+        let one = |(name, protocol): &(&str, Protocol)| ModelView {
+            name: (*name).to_owned(),
+            protocols: vec![*protocol],
+            ..ModelView::default()
+        };
+        let models: Vec<ModelView> = served.iter().map(one).collect();
+        Examples::of_answers(None, &models)
     }
 
     fn in_all() -> Examples {

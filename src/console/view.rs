@@ -9,38 +9,6 @@ use crate::{
     domain::money::NanoUsd,
 };
 
-/// A text; empty if it is none.
-pub(super) fn text<'a>(of: &'a Value, field: &str) -> &'a str {
-    of.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// A list; empty if it is none.
-pub(super) fn list<'a>(of: &'a Value, field: &str) -> &'a [Value] {
-    of.get(field)
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default()
-}
-
-/// A count; 0 if it is none.
-pub(super) fn count(of: &Value, field: &str) -> u64 {
-    of.get(field).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// Whether it is so.
-pub(super) fn is(of: &Value, field: &str) -> bool {
-    of.get(field).and_then(Value::as_bool).unwrap_or(false)
-}
-
-/// What stands in a field, as text; empty for null.
-pub(super) fn plain(of: &Value, field: &str) -> String {
-    match of.get(field) {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    }
-}
-
 /// An amount in USD, or a word where there is none.
 pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
     match amount {
@@ -75,11 +43,6 @@ pub(super) fn dollars(amount: &str) -> Markup {
     html! { span class="money" { (sign) "$" (digits) } }
 }
 
-/// A number, or a word where there is none.
-pub(super) fn number(of: &Value, field: &str, without: &str) -> Markup {
-    whole(of.get(field).and_then(Value::as_u64), without)
-}
-
 /// The same of the number itself.
 pub(super) fn whole(number: Option<u64>, without: &str) -> Markup {
     match number {
@@ -99,11 +62,6 @@ pub(super) fn thousands(number: u64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// A time in milliseconds since the Unix epoch.
-pub(super) fn time_ms(of: &Value, field: &str) -> Markup {
-    moment_ms(of.get(field).and_then(Value::as_i64).unwrap_or(i64::MAX))
 }
 
 /// The same of the number itself.

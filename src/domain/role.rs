@@ -1,9 +1,10 @@
 //! What an operator may do in the console.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a session may do, the least first: each may all that those before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
     /// Look at everything.
@@ -25,14 +26,5 @@ impl Role {
             Self::Operator => "operator",
             Self::Owner => "owner",
         }
-    }
-
-    /// The role of a name.
-    ///
-    /// # Errors
-    /// There is none of that name; says which there are.
-    pub(crate) fn named(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|role| role.as_str() == name);
-        found.ok_or_else(|| "role: `viewer`, `operator` or `owner`".to_owned())
     }
 }

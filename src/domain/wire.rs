@@ -19,10 +19,11 @@ pub(crate) mod sse;
 pub(crate) mod tokens;
 pub(crate) mod usage;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A wire protocol that clients speak to weir (docs/interface.md, Endpoints).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// The Messages protocol, `POST /v1/messages`.

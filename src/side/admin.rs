@@ -3,7 +3,9 @@
 //! is made.
 
 mod log_export;
+mod openapi;
 mod routes;
+mod streams;
 pub(crate) mod tcp;
 
 use std::{future::pending, pin::pin, sync::atomic::Ordering, time::Duration};
@@ -16,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    admin::{Admin, ConnectionExtension, Peer, router},
+    admin::{Admin, ConnectionExtension, Peer},
     edges::connection_slots::{ConnectionSlot, ConnectionSlots},
     side::connection::{self, ClientWaits},
 };
@@ -37,7 +39,7 @@ const CLIENT_WAITS: ClientWaits = ClientWaits {
 
 /// Serves until the watch turns true; running requests may end.
 pub(crate) async fn serve(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
-    let router = router(state, routes::routes());
+    let router = routes::router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {

@@ -10,7 +10,7 @@ use pingora::server::ShutdownWatch;
 use tokio::sync::watch;
 
 use crate::{
-    admin::{Admin, local::LocalApi},
+    admin::Admin,
     config::Config,
     console::{
         Alerts, AlertsReply, Console, Doors, LinkAddress, Links, Site, Source,
@@ -64,7 +64,7 @@ pub(super) fn portal(parts: &Parts, state: &Admin, openid: Option<OpenId>) -> Op
     let portal = || {
         Portal::new(
             (Arc::clone(&parts.store), Arc::clone(&parts.web_sessions)),
-            LocalApi::new(state.clone()),
+            state.clone(),
             config.gateway.key_prefix.clone(),
             site(
                 config,
@@ -152,7 +152,7 @@ pub(super) fn service(
     let trusted = &config.stability.trusted_proxies;
     let doors = Doors::new(Arc::clone(&links), openid, trusted.clone(), clock::instant());
     let sessions = Arc::clone(&parts.web_sessions);
-    let console = Console::new(LocalApi::new(state), Box::new(reads), doors, sessions);
+    let console = Console::new(state, Box::new(reads), doors, sessions);
     let tls = parts.tls.console.clone();
     let speaks_tls = tls.is_some();
     let handler = ConsoleHandler::new(console, site(config, speaks_tls, config.console.url.as_deref()));

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    admin::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView, Providers},
+    admin::Providers,
+    api::providers::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView},
     domain::{
         catalogue::{Catalogue, Model},
         money::price::Price,
         rules::Provider,
         strict_toml::nearest,
-        wire::protocol::Protocol,
     },
     edges::{clock, switches::Switches},
     providers::{
@@ -118,11 +118,7 @@ fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
         aliases: model.aliases.clone(),
         provider: model.owner().to_owned(),
         providers: model.providers.iter().map(|provider| provider.name.clone()).collect(),
-        protocols: model
-            .protocols_served(|provider| switches.is_off(provider))
-            .into_iter()
-            .map(Protocol::as_str)
-            .collect(),
+        protocols: model.protocols_served(|provider| switches.is_off(provider)),
         context_tokens: model.context_tokens,
         prices: model.prices.clone(),
     };

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
+    api::node::Backup,
     cli::{
         admin_client::{AdminClient, AdminClientError},
         partial_file::partial_path,
@@ -131,7 +132,7 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let client = AdminClient::new(config.admin.socket.clone());
-            let asked = client_runtime()?.block_on(client.download("/v1/backup", &mut file));
+            let asked = client_runtime()?.block_on(client.download(&Backup {}, &mut file));
             match asked {
                 Ok(()) => {}
                 Err(AdminClientError::Unreachable { .. } | AdminClientError::AnswerLost { .. })

@@ -20,7 +20,8 @@ use tokio::{
 };
 
 use crate::{
-    admin::{Upgraded, Upgrades},
+    admin::Upgrades,
+    api::node::Upgraded,
     config::{Config, StoreConfig},
     gateway::drain::Drain,
     journal::Journal,

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use crate::harness::certificates::{Authority, BOTH_VERSIONS, Kind, Offer};
+use crate::harness::tools::{SCHEMATHESIS, python, rounds, schemathesis, skip};
 use crate::harness::{Client, Request, Weir, WeirBuilder, https, wait_until};
 
 fn started(servers: &Authority, operators: &Authority) -> (Weir, SocketAddr) {
-    let files = servers.files("admin", &["admin.test"], Kind::Ecdsa);
+    let files = servers.files("admin", &["admin.test", "127.0.0.1"], Kind::Ecdsa);
     let weir = WeirBuilder::new()
         .set("admin.listen", "127.0.0.1:0")
         .set("admin.tls.client_ca_file", operators.ca_file().to_str().unwrap())
@@ -74,6 +75,32 @@ fn only_holders_of_a_certificate_get_in_and_the_audit_record_names_them() {
     let holder = line["peer_certificate"].as_str().unwrap();
     assert!(holder.starts_with("CN=alice sha256:"), "{holder}");
     assert_eq!(line["peer_uid"], serde_json::Value::Null);
+}
+
+#[test]
+fn the_admin_api_does_what_its_description_says() {
+    let Some(python) = python(SCHEMATHESIS) else {
+        skip!("{SCHEMATHESIS} is not there: tests/run makes it");
+    };
+    let [servers, operators] = [Authority::new(), Authority::new()];
+    let (weir, address) = started(&servers, &operators);
+    let alice = operators.files("alice", &["alice"], Kind::Ecdsa);
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let words = [
+        format!("https://{address}/v1/openapi.json"),
+        format!("--tls-verify={}", text(&servers.ca_file())),
+        format!("--request-cert={}", text(&alice.chain)),
+        format!("--request-cert-key={}", text(&alice.key)),
+        format!("--max-examples={}", rounds(2, 100)),
+        "--phases=fuzzing".to_owned(),
+        // Another process would take the place of the one that is asked.
+        "--exclude-path=/v1/upgrade".to_owned(),
+        // What a value means can be wrong where its form is right: an end in the past, a credit of nothing.
+        "--exclude-checks=positive_data_acceptance".to_owned(),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (passed, said) = schemathesis(&python, weir.folder(), &words);
+    assert!(passed, "{said}");
 }
 
 #[test]

@@ -8,19 +8,12 @@ use std::{
 
 use serde_json::Value;
 
+use crate::api::node::{AuditLine, AuditPage};
+
 /// The most lines of a page.
 const LINES_MAX: usize = 50;
 /// The most bytes that are read for a page. A line has at most some 64 KiB: what one request of the admin API has.
 const BYTES_MAX: u64 = 256 * 1024;
-
-/// Some lines of the record.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AuditPage {
-    /// The changes, the latest first. A line that is no JSON is a text.
-    pub(crate) lines: Vec<Value>,
-    /// Where the page of the changes before begins to be read; `None`: there are none in this file.
-    pub(crate) next: Option<u64>,
-}
 
 /// The last lines in front of a place in the file, or of its end.
 pub(super) fn read(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
@@ -43,13 +36,14 @@ pub(super) fn read(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end();
         if !text.is_empty() {
-            lines.push(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
+            let no_json = |_| AuditLine::Other(Value::from(text));
+            lines.push(serde_json::from_str(text).unwrap_or_else(no_json));
         }
     }
     // A line that is longer than what is read would hold up the reading for ever.
     let next = if at == end && start > 0 { start } else { at };
     Ok(AuditPage {
-        lines,
+        changes: lines,
         next: (next > 0).then_some(next),
     })
 }
@@ -64,12 +58,20 @@ mod tests {
         file
     }
 
+    /// A line that is no change.
+    fn other(line: AuditLine) -> Value {
+        match line {
+            AuditLine::Other(line) => line,
+            AuditLine::Change(change) => panic!("{change:?}"),
+        }
+    }
+
     /// All lines, page by page.
     fn all(path: &Path) -> (Vec<Value>, usize) {
         let (mut lines, mut pages, mut before) = (Vec::new(), 0, None);
         loop {
             let page = read(path, before).unwrap();
-            lines.extend(page.lines);
+            lines.extend(page.changes.into_iter().map(other));
             pages += 1;
             match page.next {
                 Some(next) => before = Some(next),
@@ -107,6 +109,10 @@ mod tests {
     #[test]
     fn a_line_that_is_none_is_shown_as_it_is() {
         let page = read(file("half a li\n{}\n").path(), None).unwrap();
-        assert_eq!(page.lines, [serde_json::json!({}), Value::from("half a li")]);
+        let lines = page.changes.into_iter().map(other);
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            [serde_json::json!({}), Value::from("half a li")]
+        );
     }
 }

@@ -6,11 +6,11 @@ use tokio::runtime::Builder;
 
 use super::*;
 
-fn record(key_id: &str) -> AuditRecord {
-    AuditRecord {
+fn record(key_id: &str) -> AuditedChange {
+    AuditedChange {
         time_unix_ms: 1,
-        peer: AuditPeer::default(),
-        operation: "key.update",
+        peer: Default::default(),
+        operation: "key.update".into(),
         key_id: key_id.to_owned(),
         values: serde_json::Value::Null,
     }

@@ -160,11 +160,12 @@ async fn when_somebody_is_told_is_shown_as_it_is_typed_for_keys_and_accounts() {
 async fn a_provider_whose_host_has_no_address_is_not_called_on() {
     let provider = |places: Value, unresolved: Value| {
         json!({
-            "name": "p", "configured": true, "enabled": true, "credentials": [{ "name": "default" }],
-            "places": places, "unresolved": unresolved,
+            "name": "p", "display_name": "P", "configured": true, "why_off": null, "enabled": true,
+            "credentials": [{ "name": "default", "rests_seconds": 0 }], "places_ejected": 0,
+            "places": places, "unresolved": unresolved, "passed_over": [],
         })
     };
-    let place = json!([{ "address": "127.0.0.1:9", "origin": "http://h:9" }]);
+    let place = json!([{ "address": "127.0.0.1:9", "origin": "http://h:9", "ejected_seconds": 0 }]);
     for (provider, told) in [
         (
             provider(json!([]), json!(["api.example"])),

@@ -1,10 +1,9 @@
 //! The overview's first section: what needs attention on this node, at providers and accounts, and the alerts of Prometheus.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::{
-    api::{accounts::Account, usage::Overview},
+    api::{accounts::Account, providers::ProviderView, usage::Overview},
     console::{
         alerts::{Alert, AlertState},
         desk::below,
@@ -24,7 +23,7 @@ pub(super) struct Attention<'a> {
     /// The admin API's overview.
     pub(super) all: &'a Overview,
     /// The admin API's providers.
-    pub(super) providers: &'a [Value],
+    pub(super) providers: &'a [ProviderView],
     /// The public record.
     pub(super) window: Option<&'a Window>,
     /// The alerts of Prometheus, or why they are not known; `None` without its address.
@@ -69,28 +68,28 @@ impl Attention<'_> {
 }
 
 /// What of a provider that is configured does not work now.
-fn unwell(provider: &Value) -> Option<(&str, String)> {
+fn unwell(provider: &ProviderView) -> Option<(&str, String)> {
     let mut faults = Vec::new();
-    if !view::is(provider, "configured") {
+    if !provider.configured {
         return None;
     }
-    if !view::is(provider, "enabled") {
+    if !provider.enabled {
         faults.push("switched off".to_owned());
     }
-    let credentials = view::list(provider, "credentials").iter();
-    let resting = credentials.filter(|one| view::count(one, "rests_seconds") > 0).count();
+    let credentials = provider.credentials.iter();
+    let resting = credentials.filter(|one| one.rests_seconds > 0).count();
     if resting > 0 {
         faults.push(format!("{resting} of its credentials rest"));
     }
-    match view::count(provider, "places_ejected") {
+    match provider.places_ejected {
         0 => {}
         ejected => faults.push(format!("{ejected} of its addresses left out after failures")),
     }
-    match view::list(provider, "passed_over").len() {
+    match provider.passed_over.len() {
         0 => {}
         models => faults.push(format!("passed over for {models} models")),
     }
-    (!faults.is_empty()).then(|| (view::text(provider, "name"), faults.join(", ")))
+    (!faults.is_empty()).then(|| (provider.name.as_str(), faults.join(", ")))
 }
 
 /// A model that the public record of this hour calls degraded or worse.

@@ -4,18 +4,24 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::{
-    api::error::AdminError,
+    api::{
+        error::AdminError,
+        node::{AuditLine, AuditPeer, AuditedChange, ListAuditedChanges},
+        sessions::Door,
+    },
     console::{desk::Desk, fields::query, frame::Page, view},
 };
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let asked = query(&[("before", desk.query.text("before"))]);
-    let answer = desk.read(&format!("/v1/audit{asked}")).await?;
-    let changes = view::list(&answer, "changes");
-    let next = view::plain(&answer, "next");
+    let number = |text: &str| {
+        let number = text.parse::<u64>();
+        number.map_err(|_| AdminError::of_field("before", format!("`{text}` is no whole number")))
+    };
+    let before = desk.query.given("before").map(number).transpose()?;
+    let answer = desk.look(ListAuditedChanges { before }).await?;
     let content = html! {
         p class="lead" { "The changes in this node's record, each written before it was made." }
-        @if changes.is_empty() { p class="card" { "No changes" @if !asked.is_empty() { " before" } "." } }
+        @if answer.changes.is_empty() { p class="card" { "No changes" @if before.is_some() { " before" } "." } }
         @else {
             div class="scroll" tabindex="0" role="region" aria-label="Changes" {
                 table class="list" {
@@ -23,11 +29,13 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
                         th scope="col" { "Time (UTC)" } th scope="col" { "Who" } th scope="col" { "What" } th scope="col" { "Key" }
                         th scope="col" { "Values" }
                     } }
-                    tbody { @for change in changes { (row(change)) } }
+                    tbody { @for line in &answer.changes { (row(line)) } }
                 }
             }
         }
-        @if !next.is_empty() { p class="pages" { a href={ "/audit" (query(&[("before", &next)])) } { "Earlier changes" } } }
+        @if let Some(next) = answer.next {
+            p class="pages" { a href={ "/audit" (query(&[("before", &next.to_string())])) } { "Earlier changes" } }
+        }
     };
     Ok(Page {
         title: "Audit".to_owned(),
@@ -35,51 +43,68 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     })
 }
 
-fn row(change: &Value) -> Markup {
-    let values = change.get("values").and_then(Value::as_object);
-    html! {
-        tr {
-            th scope="row" class="whole" { (view::time_ms(change, "time_unix_ms")) }
-            td { (view::name(&who(change))) }
-            td class="whole" { (view::text(change, "operation")) }
-            td { code { (view::text(change, "key_id")) } }
-            td {
-                @match values {
-                    Some(values) => (told(values)),
-                    // Half a line of a disk that was full, say.
-                    None => (view::name(&change.to_string())),
+fn row(line: &AuditLine) -> Markup {
+    match line {
+        AuditLine::Change(AuditedChange {
+            time_unix_ms,
+            peer,
+            operation,
+            key_id,
+            values,
+        }) => html! {
+            tr {
+                th scope="row" class="whole" { (view::moment_ms(*time_unix_ms)) }
+                td { (view::name(&who(peer))) }
+                td class="whole" { (operation) }
+                td { code { (key_id) } }
+                td {
+                    @match values {
+                        Value::Object(values) => (told(values)),
+                        other => (view::name(&other.to_string())),
+                    }
                 }
             }
-        }
+        },
+        // Half a line of a disk that was full, say.
+        AuditLine::Other(other) => html! {
+            tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (view::name(&other.to_string())) } }
+        },
     }
 }
 
-fn who(change: &Value) -> String {
-    let certificate = view::text(change, "peer_certificate");
-    let key = view::text(change, "peer_key");
-    let uid = view::plain(change, "peer_uid");
-    let (subject, name) = (view::text(change, "peer_subject"), view::text(change, "peer_name"));
-    let who = match (certificate, key, &*uid) {
-        _ if !subject.is_empty() => format!("{name} ({subject})"),
-        ("", "", "") => "unknown".to_owned(),
-        ("", "", uid) => format!("user {uid}"),
-        ("", key, _) => format!("owner of {key}"),
-        (certificate, ..) => certificate.to_owned(),
+fn who(peer: &AuditPeer) -> String {
+    let who = match peer {
+        AuditPeer {
+            peer_subject: Some(subject),
+            peer_name,
+            ..
+        } => format!("{} ({subject})", peer_name.as_deref().unwrap_or_default()),
+        AuditPeer {
+            peer_certificate: Some(certificate),
+            ..
+        } => certificate.to_string(),
+        AuditPeer {
+            peer_key: Some(key), ..
+        } => format!("owner of {key}"),
+        AuditPeer {
+            peer_uid: Some(uid), ..
+        } => format!("user {uid}"),
+        _ => "unknown".to_owned(),
     };
-    match view::text(change, "via") {
-        "" => who,
-        via => format!("{who}, {via}"),
+    match peer.via.map(Door::as_str) {
+        None => who,
+        Some(via) => format!("{who}, {via}"),
     }
 }
 
 fn told(values: &Map<String, Value>) -> Markup {
     html! {
-        @for (place, field) in values.keys().enumerate() {
+        @for (place, (field, value)) in values.iter().enumerate() {
             @if place > 0 { "; " }
-            (field) " " (view::name(&values.get(field).map(|value| match value {
+            (field) " " (view::name(&match value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
-            }).unwrap_or_default()))
+            }))
         }
     }
 }

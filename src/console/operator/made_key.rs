@@ -3,7 +3,7 @@
 use maud::html;
 
 use crate::{
-    api::keys::Key,
+    api::{keys::Key, providers::ListModels},
     console::{
         desk::{Desk, below},
         frame::Page,
@@ -14,9 +14,9 @@ use crate::{
 /// The key's text and how to use it.
 pub(super) async fn page(desk: &Desk<'_>, key: &Key, title: &str) -> Page {
     // The key is made: whatever cannot be read now, its text is shown.
-    let models = desk.read("/v1/models").await.unwrap_or_default();
+    let listed = desk.look(ListModels {}).await.unwrap_or_default();
     let content = html! {
-        (new_key::section(key, &models, &desk.source.gateway()))
+        (new_key::section(key, &listed.models, &desk.source.gateway()))
         p class="pages" { a href=(below("/keys", key.id.as_str())) { "The key's page" } " " a href="/keys" { "All keys" } }
     };
     Page {

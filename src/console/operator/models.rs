@@ -1,28 +1,35 @@
 //! The models that are served: by whom, in which protocols, at what price, and how they did.
 
+use std::sync::Arc;
+
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::{
-    api::error::AdminError,
+    api::{
+        error::AdminError,
+        providers::{ListModels, ModelView},
+    },
     console::{
         desk::{Desk, below},
         frame::Page,
         view,
     },
-    domain::faults::stability::{Health, Window},
+    domain::{
+        faults::stability::{Health, Window},
+        money::price::Price,
+        wire::Protocol,
+    },
     stability::public::look::label,
 };
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let answer = desk.read("/v1/models").await?;
+    let listed = desk.look(ListModels {}).await?;
     let search = desk.query.text("search").to_lowercase();
-    let is_wanted = |model: &&Value| {
-        let aliases = view::list(model, "aliases").iter().filter_map(Value::as_str);
-        let mut names = aliases.chain([view::text(model, "name"), view::text(model, "display_name")]);
+    let is_wanted = |model: &&ModelView| {
+        let mut names = model.aliases.iter().chain([&model.name, &model.display_name]);
         names.any(|name| name.to_lowercase().contains(&search))
     };
-    let models: Vec<&Value> = view::list(&answer, "models").iter().filter(is_wanted).collect();
+    let models: Vec<&ModelView> = listed.models.iter().filter(is_wanted).collect();
     let window = desk.source.window();
     let content = html! {
         form method="get" action="/models" class="filter" role="search" {
@@ -39,7 +46,7 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     })
 }
 
-fn table(models: &[&Value], window: Option<&Window>) -> Markup {
+fn table(models: &[&ModelView], window: Option<&Window>) -> Markup {
     html! {
         p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier; a model's page has all of them." }
         div class="scroll" tabindex="0" role="region" aria-label="Models" {
@@ -54,36 +61,33 @@ fn table(models: &[&Value], window: Option<&Window>) -> Markup {
     }
 }
 
-fn row(model: &Value, window: Option<&Window>) -> Markup {
-    let name = view::text(model, "name");
+fn row(model: &ModelView, window: Option<&Window>) -> Markup {
+    let name = model.name.as_str();
     let found = window.and_then(|window| window.find(name));
     let health = found.map_or(Health::NoData, |model| model.total.health());
-    let texts = |field: &str| {
-        let texts: Vec<&str> = view::list(model, field).iter().filter_map(Value::as_str).collect();
-        texts.join(", ")
-    };
-    let aliases = texts("aliases");
+    let aliases = model.aliases.join(", ");
+    let protocols: Vec<&str> = model.protocols.iter().copied().map(Protocol::as_str).collect();
     html! {
         tr {
             th scope="row" { a href=(below("/models", name)) { (view::name(name)) } @if !aliases.is_empty() { small { " also " (view::name(&aliases)) } } }
             td { (label::pill(health)) }
-            td { (texts("protocols")) }
+            td { (protocols.join(", ")) }
             td {
-                @for provider in view::list(model, "providers").iter().filter_map(Value::as_str) {
-                    div { (view::name(provider)) " " (price(model.get("prices").and_then(|prices| prices.get(provider)))) }
+                @for provider in &model.providers {
+                    div { (view::name(provider)) " " (price(model.prices.get(provider))) }
                 }
             }
-            td class="figure" { (view::number(model, "context_tokens", "unknown")) }
+            td class="figure" { (view::whole(model.context_tokens, "unknown")) }
         }
     }
 }
 
 /// The price of the first tier; a provider that is off has none.
-fn price(price: Option<&Value>) -> Markup {
-    let tier = price.map(|price| view::list(price, "tiers"));
+fn price(price: Option<&Arc<Price>>) -> Markup {
+    let tier = price.map(|price| price.tariff().and_then(|tariff| tariff.tiers.first()));
     match tier {
         None => html! { span class="none" { "off" } },
-        Some([]) => html! { span class="none" { "free" } },
-        Some([tier, ..]) => html! { "$" (view::plain(tier, "input")) " / $" (view::plain(tier, "output")) },
+        Some(None) => html! { span class="none" { "free" } },
+        Some(Some(tier)) => html! { "$" (tier.input) " / $" (tier.output) },
     }
 }

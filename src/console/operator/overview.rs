@@ -7,6 +7,7 @@ use super::attention::Attention;
 use crate::{
     api::{
         error::AdminError,
+        providers::ListProviders,
         usage::{Dearest, Overview, ShowOverview, UsageSums, WeekCost},
     },
     console::{
@@ -22,13 +23,13 @@ use crate::{
 
 pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
     let alerts = OptionFuture::from(desk.source.alerts());
-    let (all, providers, alerts) = tokio::join!(desk.look(ShowOverview {}), desk.read("/v1/providers"), alerts);
+    let (all, providers, alerts) = tokio::join!(desk.look(ShowOverview {}), desk.look(ListProviders {}), alerts);
     let (all, providers) = (all?, providers?);
     let window = desk.source.window();
     let attention = Attention {
         troubles: desk.source.troubles(),
         all: &all,
-        providers: view::list(&providers, "providers"),
+        providers: &providers.providers,
         window: window.as_ref(),
         alerts: alerts.as_deref(),
     };

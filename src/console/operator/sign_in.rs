@@ -5,10 +5,9 @@ use std::{sync::Arc, time::Instant};
 use http::{HeaderValue, StatusCode};
 use ipnet::IpNet;
 use maud::{Markup, html};
-use serde_json::json;
 
 use crate::{
-    admin::local::LocalApi,
+    admin::Admin,
     console::{
         answer::Answer,
         ask::Ask,
@@ -124,7 +123,7 @@ impl Doors {
     }
 
     /// Begins a session by what the provider says.
-    pub(super) async fn finish(&self, sessions: &Sessions, api: &LocalApi, ask: &Ask) -> Answer {
+    pub(super) async fn finish(&self, sessions: &Sessions, api: &Admin, ask: &Ask) -> Answer {
         let Some(openid) = &self.openid else {
             return self.needed();
         };
@@ -142,8 +141,7 @@ impl Doors {
             Ok(operator) => operator,
             Err(failure) => return self.failed(&failure).with_cookie(over),
         };
-        let values = json!({ "role": operator.role.as_str() });
-        if let Err(refused) = api.signs_in(operator.peer(), values).await {
+        if let Err(refused) = api.signs_in(operator.peer(), operator.role).await {
             let content = html! { p class="card" role="alert" { (refused.message) } };
             return Answer::page(refused.status(), framed(&titled("Nobody was signed in", content)));
         }

@@ -1,7 +1,6 @@
 //! What the owner of a key changes in the portal: its limits, its text, the agents that are signed in with it.
 
-use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use http::StatusCode;
 
 use super::{Owner, Portal, ROOT, page};
 use crate::{
@@ -9,11 +8,10 @@ use crate::{
     api::{
         error::{AdminError, Code},
         keys::{EndOverlap, Key, KeyText, LowerKey},
+        providers::ListModels,
+        sessions::EndSignIns,
     },
-    console::{
-        answer::Answer, ask::Ask, desk::below, fields::Fields, forms::changed, key_view, limits, rotation,
-        session::Session,
-    },
+    console::{answer::Answer, ask::Ask, fields::Fields, forms::changed, key_view, limits, rotation, session::Session},
     domain::keys::{
         change::{MadeFrom, NotChanged},
         key::KeyId,
@@ -31,7 +29,8 @@ impl Portal {
     ) -> Result<Answer, AdminError> {
         self.is_by_present_text(session).await?;
         if let ["agents"] = at {
-            self.ask_at(session, Method::DELETE, "sign-ins", &json!({})).await?;
+            let id = session.who.key.clone();
+            self.ask(session, EndSignIns { id }).await?;
             return Ok(Answer::see(ROOT));
         }
         let key = self.key(session).await?;
@@ -64,21 +63,7 @@ impl Portal {
             peer: Peer::Owner(key.clone()),
             from: MadeFrom::Text(*digest),
         };
-        self.api.admin().ask(author, question).await
-    }
-
-    /// The same by a path.
-    pub(super) async fn ask_at(
-        &self,
-        session: &Session<Owner>,
-        method: Method,
-        action: &str,
-        body: &Value,
-    ) -> Result<Value, AdminError> {
-        let Owner { key, digest } = &session.who;
-        let path = below(&below("/v1/keys", key.as_str()), action);
-        let author = (Peer::Owner(key.clone()), MadeFrom::Text(*digest));
-        self.api.change(author, method, &path, Some(body)).await
+        self.api.ask(author, question).await
     }
 
     /// Whoever has only the text of before looks, and changes nothing: it ends, and gives nothing that would last longer. Says so
@@ -102,8 +87,8 @@ impl Portal {
             let _ = self.sessions.becomes(session, &owner).await;
         }
         // The key has its new text: whatever cannot be read now, that is shown.
-        let models = self.read(session, "/v1/models").await.unwrap_or_default();
-        let page = page::rotated(made, &models, base);
+        let listed = self.look(session, ListModels {}).await;
+        let page = page::rotated(made, &listed.unwrap_or_default().models, base);
         Answer::page(StatusCode::OK, page::framed(Some(session), &page))
     }
 }

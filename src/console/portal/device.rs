@@ -5,11 +5,10 @@
 
 use http::{Method, StatusCode};
 use maud::{Markup, html};
-use serde_json::json;
 
 use super::{Owner, Portal, page, unavailable};
 use crate::{
-    api::error::AdminError,
+    api::{error::AdminError, sessions::DecideSignIn},
     console::{
         answer::Answer,
         ask::Ask,
@@ -93,8 +92,13 @@ impl Portal {
         let is_approved = form.text("decision") == "approve";
         let work = async {
             self.is_by_present_text(session).await?;
-            let body = json!({ "user_code": form.text("user_code"), "approve": is_approved });
-            self.ask_at(session, Method::POST, "sign-ins", &body).await?;
+            let user_code = form.text("user_code").parse();
+            let question = DecideSignIn {
+                id: session.who.key.clone(),
+                user_code: user_code.map_err(|error: &str| AdminError::of_field("user_code", error))?,
+                approve: is_approved,
+            };
+            self.ask(session, question).await?;
             Ok::<_, AdminError>(shown(StatusCode::OK, session, &decided(is_approved)))
         };
         match work.await {
@@ -165,7 +169,7 @@ fn decided(is_approved: bool) -> Page {
         }
         p class="pages" { a href="/portal" { "To the key" } }
     };
-    titled(if is_approved { "Approved" } else { "AdminError" }, content)
+    titled(if is_approved { "Approved" } else { "Refused" }, content)
 }
 
 fn titled(title: &str, content: Markup) -> Page {

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use maud::{Markup, html};
-use serde_json::Value;
 
+use crate::api::providers::ModelView;
 use crate::console::{
     answer::Answer,
     example::Examples,
@@ -32,7 +32,7 @@ pub(super) struct Facts {
     /// Its last rows.
     pub(super) rows: LatestRows,
     /// The models there are.
-    pub(super) models: Value,
+    pub(super) models: Vec<ModelView>,
     /// How many agents are signed in with it; `None`: agents cannot sign in.
     pub(super) signed_in: Option<usize>,
 }
@@ -101,12 +101,10 @@ fn lower<W>(forms: &Forms<'_, W>, key: &Key) -> Markup {
 }
 
 /// The models that the key may ask for and that are served.
-fn models(key: &Key, models: &Value) -> Markup {
+fn models(key: &Key, models: &[ModelView]) -> Markup {
     let allowed = key.models.as_ref();
     let is_allowed = |name: &str| allowed.is_none_or(|allowed| allowed.iter().any(|one| one == name));
-    let names = view::list(models, "models")
-        .iter()
-        .map(|model| view::text(model, "name"));
+    let names = models.iter().map(|model| model.name.as_str());
     let names: Vec<&str> = names.filter(|name| is_allowed(name)).collect();
     html! {
         details class="card" {
@@ -117,7 +115,7 @@ fn models(key: &Key, models: &Value) -> Markup {
 }
 
 /// The new text of a key.
-pub(super) fn rotated(made: &Key, models: &Value, base: &str) -> Page {
+pub(super) fn rotated(made: &Key, models: &[ModelView], base: &str) -> Page {
     let content = html! {
         (new_key::section(made, models, base))
         p class="pages" { a href="/portal" { "Back to the key" } }

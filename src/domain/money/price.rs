@@ -13,10 +13,12 @@ mod tests;
 mod versioned;
 
 pub(crate) use counted::PriceLine;
+pub(crate) use decimal::PerToken;
 pub use list::PriceList;
 pub(crate) use list::SHIPPED_FILE;
 pub(crate) use part::Part;
 #[cfg(test)]
 pub(crate) use parts::PARTS_MAX;
 pub(crate) use parts::{Charge, OtherModel, PricedRun, charge};
+pub(crate) use tariff::Tier;
 pub(crate) use versioned::Price;

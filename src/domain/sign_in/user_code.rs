@@ -1,6 +1,6 @@
 //! The code that a person compares, or types: eight consonants, which spell no word (RFC 8628, section 6.1).
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use rand::{CryptoRng, RngExt};
 
@@ -37,6 +37,14 @@ impl UserCode {
     /// The name of its document.
     pub(crate) fn name(&self) -> KeyDigest {
         named("device", &self.0)
+    }
+}
+
+impl FromStr for UserCode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        Self::parse(text).ok_or("the eight letters that the agent shows")
     }
 }
 

@@ -3,14 +3,14 @@
 use axum::{
     Extension, Json, Router,
     body::Bytes,
-    extract::{RawPathParams, RawQuery, State},
+    extract::{DefaultBodyLimit, RawPathParams, RawQuery, State},
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{MethodFilter, get, on},
+    routing::{MethodFilter, MethodRouter, get, on},
 };
 use serde_json::{Map, Value};
 
-use super::log_export;
+use super::{log_export, openapi::Description, streams};
 use crate::{
     admin::{Admin, ConnectionExtension, ask::Answered, author::Author},
     api::{
@@ -28,14 +28,43 @@ use crate::{
                 VerifyLog, VerifyLogHome,
             },
         },
+        node::{Backup, ListAuditedChanges, Upgrade},
+        providers::{DisableProvider, EnableProvider, ListModels, ListProviders},
+        sessions::{
+            CreateConsoleLink, DecideSignIn, EndAllSessions, EndSession, EndSignIns, ListSessions, ListSignIns,
+        },
         usage::{ShowOverview, ShowUsage},
         wire,
     },
 };
 
-/// All questions, each at its path.
-pub(super) fn routes() -> Router<Admin> {
-    let routes = Router::new();
+/// The largest request body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// The API as a service of HTTP: the questions, each at its path, and their description at one of its own.
+pub(super) fn router(admin: Admin) -> Router {
+    let Routes { router, describing } = all();
+    router
+        .route(DESCRIPTION, get(async move || Json(description(&describing))))
+        .fallback(async || AdminError::not_found("no such path in the admin API"))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(admin)
+}
+
+/// Where the description is.
+const DESCRIPTION: &str = "/v1/openapi.json";
+
+/// The questions so far.
+#[derive(Default)]
+pub(super) struct Routes {
+    router: Router<Admin>,
+    /// Each adds one of them to the description.
+    pub(super) describing: Vec<fn(&mut Description)>,
+}
+
+/// All questions.
+pub(super) fn all() -> Routes {
+    let routes = Routes::default();
     let routes = route::<CreateAccount>(routes);
     let routes = route::<ListAccounts>(routes);
     let routes = route::<ShowAccount>(routes);
@@ -67,18 +96,50 @@ pub(super) fn routes() -> Router<Admin> {
     let routes = route::<VerifyCounters>(routes);
     let routes = route::<ShowUsage>(routes);
     let routes = route::<ShowOverview>(routes);
-    routes.route(ExportLog::PATH, get(log_export::send))
+    let routes = stream::<ExportLog>(routes, get(log_export::send));
+    let routes = route::<ListModels>(routes);
+    let routes = route::<ListProviders>(routes);
+    let routes = route::<EnableProvider>(routes);
+    let routes = route::<DisableProvider>(routes);
+    let routes = route::<ListSignIns>(routes);
+    let routes = route::<DecideSignIn>(routes);
+    let routes = route::<EndSignIns>(routes);
+    let routes = route::<CreateConsoleLink>(routes);
+    let routes = route::<ListSessions>(routes);
+    let routes = route::<EndSession>(routes);
+    let routes = route::<EndAllSessions>(routes);
+    let routes = route::<ListAuditedChanges>(routes);
+    let routes = route::<Upgrade>(routes);
+    stream::<Backup>(routes, get(streams::backup))
+}
+
+/// The description of some questions.
+pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
+    let mut description = Description::new();
+    for describe in describing {
+        describe(&mut description);
+    }
+    description.document()
 }
 
 /// The same with one question more.
-fn route<Q: Answered>(routes: Router<Admin>) -> Router<Admin> {
+fn route<Q: Answered>(routes: Routes) -> Routes {
     let method = match Q::METHOD {
         Method::GET => MethodFilter::GET,
         Method::DELETE => MethodFilter::DELETE,
         Method::PATCH => MethodFilter::PATCH,
         _ => MethodFilter::POST,
     };
-    routes.route(Q::PATH, on(method, answer::<Q>))
+    stream::<Q>(routes, on(method, answer::<Q>))
+}
+
+/// The same with one more that this answers.
+fn stream<Q: Question>(mut routes: Routes, answering: MethodRouter<Admin>) -> Routes {
+    routes.describing.push(Description::add::<Q>);
+    Routes {
+        router: routes.router.route(Q::PATH, answering),
+        ..routes
+    }
 }
 
 async fn answer<Q: Answered>(

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use pingora::protocols::{Ssl, Stream, l4::stream::Stream as Socket};
 
-use super::{CONNECTIONS_MAX, routes::routes, served};
+use super::{CONNECTIONS_MAX, routes::router, served};
 use crate::{
-    admin::{Admin, Peer, router},
+    admin::{Admin, Peer},
     edges::connection_slots::ConnectionSlots,
     front::tls::{certificate, listener::Listener},
     side::service::ServeFuture,
@@ -17,7 +17,7 @@ const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
 /// Serves connections of a listener, each in a call.
 pub(crate) fn serve(state: Admin, tls: Arc<Listener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
-    let router = router(state, routes());
+    let router = router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     move |stream| {
         let (router, tls, slots) = (router.clone(), Arc::clone(&tls), Arc::clone(&slots));

@@ -9,12 +9,17 @@ use tokio::{net::UnixListener, sync::watch};
 
 use super::serve;
 use crate::{
-    admin::{Admin, LogHomes, ModelView, ProviderView, Providers, Stores, audit::Audit},
+    admin::{Admin, LogHomes, Providers, Stores, audit::Audit},
+    api::{
+        node::Backup,
+        providers::{ModelView, ProviderView},
+    },
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
         keys::secret::{KeyPrefix, ServiceKey},
         ledger::{Change, Record},
         money::{NanoUsd, price::Price},
+        wire::Protocol,
     },
     money::account_changes::{AccountChanges, direct::DirectChanges},
     store::{
@@ -28,7 +33,9 @@ use crate::{
 
 mod accounts;
 mod checks;
+mod description;
 mod log;
+mod node;
 mod owners;
 mod rotation;
 mod usage;
@@ -58,7 +65,7 @@ impl Providers for Served {
             aliases: Vec::new(),
             provider: "p".to_owned(),
             providers: vec!["p".to_owned()],
-            protocols: vec!["messages"],
+            protocols: vec![Protocol::Messages],
             context_tokens: None,
             prices: [("p".to_owned(), Arc::new(Price::free()))].into(),
         }]
@@ -318,43 +325,13 @@ async fn a_backup_comes_whole() {
             .await;
     }
     let mut bytes = Vec::new();
-    admin.client.download("/v1/backup", &mut bytes).await.unwrap();
+    admin.client.download(&Backup {}, &mut bytes).await.unwrap();
     let path = admin.folder.path().join("backup");
     std::fs::write(&path, bytes).unwrap();
     let (header, end) = file::check(&path).unwrap();
     assert_eq!((header.engine.as_str(), end.items), ("embedded", 300));
-    let error = admin.client.download("/v1/backups", &mut Vec::new()).await.unwrap_err();
-    assert!(error.to_string().contains("no such path"), "{error}");
-}
-
-#[tokio::test]
-async fn models_are_listed() {
-    let admin = Fixture::new().await;
-    let answer = admin.client.call(Method::GET, "/v1/models", None).await.unwrap();
-    assert_eq!(answer["models"][0]["name"], "m-1");
-    assert_eq!(answer["models"][0]["prices"]["p"]["version"], "free");
-}
-
-#[tokio::test]
-async fn providers_are_switched_and_the_record_says_so() {
-    let admin = Fixture::new().await;
-    let call = async |verb: &str| {
-        let path = format!("/v1/providers/p/{verb}");
-        admin.client.call(Method::POST, &path, None).await.unwrap()["changed"].clone()
-    };
-    assert_eq!(
-        (call("disable").await, call("disable").await),
-        (json!(true), json!(false))
-    );
-    let listed = admin.client.call(Method::GET, "/v1/providers", None).await.unwrap();
-    assert_eq!(listed["providers"][0]["enabled"], false);
-    assert_eq!(call("enable").await, json!(true));
-    let audit = std::fs::read_to_string(admin.folder.path().join("audit.jsonl")).unwrap();
-    assert_eq!(audit.matches("provider.disable").count(), 2, "{audit}");
-    let unknown = admin.refused(Method::POST, "/v1/providers/q/disable", None).await;
-    assert!(unknown.contains("there are p"), "{unknown}");
-    let off = admin.refused(Method::POST, "/v1/providers/off/enable", None).await;
-    assert!(off.contains("its secret env:X is absent"), "{off}");
+    let error = admin.refused(Method::GET, "/v1/backups", None).await;
+    assert!(error.contains("no such path"), "{error}");
 }
 
 #[tokio::test]

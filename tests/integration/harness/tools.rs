@@ -1,7 +1,8 @@
 //! Tools the tests need beside Rust: where they are, and what happens when they are missing.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Skips the running test with a word, or fails it where the tools must be there (CI=true or WEIR_REQUIRE_TOOLS=1).
 macro_rules! skip {
@@ -62,4 +63,27 @@ pub(crate) fn repository() -> PathBuf {
 pub(crate) fn python(environment: &str) -> Option<PathBuf> {
     let python = repository().join(environment).join("bin/python");
     python.is_file().then_some(python)
+}
+
+/// The virtual environment that has schemathesis.
+pub(crate) const SCHEMATHESIS: &str = ".venv-schemathesis";
+
+/// Has schemathesis compare a service with its description: whether all checks pass, and what was said.
+pub(crate) fn schemathesis(python: &PathBuf, folder: &Path, words: &[&str]) -> (bool, String) {
+    let output = Command::new(python)
+        .current_dir(folder)
+        .args(["-m", "schemathesis.cli", "run"])
+        .args(words)
+        .args(["--checks", "all", "--seed", "20261121", "--no-color"])
+        .args(["--request-timeout", "20", "--workers", "1"])
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("NO_PROXY", "*")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.success(),
+        format!("{}\n{}", said(&output.stdout), said(&output.stderr)),
+    )
 }

@@ -1,16 +1,12 @@
 //! The service's own description, checked against what it does: schemathesis sends what the description allows and what it
 //! does not, and looks at every answer.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
 use tempfile::TempDir;
 
 use crate::harness::request::ALL_WIRES;
-use crate::harness::tools::{python, rounds, skip};
+use crate::harness::tools::{SCHEMATHESIS, python, rounds, schemathesis, skip};
 use crate::harness::{Client, RecordingProvider, Request, Weir, WeirBuilder, wait_until};
 
-const ENVIRONMENT: &str = ".venv-schemathesis";
 const DESCRIPTION: &str = "/web/v1/openapi.json";
 
 /// A gateway with some traffic in its record, that lets everybody ask as often as they like.
@@ -35,44 +31,24 @@ fn get(weir: &Weir, target: &str) -> (u16, String) {
     (answer.status, answer.text())
 }
 
-/// Whether all checks pass, and what was said.
-fn check(python: &PathBuf, folder: &Path, words: &[&str]) -> (bool, String) {
-    let output = Command::new(python)
-        .current_dir(folder)
-        .args(["-m", "schemathesis.cli", "run"])
-        .args(words)
-        .args(["--checks", "all", "--seed", "20261121", "--no-color"])
-        .args(["--request-timeout", "20", "--workers", "1"])
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("NO_PROXY", "*")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.success(),
-        format!("{}\n{}", said(&output.stdout), said(&output.stderr)),
-    )
-}
-
 #[test]
 fn the_service_does_what_its_description_says() {
-    let Some(python) = python(ENVIRONMENT) else {
-        skip!("{ENVIRONMENT} is not there: tests/run makes it");
+    let Some(python) = python(SCHEMATHESIS) else {
+        skip!("{SCHEMATHESIS} is not there: tests/run makes it");
     };
     let provider = RecordingProvider::recorded();
     let weir = weir(&provider);
     let folder = TempDir::new().unwrap();
     let url = format!("http://{}{DESCRIPTION}", weir.stability);
     let examples = rounds(25, 200).to_string();
-    let (passed, said) = check(&python, folder.path(), &[&url, "--max-examples", &examples]);
+    let (passed, said) = schemathesis(&python, folder.path(), &[&url, "--max-examples", &examples]);
     assert!(passed, "{said}");
 }
 
 #[test]
 fn a_description_that_is_wrong_is_found_out() {
-    let Some(python) = python(ENVIRONMENT) else {
-        skip!("{ENVIRONMENT} is not there: tests/run makes it");
+    let Some(python) = python(SCHEMATHESIS) else {
+        skip!("{SCHEMATHESIS} is not there: tests/run makes it");
     };
     let provider = RecordingProvider::recorded();
     let weir = weir(&provider);
@@ -92,7 +68,7 @@ fn a_description_that_is_wrong_is_found_out() {
         std::fs::write(folder.path().join("wrong.json"), &wrong).unwrap();
         let words = ["wrong.json", "--url", &base, "--phases", "coverage"];
         let summary = ["--include-name", "GET /web/v1/model-stability/summary"];
-        let (passed, said) = check(&python, folder.path(), &[&words[..], &summary].concat());
+        let (passed, said) = schemathesis(&python, folder.path(), &[&words[..], &summary].concat());
         assert!(!passed && said.contains(complaint), "{from}: {said}");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
 /// Decimal places of USD per 1M tokens: the last of them is one pico-USD per token.
@@ -19,15 +20,18 @@ const USD_MAX: u64 = 1_000_000;
 const FACTOR_MAX: u64 = 1000;
 
 /// A price per token, in pico-USD (10^-12 USD). Written in USD per 1M tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String", inline)]
 pub(crate) struct PerToken(u64);
 
 /// A price per call, in pico-USD. Written in USD.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String", inline)]
 pub(crate) struct PerCall(u64);
 
 /// A multiplier of prices, in millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String", inline)]
 pub(crate) struct Factor(u64);
 
 impl PerToken {
@@ -131,40 +135,33 @@ fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Resu
     write!(out, "{}{dot}{fraction}", value / scale)
 }
 
-impl fmt::Display for PerToken {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        written(self.0, PER_MILLION_PLACES, out)
-    }
+/// Has a number be written as the text that it is read from.
+macro_rules! decimal {
+    ($($name:ident: $places:ident;)*) => { $(
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                written(self.0, $places, out)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+            }
+        }
+    )* };
 }
 
-impl fmt::Display for PerCall {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        written(self.0, PER_CALL_PLACES, out)
-    }
-}
-
-impl fmt::Display for Factor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        written(self.0, FACTOR_PLACES, out)
-    }
-}
-
-impl Serialize for PerToken {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl Serialize for PerCall {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl Serialize for Factor {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+decimal! {
+    PerToken: PER_MILLION_PLACES;
+    PerCall: PER_CALL_PLACES;
+    Factor: FACTOR_PLACES;
 }
 
 #[cfg(test)]

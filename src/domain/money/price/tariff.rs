@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     ledger::consumption::Modifiers,
@@ -17,7 +18,7 @@ use crate::domain::{
 };
 
 /// The prices of a model: one entry of a price list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tariff {
     /// The name that a model's `price` refers to.
     pub name: String,
@@ -35,20 +36,23 @@ pub(crate) struct Tariff {
     /// token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<PerToken>,
+    /// Prices per call.
     pub per_call: PerCallPrices,
     /// Factors on all token prices.
     pub multipliers: Multipliers,
     /// Prices of single service tiers by name. They replace `tiers` and the tier's multiplier.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
 }
 
 /// Token prices from a prompt size on. The highest applicable tier prices the whole request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tier {
-    /// The tier applies to prompts with more input tokens than this, cached ones included ([`Usage::input_total`]).
+    /// The tier applies to prompts with more input tokens than this, cached ones included.
     pub above_input_tokens: u64,
+    /// Per input token.
     pub input: PerToken,
+    /// Per output token.
     pub output: PerToken,
     /// Per input token read from a cache.
     pub cache_read: PerToken,
@@ -71,7 +75,7 @@ pub(crate) struct Tier {
 }
 
 /// Prices per call. No multiplier changes them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PerCallPrices {
     /// Per web search by the provider's own tool.
     pub web_search: PerCall,
@@ -88,7 +92,7 @@ pub(crate) struct PerCallPrices {
 }
 
 /// Factors by the names that answers carry, case-insensitive. An unlisted name has the factor 1.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Multipliers {
     /// By service tier.
     pub service_tier: BTreeMap<String, Factor>,

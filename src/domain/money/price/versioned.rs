@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     ledger::consumption::Modifiers,
@@ -22,8 +23,9 @@ pub(crate) const FREE_VERSION: &str = "free";
 /// The prices of one model at one provider, in one version. Fixed for a request at its admission.
 ///
 /// In JSON: the version and, unless it is free, the price list's entry with every fallback filled in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Price {
+    /// The version of the prices, which every charge records.
     version: Arc<str>,
     /// `None` if the model is free.
     #[serde(flatten)]
@@ -45,6 +47,11 @@ impl Price {
             version,
             tariff: Some(tariff),
         }
+    }
+
+    /// The price list's entry; `None` if the model is free.
+    pub(crate) fn tariff(&self) -> Option<&Tariff> {
+        self.tariff.as_ref()
     }
 
     /// The version of the prices, which every charge records.

@@ -21,6 +21,8 @@ use crate::{
 };
 
 const DAY_MS: i64 = 86_400_000;
+/// How long a piece of an export may take.
+const WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Rows of three accounts: `count` each, one every six hours until now, the model in turn.
 async fn filled(count: u64) -> (Fixture, i64) {
@@ -176,7 +178,7 @@ async fn an_export_has_the_same_rows_in_each_form() {
     let export = async |form: &str| {
         let mut bytes = Vec::new();
         let path = format!("/v1/log/export/{form}?account=b&model=m-1");
-        admin.client.download(&path, &mut bytes).await.unwrap();
+        admin.client.download_within(WAIT, &path, &mut bytes).await.unwrap();
         bytes
     };
     let lines = String::from_utf8(export("jsonl").await).unwrap();
@@ -194,7 +196,11 @@ async fn an_export_has_the_same_rows_in_each_form() {
         ("/v1/log/export/csv?model=m-2", "did you mean `m-1`?"),
         ("/v1/log/export/csv?from=yesterday", "from: a time"),
     ] {
-        let error = admin.client.download(path, &mut Vec::new()).await.unwrap_err();
+        let error = admin
+            .client
+            .download_within(WAIT, path, &mut Vec::new())
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
 }

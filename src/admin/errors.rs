@@ -1,22 +1,17 @@
-//! Answers of the admin API.
+//! Errors of what the admin API works on, as its own.
 
 use axum::{
     Json,
     response::{IntoResponse, Response},
 };
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
-pub(super) use crate::api::error::AdminError;
 use crate::{
     admin::audit::AuditError,
-    api::error::Code,
+    api::error::{AdminError, Code},
     money::account_changes::AccountChangeError,
     store::{ChangeError, StoreError},
 };
-
-/// The JSON body of a success, or what was refused.
-pub(super) type JsonResult = Result<Json<Value>, AdminError>;
 
 impl From<StoreError> for AdminError {
     fn from(error: StoreError) -> Self {
@@ -55,14 +50,4 @@ impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
         (self.status(), Json(json!({ "error": self }))).into_response()
     }
-}
-
-/// RFC 3339 in UTC.
-pub(super) fn time_ms(unix_ms: i64) -> Value {
-    Timestamp::from_millisecond(unix_ms).map_or(Value::Null, |time| Value::from(time.to_string()))
-}
-
-/// RFC 3339 in UTC.
-pub(super) fn time(unix: i64) -> Value {
-    Timestamp::from_second(unix).map_or(Value::Null, |time| Value::from(time.to_string()))
 }

@@ -1,0 +1,177 @@
+//! The admin API's own description, made of its questions: OpenAPI 3.1.
+
+use http::Method;
+use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::api::{Question, error::AdminError};
+
+/// What holds for all of them.
+const ABOUT: &str = "Every change is in the audit record before it is made. Who reaches the socket, or has a certificate, may ask \
+    everything; `x-role` is the least role that a session of the console needs for it.\n\n\
+    **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made from that \
+    version alone, and is otherwise answered with 412.\n\n\
+    **Once.** A change of a balance, and a key that is made, may have an `operation_id`: the same change again counts once.";
+
+/// A description that grows question by question.
+pub(super) struct Description {
+    /// Makes schemas of what is sent.
+    sent: SchemaGenerator,
+    /// Makes schemas of what is answered.
+    answered: SchemaGenerator,
+    /// The questions, by path and method.
+    paths: Map<String, Value>,
+}
+
+impl Description {
+    pub(super) fn new() -> Self {
+        let generator = |settings: SchemaSettings| {
+            let at = |settings: &mut SchemaSettings| settings.definitions_path = "/components/schemas".into();
+            settings.with(at).into_generator()
+        };
+        Self {
+            sent: generator(SchemaSettings::draft2020_12().for_deserialize()),
+            answered: generator(SchemaSettings::draft2020_12().for_serialize()),
+            paths: Map::new(),
+        }
+    }
+
+    /// Adds a question.
+    pub(super) fn add<Q: Question>(&mut self) {
+        let asked = Fields::of(Q::json_schema(&mut self.sent));
+        let answer = self.answered.subschema_for::<Q::Answer>();
+        let (parameters, body) = asked.sent_by::<Q>();
+        let content: Map<String, Value> = Q::MEDIA
+            .iter()
+            .map(|kind| ((*kind).to_owned(), json!({ "schema": answer })))
+            .collect();
+        let operation = json!({
+            "operationId": Q::schema_name(),
+            "summary": asked.about,
+            "x-role": Q::ROLE,
+            "parameters": parameters,
+            "requestBody": body,
+            "responses": {
+                (Q::STATUS.to_string()): { "description": "The answer.", "content": content },
+                "default": { "$ref": "#/components/responses/error" },
+            },
+        });
+        let methods = self.paths.entry(Q::PATH).or_insert_with(|| json!({}));
+        if let (Value::Object(methods), Value::Object(mut operation)) = (methods, operation) {
+            operation.retain(|_, part| !part.is_null());
+            methods.insert(Q::METHOD.as_str().to_ascii_lowercase(), operation.into());
+        }
+    }
+
+    /// The whole document.
+    pub(super) fn document(mut self) -> Value {
+        let error = self.answered.subschema_for::<AdminError>();
+        let mut schemas = self.sent.take_definitions(true);
+        schemas.extend(self.answered.take_definitions(true));
+        schemas.sort_keys();
+        self.paths.sort_keys();
+        let error = json!({ "type": "object", "properties": { "error": error }, "required": ["error"] });
+        json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "weir's admin API",
+                "version": "1",
+                "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+                "description": ABOUT,
+            },
+            "paths": self.paths,
+            "components": {
+                "schemas": schemas,
+                "responses": {
+                    "error": {
+                        "description": "It was refused, or failed.",
+                        "content": { "application/json": { "schema": error } },
+                    },
+                },
+            },
+        })
+    }
+}
+
+/// The fields of a question.
+struct Fields {
+    about: Value,
+    properties: Map<String, Value>,
+    required: Vec<Value>,
+}
+
+impl Fields {
+    fn of(mut schema: Schema) -> Self {
+        let mut part = |name: &str| schema.remove(name).unwrap_or_default();
+        let about = part("description");
+        let properties = match part("properties") {
+            Value::Object(properties) => properties,
+            _ => Map::new(),
+        };
+        let required = match part("required") {
+            Value::Array(required) => required,
+            _ => Vec::new(),
+        };
+        Self {
+            about,
+            properties,
+            required,
+        }
+    }
+
+    /// The parameters of the path and the query, and the body.
+    fn sent_by<Q: Question>(&self) -> (Vec<Value>, Option<Value>) {
+        let takes_query = matches!(Q::METHOD, Method::GET | Method::DELETE);
+        let (mut parameters, mut body) = (Vec::new(), Map::new());
+        for (name, schema) in &self.properties {
+            let place = if Q::PATH.split('/').any(|segment| segment == format!("{{{name}}}")) {
+                "path"
+            } else if takes_query {
+                "query"
+            } else {
+                body.insert(name.clone(), schema.clone());
+                continue;
+            };
+            let mut schema = schema.clone();
+            let about = schema
+                .as_object_mut()
+                .and_then(|schema| schema.shift_remove("description"));
+            without_null(&mut schema);
+            parameters.push(json!({
+                "name": name, "in": place, "required": self.is_required(name), "description": about, "schema": schema,
+            }));
+        }
+        let required = body.keys().filter(|name| self.is_required(name));
+        let required: Vec<&String> = required.collect();
+        let has_body = !body.is_empty();
+        let body = has_body.then(|| {
+            let schema = json!({
+                "type": "object", "properties": body, "required": required, "additionalProperties": false,
+            });
+            json!({ "required": !required.is_empty(), "content": { "application/json": { "schema": schema } } })
+        });
+        (parameters, body)
+    }
+
+    fn is_required(&self, name: &str) -> bool {
+        self.required.iter().any(|required| required == name)
+    }
+}
+
+/// A path and a query have no null: who means none leaves the parameter out.
+fn without_null(schema: &mut Value) {
+    if let Some(types) = schema.get_mut("type")
+        && let Value::Array(list) = types
+    {
+        list.retain(|one| one != "null");
+        if let [only] = list.as_slice() {
+            *types = only.clone();
+        }
+    }
+    if let Some(Value::Array(either)) = schema.get_mut("anyOf") {
+        either.retain(|one| one.get("type").is_none_or(|kind| kind != "null"));
+        if let [only] = either.as_slice() {
+            *schema = only.clone();
+        }
+    }
+}
