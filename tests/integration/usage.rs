@@ -98,7 +98,8 @@ fn what_was_used_is_told_by_day_model_key_and_tag() {
     assert!(table.starts_with("KEY ") && table.contains("total "), "{table}");
     let refused = weir.cli(&["usage", "--account", "tests", "--from", "soon"], &[]);
     assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--from: a date"));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("'--from <DATE>': a date such as 2027-01-31"), "{said}");
 }
 
 #[test]
