@@ -3,17 +3,9 @@
 use std::{any::Any, sync::Arc};
 
 use http::Method;
-use serde::Serialize;
 
-use super::{Admin, author::Author, keys::of_person::of_person, peer::Peer};
-use crate::{
-    api::{Question, error::AdminError, wire::Call},
-    domain::{
-        keys::template::{KeyTemplate, PersonOf},
-        role::Role,
-    },
-    store::KeyView,
-};
+use super::{Admin, author::Author};
+use crate::api::{Question, error::AdminError, wire::Call};
 
 /// A question that the admin API answers.
 pub(crate) trait Answered: Question {
@@ -48,29 +40,4 @@ impl Admin {
         let failed = |_| AdminError::failed("another question has the same path");
         answer.downcast().map_err(failed)
     }
-
-    /// Writes down that somebody is about to be signed in. Only pages of this process can: it is no question of the API.
-    ///
-    /// # Errors
-    /// The record cannot be written: nobody must be signed in.
-    pub(crate) async fn signs_in(&self, peer: Peer, role: Role) -> Result<(), AdminError> {
-        let _change = self.changes_seen.begin();
-        let written = self.audit(peer, "console.sign_in", "", &SignIn { role }).await;
-        written.map_err(|error| AdminError::failed(error.to_string()))
-    }
-
-    /// The key of a person whom the OpenID provider has just vouched for, made if need be. Only pages of this process can ask.
-    ///
-    /// # Errors
-    /// It cannot be looked up, or not be made.
-    pub(crate) async fn key_of(&self, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, AdminError> {
-        let _change = self.changes_seen.begin();
-        of_person(self, person, template).await
-    }
-}
-
-/// The audit record's values of a sign-in.
-#[derive(Serialize)]
-struct SignIn {
-    role: Role,
 }

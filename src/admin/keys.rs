@@ -1,7 +1,7 @@
 //! Keys in the admin API: create, list, show, update, rotate, revoke, delete.
 
 pub(super) mod listing;
-pub(super) mod of_person;
+mod of_person;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};

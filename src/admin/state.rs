@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     admin::audit::{Audit, AuditError},
+    api::error::AdminError,
     api::node::AuditedChange,
-    domain::keys::secret::KeyPrefix,
+    domain::{keys::secret::KeyPrefix, role::Role},
     edges::{clock, low_priority::LowPriority},
     money::account_changes::AccountChanges,
     sign_in::AgentSignIns,
@@ -142,4 +143,20 @@ impl Admin {
         };
         self.audit.record(change).await
     }
+
+    /// Writes down that somebody is about to be signed in. Only pages of this process can: it is no question of the API.
+    ///
+    /// # Errors
+    /// The record cannot be written: nobody must be signed in.
+    pub(crate) async fn signs_in(&self, peer: Peer, role: Role) -> Result<(), AdminError> {
+        let _change = self.changes_seen.begin();
+        let written = self.audit(peer, "console.sign_in", "", &SignIn { role }).await;
+        written.map_err(|error| AdminError::failed(error.to_string()))
+    }
+}
+
+/// The audit record's values of a sign-in.
+#[derive(Serialize)]
+struct SignIn {
+    role: Role,
 }

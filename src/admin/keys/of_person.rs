@@ -13,11 +13,7 @@ use crate::{
 
 /// Their key as it stands, or a new one. Its text is nobody's: they get another one by rotating it. Of two that come at the same
 /// time, at whichever nodes, one makes it and both get it.
-pub(in crate::admin) async fn of_person(
-    admin: &Admin,
-    person: &PersonOf<'_>,
-    template: &KeyTemplate,
-) -> Result<KeyView, AdminError> {
+async fn of_person(admin: &Admin, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, AdminError> {
     let id = person.key();
     if let Some(view) = admin.store.by_id(&id).await? {
         return Ok(view);
@@ -38,5 +34,16 @@ pub(in crate::admin) async fn of_person(
             let made = admin.store.by_id(&id).await?;
             made.ok_or(refused)
         }
+    }
+}
+
+impl Admin {
+    /// The key of a person whom the OpenID provider has just vouched for, made if need be. Only pages of this process can ask.
+    ///
+    /// # Errors
+    /// It cannot be looked up, or not be made.
+    pub(crate) async fn key_of(&self, person: &PersonOf<'_>, template: &KeyTemplate) -> Result<KeyView, AdminError> {
+        let _change = self.changes_seen.begin();
+        of_person(self, person, template).await
     }
 }

@@ -30,9 +30,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("api", &["domain"]),
     (
         "admin",
-        &[
-            "api", "domain", "edges", "journal", "money", "sign_in", "sinks", "store",
-        ],
+        &["api", "domain", "edges", "money", "sign_in", "sinks", "store"],
     ),
     // What is served.
     (
@@ -40,13 +38,9 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         &[
             "admin",
             "api",
-            "domain",
             "edges",
             "front",
             "journal",
-            "money",
-            "sign_in",
-            "sinks",
             "stability",
             "store",
             "telemetry",
@@ -69,6 +63,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     (
         "gateway",
         &[
+            "api",
             "config",
             "console",
             "domain",

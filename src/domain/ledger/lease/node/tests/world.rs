@@ -37,7 +37,6 @@ pub(super) const TARGET: Target = Target {
 pub(super) fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
-
 pub(super) fn named(number: usize) -> NodeId {
     NodeId::parse(&format!("node_{number:016}")).unwrap()
 }
