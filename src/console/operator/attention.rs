@@ -31,7 +31,7 @@ pub(super) struct Attention<'a> {
 }
 
 impl Attention<'_> {
-    /// The section.
+    /// A line for each matter, the gravest kind first, or that there is none.
     pub(super) fn section(&self) -> Markup {
         let unwell: Vec<(&str, String)> = self.providers.iter().filter_map(unwell).collect();
         let models = self.window.iter().flat_map(|window| &window.models);
