@@ -13,9 +13,6 @@ pub(crate) trait Answered: Question {
     fn answer(self, admin: &Admin, author: Author) -> impl Future<Output = Result<Self::Answer, AdminError>> + Send;
 }
 
-/// An answer that is shared by all who look.
-pub(super) type Shared = Result<Arc<dyn Any + Send + Sync>, AdminError>;
-
 impl Admin {
     /// The answer to a question.
     ///

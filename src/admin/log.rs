@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    providers::Providers,
+    parts::Providers,
     query::Query,
     reply::{AdminError, JsonResult, time_ms},
     state::Admin,

@@ -1,6 +1,7 @@
 //! Answers of a moment ago, which all who look at the console share: what their pages cost the store does not grow with their number.
 
 use std::{
+    any::Any,
     collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
@@ -9,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::{admin::changes_seen::ChangesSeen, edges::clock};
+use crate::{admin::changes_seen::ChangesSeen, api::error::AdminError, edges::clock};
 
 /// How long an answer is given again after it was made.
 const FRESH: Duration = Duration::from_secs(1);
@@ -20,6 +21,9 @@ const TIMES_ITS_WORK: u32 = 20;
 const FRESH_MAX: Duration = Duration::from_secs(30);
 /// The most answers that are kept, some 200 KB at the most each. Others are made for who asks alone.
 const ANSWERS_MAX: usize = 64;
+
+/// An answer that is shared by all who look.
+pub(super) type Shared = Result<Arc<dyn Any + Send + Sync>, AdminError>;
 
 /// What was asked within the last moment, by its path.
 pub(super) struct Recent<T> {

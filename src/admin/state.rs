@@ -6,8 +6,11 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{
-    ask::Shared, changes_seen::ChangesSeen, home::LogHomes, node::Upgrades, peer::Peer, providers::Providers,
-    recent::Recent, sessions::ConsoleLinks,
+    changes_seen::ChangesSeen,
+    home::LogHomes,
+    parts::{ConsoleLinks, Providers, Upgrades},
+    peer::Peer,
+    recent::{Recent, Shared},
 };
 use crate::{
     admin::audit::{Audit, AuditError},

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::domain::money::NanoUsd;
+use crate::{api::values::Moment, domain::money::NanoUsd};
 
 /// A text; empty if it is none.
 pub(super) fn text<'a>(of: &'a Value, field: &str) -> &'a str {
@@ -67,13 +67,13 @@ pub(super) fn dollars(amount: &str) -> Markup {
 
 /// A number, or a word where there is none.
 pub(super) fn number(of: &Value, field: &str, without: &str) -> Markup {
-    whole(of.get(field).and_then(Value::as_u64), without)
+    figure(of.get(field).and_then(Value::as_u64), without)
 }
 
-/// The same of the number itself.
-pub(super) fn whole(number: Option<u64>, without: &str) -> Markup {
-    match number {
-        Some(number) => html! { (thousands(number)) },
+/// A count, or a word where there is none.
+pub(super) fn figure(count: Option<u64>, without: &str) -> Markup {
+    match count {
+        Some(count) => html! { (thousands(count)) },
         None => html! { span class="none" { (without) } },
     }
 }
@@ -98,13 +98,15 @@ pub(super) fn time(of: &Value, field: &str, without: &str) -> Markup {
 
 /// A time in milliseconds since the Unix epoch.
 pub(super) fn time_ms(of: &Value, field: &str) -> Markup {
-    moment_ms(of.get(field).and_then(Value::as_i64).unwrap_or(i64::MAX))
+    at(
+        of.get(field).and_then(Value::as_i64).and_then(Moment::of_millis),
+        "unknown",
+    )
 }
 
-/// The same of the number itself.
-pub(super) fn moment_ms(unix_ms: i64) -> Markup {
-    let at = Timestamp::from_millisecond(unix_ms);
-    moment(&at.map(|at| at.to_string()).unwrap_or_default(), "unknown")
+/// A time, to the second and in UTC, or a word where there is none.
+pub(super) fn at(time: Option<Moment>, without: &str) -> Markup {
+    moment(&time.map(|time| time.to_string()).unwrap_or_default(), without)
 }
 
 fn moment(at: &str, without: &str) -> Markup {

@@ -10,7 +10,7 @@ use super::source::sources;
 
 /// The rooms of `src/`, the lowest first, each with those that it may use. `wiring` is where all of them meet, and uses
 /// whatever it builds.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("domain", &[]),
     ("edges", &[]),
     ("telemetry", &["domain", "edges"]),
@@ -26,16 +26,23 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("sinks", &["config", "domain", "edges", "journal", "store"]),
     // How clients come in.
     ("front", &["config", "domain", "edges", "providers", "telemetry"]),
+    // The admin API: its questions, and their answers.
+    ("api", &["domain"]),
+    (
+        "admin",
+        &[
+            "api", "domain", "edges", "money", "sign_in", "sinks", "store",
+        ],
+    ),
     // What is served.
     (
         "side",
         &[
-            "domain",
+            "admin",
+            "api",
             "edges",
             "front",
             "journal",
-            "money",
-            "sign_in",
             "sinks",
             "stability",
             "store",
@@ -44,7 +51,17 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ),
     (
         "console",
-        &["domain", "edges", "front", "side", "sign_in", "stability", "store"],
+        &[
+            "admin",
+            "api",
+            "domain",
+            "edges",
+            "front",
+            "side",
+            "sign_in",
+            "stability",
+            "store",
+        ],
     ),
     (
         "gateway",
@@ -62,7 +79,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         ],
     ),
     ("sample_provider", &["domain", "edges"]),
-    ("cli", &["config", "domain", "edges", "sample_provider"]),
+    ("cli", &["api", "config", "domain", "edges", "sample_provider"]),
 ];
 
 static USES: LazyLock<Vec<Use>> = LazyLock::new(|| Imports::of(sources(&["src"])).uses());
