@@ -30,9 +30,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("api", &["domain"]),
     (
         "admin",
-        &[
-            "api", "domain", "edges", "money", "sign_in", "sinks", "store",
-        ],
+        &["api", "domain", "edges", "money", "sign_in", "sinks", "store"],
     ),
     // What is served.
     (
@@ -43,7 +41,6 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "edges",
             "front",
             "journal",
-            "sinks",
             "stability",
             "store",
             "telemetry",
