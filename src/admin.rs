@@ -16,6 +16,7 @@ mod log_home;
 mod node;
 mod overview;
 mod own_journal;
+mod parts;
 mod peer;
 mod providers;
 mod recent;
@@ -26,7 +27,6 @@ mod verify;
 
 pub(crate) use connection_extension::ConnectionExtension;
 pub(crate) use home::{LogHome, LogHomes};
-pub(crate) use node::Upgrades;
+pub(crate) use parts::{ConsoleLinks, Providers, Upgrades};
 pub(crate) use peer::Peer;
-pub(crate) use providers::Providers;
 pub(crate) use state::{Admin, Stores};

@@ -9,7 +9,7 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{Admin, ask::Answered, author::Author, providers::Providers};
+use super::{Admin, ask::Answered, author::Author, parts::Providers};
 use crate::{
     api::{
         error::{AdminError, Code},

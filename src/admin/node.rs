@@ -1,8 +1,5 @@
 //! The node itself in the admin API: its audit record, the process that takes its place, and a backup of the store that it owns.
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::{Admin, ask::Answered, author::Author};
@@ -19,16 +16,6 @@ use crate::{
 
 /// Pieces of a backup that wait for the client.
 const PIECES_WAITING: usize = 4;
-
-/// What starts the process that takes this one's place.
-#[async_trait]
-pub(crate) trait Upgrades: Send + Sync {
-    /// Returns when the next process serves. It goes on also when nobody waits for it.
-    ///
-    /// # Errors
-    /// Why it does not come up: this process goes on serving.
-    async fn upgrade(self: Arc<Self>) -> Result<Upgraded, String>;
-}
 
 impl Answered for ListAuditedChanges {
     async fn answer(self, admin: &Admin, _: Author) -> Result<AuditPage, AdminError> {

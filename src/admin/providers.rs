@@ -5,36 +5,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Admin, ask::Answered, author::Author};
-use crate::{
-    api::{
-        error::AdminError,
-        providers::{
-            DisableProvider, EnableProvider, ListModels, ListProviders, ModelList, ModelView, ProviderList,
-            ProviderView, SwitchedProvider,
-        },
+use crate::api::{
+    error::AdminError,
+    providers::{
+        DisableProvider, EnableProvider, ListModels, ListProviders, ModelList, ProviderList, SwitchedProvider,
     },
-    domain::money::price::Price,
 };
-
-/// What is served now, and the switches of its providers.
-pub(crate) trait Providers: Send + Sync {
-    /// The models that are served now, without those whose providers are all switched off.
-    fn models(&self) -> Vec<ModelView>;
-    /// The public name of the model that a name or an alias means, served now or not.
-    ///
-    /// # Errors
-    /// There is none; with the nearest name there is, if one is near.
-    fn model_named(&self, name: &str) -> Result<String, Option<String>>;
-    /// The price in force of a model at a provider, by its public name; `None` if that provider does not have that model.
-    fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>>;
-    /// All providers, on or off.
-    fn providers(&self) -> Vec<ProviderView>;
-    /// Switches a provider on or off; true when that changed anything.
-    ///
-    /// # Errors
-    /// The switch cannot be written down; then nothing has changed.
-    fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
-}
 
 impl Answered for ListModels {
     async fn answer(self, admin: &Admin, _: Author) -> Result<ModelList, AdminError> {

@@ -29,15 +29,6 @@ const ROUNDS_MAX: usize = 100;
 /// By so much of its digest a session is known: nobody can make a cookie of it.
 const ID_CHARS: usize = 16;
 
-/// Makes links into the console.
-pub(crate) trait ConsoleLinks: Send + Sync {
-    /// A link that opens a session of `opener` with this role once, soon.
-    ///
-    /// # Errors
-    /// Why there is no console.
-    fn issue(&self, opener: &Peer, role: Role) -> Result<ConsoleLink, String>;
-}
-
 /// Who holds a session, as the doors write it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "door", content = "who", rename_all = "snake_case")]

@@ -8,11 +8,9 @@ use tokio::sync::Mutex;
 use super::{
     changes_seen::ChangesSeen,
     home::LogHomes,
-    node::Upgrades,
+    parts::{ConsoleLinks, Providers, Upgrades},
     peer::Peer,
-    providers::Providers,
     recent::{Recent, Shared},
-    sessions::ConsoleLinks,
 };
 use crate::{
     admin::audit::{Audit, AuditError},

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::{
-    admin::{Peer, sessions::ConsoleLinks},
+    admin::{ConsoleLinks, Peer},
     api::sessions::ConsoleLink,
     domain::{keys::secret::random_base62, role::Role},
     edges::clock,

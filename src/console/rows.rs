@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::view;
 use crate::{
-    api::log::LogRow,
+    api::{log::LogRow, values::Moment},
     domain::{
         ledger::{consumption::Row, price_lines::RowLine},
         wire::usage::Usage,
@@ -65,7 +65,7 @@ fn line(told: &LogRow) -> Markup {
     let is_good = (200..300).contains(&row.status);
     html! {
         tr {
-            th scope="row" { (view::moment_ms(row.time_ms)) }
+            th scope="row" { (view::at(Moment::of_millis(row.time_ms), "unknown")) }
             td { (view::name(&row.account)) }
             td { (view::name(&row.model)) }
             td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (row.status) } }
@@ -153,12 +153,12 @@ fn explained(told: &LogRow) -> Markup {
             dt { "Served by" } dd { (view::name(&row.provider)) }
             (effort(row))
             dt { "Took" }
-            dd { (view::thousands(row.latency_ms)) " ms, first content after " (view::whole(row.ttft_ms, "no")) " ms" }
+            dd { (view::thousands(row.latency_ms)) " ms, first content after " (view::figure(row.ttft_ms, "no")) " ms" }
             @if !row.tags.is_empty() {
                 dt { "Tags" }
                 dd { @for (place, tag) in row.tags.iter().enumerate() { @if place > 0 { ", " } (view::name(tag.as_str())) } }
             }
-            dt { "Admitted" } dd { (view::moment_ms(row.admitted_ms)) ", which decides in whose quota's day, week and month it counts" }
+            dt { "Admitted" } dd { (view::at(Moment::of_millis(row.admitted_ms), "unknown")) ", which decides in whose quota's day, week and month it counts" }
             dt { "Key" } dd { code { (row.key_id) } }
             dt { "Request" } dd { code { (row.request_id) } }
         }

@@ -16,19 +16,6 @@ pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
     }
 }
 
-/// A count, or a word where there is none.
-pub(super) fn figure(count: Option<u64>, without: &str) -> Markup {
-    match count {
-        Some(count) => html! { (thousands(count)) },
-        None => html! { span class="none" { (without) } },
-    }
-}
-
-/// A time, to the second and in UTC, or a word where there is none.
-pub(super) fn at(time: Option<Moment>, without: &str) -> Markup {
-    moment(&time.map(|time| time.to_string()).unwrap_or_default(), without)
-}
-
 /// An amount.
 pub(super) fn amount(amount: NanoUsd) -> Markup {
     dollars(&amount.to_string())
@@ -42,10 +29,10 @@ pub(super) fn dollars(amount: &str) -> Markup {
     html! { span class="money" { (sign) "$" (digits) } }
 }
 
-/// The same of the number itself.
-pub(super) fn whole(number: Option<u64>, without: &str) -> Markup {
-    match number {
-        Some(number) => html! { (thousands(number)) },
+/// A count, or a word where there is none.
+pub(super) fn figure(count: Option<u64>, without: &str) -> Markup {
+    match count {
+        Some(count) => html! { (thousands(count)) },
         None => html! { span class="none" { (without) } },
     }
 }
@@ -63,10 +50,9 @@ pub(super) fn thousands(number: u64) -> String {
     text
 }
 
-/// The same of the number itself.
-pub(super) fn moment_ms(unix_ms: i64) -> Markup {
-    let at = Timestamp::from_millisecond(unix_ms);
-    moment(&at.map(|at| at.to_string()).unwrap_or_default(), "unknown")
+/// A time, to the second and in UTC, or a word where there is none.
+pub(super) fn at(time: Option<Moment>, without: &str) -> Markup {
+    moment(&time.map(|time| time.to_string()).unwrap_or_default(), without)
 }
 
 fn moment(at: &str, without: &str) -> Markup {

@@ -4,12 +4,15 @@ use std::net::SocketAddr;
 
 use crate::harness::certificates::{Authority, BOTH_VERSIONS, Kind, Offer};
 use crate::harness::tools::{SCHEMATHESIS, python, rounds, schemathesis, skip};
+use crate::harness::weir::ACCOUNT;
 use crate::harness::{Client, Request, Weir, WeirBuilder, https, wait_until};
 
 fn started(servers: &Authority, operators: &Authority) -> (Weir, SocketAddr) {
     let files = servers.files("admin", &["admin.test", "127.0.0.1"], Kind::Ecdsa);
     let weir = WeirBuilder::new()
         .set("admin.listen", "127.0.0.1:0")
+        .set("console.listen", "127.0.0.1:0")
+        .set("sign_in.enabled", true)
         .set("admin.tls.client_ca_file", operators.ca_file().to_str().unwrap())
         .set("admin.tls.certificate", vec![files.setting()])
         .start();
@@ -85,6 +88,14 @@ fn the_admin_api_does_what_its_description_says() {
     let [servers, operators] = [Authority::new(), Authority::new()];
     let (weir, address) = started(&servers, &operators);
     let alice = operators.files("alice", &["alice"], Kind::Ecdsa);
+    // What is there, so that its questions have answers.
+    let key = weir.key().id;
+    let there = format!(
+        "[parameters]\n\"path.id\" = \"{ACCOUNT}\"\n\"path.name\" = \"anthropic\"\n[[operations]]\ninclude-path-regex = \"^/v1/keys/\"\n\
+         parameters = {{ \"path.id\" = \"{key}\" }}\n"
+    );
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("schemathesis.toml"), there).unwrap();
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let words = [
         format!("https://{address}/v1/openapi.json"),
@@ -99,7 +110,7 @@ fn the_admin_api_does_what_its_description_says() {
         "--exclude-checks=positive_data_acceptance".to_owned(),
     ];
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (passed, said) = schemathesis(&python, weir.folder(), &words);
+    let (passed, said) = schemathesis(&python, folder.path(), &words);
     assert!(passed, "{said}");
 }
 

@@ -24,10 +24,12 @@ const LINES_MAX: usize = 400;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// What the pure core may use besides itself.
-const DOMAIN_IMPORTS: [&str; 21] = [
+const DOMAIN_IMPORTS: [&str; 22] = [
     "std",
     "serde",
     "serde_json",
+    // What a type is in JSON, derived beside serde's traits.
+    "schemars",
     "toml",
     "http",
     "bytes",

@@ -8,6 +8,7 @@ use crate::{
         error::AdminError,
         node::{AuditLine, AuditPeer, AuditedChange, ListAuditedChanges},
         sessions::Door,
+        values::Moment,
     },
     console::{desk::Desk, fields::query, frame::Page, view},
 };
@@ -53,7 +54,7 @@ fn row(line: &AuditLine) -> Markup {
             values,
         }) => html! {
             tr {
-                th scope="row" class="whole" { (view::moment_ms(*time_unix_ms)) }
+                th scope="row" class="whole" { (view::at(Moment::of_millis(*time_unix_ms), "unknown")) }
                 td { (view::name(&who(peer))) }
                 td class="whole" { (operation) }
                 td { code { (key_id) } }

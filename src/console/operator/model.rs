@@ -29,7 +29,7 @@ pub(super) async fn page(desk: &Desk<'_>, name: &str) -> Result<Page, AdminError
         dl class="facts" {
             dt { "Aliases" } dd { (names(model.aliases.iter().map(String::as_str))) }
             dt { "Protocols" } dd { (names(model.protocols.iter().copied().map(Protocol::as_str))) }
-            dt { "Context" } dd { (view::whole(model.context_tokens, "unknown")) }
+            dt { "Context" } dd { (view::figure(model.context_tokens, "unknown")) }
         }
         @for provider in &model.providers {
             section class="card" {

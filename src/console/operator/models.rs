@@ -77,7 +77,7 @@ fn row(model: &ModelView, window: Option<&Window>) -> Markup {
                     div { (view::name(provider)) " " (price(model.prices.get(provider))) }
                 }
             }
-            td class="figure" { (view::whole(model.context_tokens, "unknown")) }
+            td class="figure" { (view::figure(model.context_tokens, "unknown")) }
         }
     }
 }

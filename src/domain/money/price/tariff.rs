@@ -22,18 +22,18 @@ use crate::domain::{
 pub(crate) struct Tariff {
     /// The name that a model's `price` refers to.
     pub name: String,
-    /// The only provider that it applies to; `None` for all.
+    /// The only provider that it applies to; without one it applies to all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The published source of the prices, as written in the list.
     pub source: String,
     /// Prices by the size of the prompt, ascending; the first is for any prompt.
     pub tiers: Vec<Tier>,
-    /// The price of a reasoning token under `tiers`; `None` if it is that of any output token.
+    /// The price of a reasoning token under `tiers`; without one it is that of any output token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<PerToken>,
-    /// The price of an input token added by the provider's own tools, under `tiers`; `None` if it is that of any input
-    /// token.
+    /// The price of an input token added by the provider's own tools, under `tiers`; without one it is that of any
+    /// input token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<PerToken>,
     /// Prices per call.
@@ -45,7 +45,7 @@ pub(crate) struct Tariff {
     pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
 }
 
-/// Token prices from a prompt size on. The highest applicable tier prices the whole request.
+/// Token prices from a prompt size on, in USD per million tokens. The highest applicable tier prices the whole request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tier {
     /// The tier applies to prompts with more input tokens than this, cached ones included.
@@ -74,7 +74,7 @@ pub(crate) struct Tier {
     pub output_image: PerToken,
 }
 
-/// Prices per call. No multiplier changes them.
+/// Prices per call, in USD. No multiplier changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PerCallPrices {
     /// Per web search by the provider's own tool.
