@@ -89,6 +89,9 @@ impl LogForm {
         }
     }
 
+    /// The media types of all of them.
+    const MEDIA: [&'static str; 3] = [Self::JsonLines.media(), Self::Csv.media(), Self::Parquet.media()];
+
     /// Its media type.
     pub(crate) const fn media(self) -> &'static str {
         match self {
@@ -183,7 +186,10 @@ questions_about_rows! {
 }
 
 question!(QueryLog => LogPage: GET "/v1/log", Viewer);
-question!(ExportLog => String: GET "/v1/log/export/{form}", Viewer; const IS_LONG: bool = true;);
+question!(ExportLog => String: GET "/v1/log/export/{form}", Viewer;
+    const IS_LONG: bool = true;
+    const MEDIA: &'static [&'static str] = &LogForm::MEDIA;
+);
 
 /// Reads rows, the newest first, some at a time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]

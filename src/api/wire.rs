@@ -263,7 +263,7 @@ mod tests {
         keys::{DeleteKey, ListKeys, UpdateKey},
     };
 
-    fn asked<Q: Question>(target: &str, body: Value) -> Result<Q, AdminError> {
+    fn asked<Q: Question>(target: &str, body: &Value) -> Result<Q, AdminError> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let names = Q::PATH.split('/');
         let segments = names.zip(path.split('/')).filter_map(|(name, text)| {
@@ -278,7 +278,7 @@ mod tests {
     fn a_question_is_read_as_it_was_asked() {
         let update: UpdateAccount = asked(
             "/v1/accounts/a.b",
-            json!({ "rpm": 5, "tpm": null, "low_balance_usd": "1.50" }),
+            &json!({ "rpm": 5, "tpm": null, "low_balance_usd": "1.50" }),
         )
         .unwrap();
         let call = Call::of(&update).unwrap();
@@ -291,7 +291,7 @@ mod tests {
         );
         let list: ListKeys = asked(
             "/v1/keys?search=%C3%A9+x%26y&limit=5&used_since=2026-01-31",
-            Value::Null,
+            &Value::Null,
         )
         .unwrap();
         let call = Call::of(&list).unwrap();
@@ -300,7 +300,7 @@ mod tests {
             "/v1/keys?limit=5&search=%C3%A9+x%26y&used_since=2026-01-31T00%3A00%3A00Z"
         );
         assert_eq!(call.body, "");
-        let delete: DeleteKey = asked("/v1/keys/key_0000000000000001", Value::Null).unwrap();
+        let delete: DeleteKey = asked("/v1/keys/key_0000000000000001", &Value::Null).unwrap();
         let call = Call::of(&delete).unwrap();
         assert_eq!((&*call.target, &*call.body), ("/v1/keys/key_0000000000000001", ""));
     }
@@ -329,7 +329,7 @@ mod tests {
             ),
             ("/v1/keys/other", json!({}), "id", "a key id is"),
         ] {
-            let (told, said) = fault(asked::<UpdateKey>(target, body).unwrap_err());
+            let (told, said) = fault(asked::<UpdateKey>(target, &body).unwrap_err());
             assert_eq!(told, field, "{said}");
             assert!(said.starts_with(message), "{said}");
         }
@@ -342,7 +342,7 @@ mod tests {
                 "field `x` is unknown here: there are after, limit",
             ),
         ] {
-            let (told, said) = fault(asked::<ListAccounts>(target, Value::Null).unwrap_err());
+            let (told, said) = fault(asked::<ListAccounts>(target, &Value::Null).unwrap_err());
             assert_eq!((&*told, &*said), (field, message));
         }
     }

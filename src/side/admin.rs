@@ -2,7 +2,6 @@
 //! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
 //! is made.
 
-mod log_export;
 mod openapi;
 mod routes;
 mod streams;

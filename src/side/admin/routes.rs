@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use super::{log_export, openapi::Description, streams};
+use super::{openapi::Description, streams};
 use crate::{
     admin::{Admin, ConnectionExtension, ask::Answered, author::Author},
     api::{
@@ -96,7 +96,7 @@ pub(super) fn all() -> Routes {
     let routes = route::<VerifyCounters>(routes);
     let routes = route::<ShowUsage>(routes);
     let routes = route::<ShowOverview>(routes);
-    let routes = stream::<ExportLog>(routes, get(log_export::send));
+    let routes = stream::<ExportLog>(routes, get(streams::log_export));
     let routes = route::<ListModels>(routes);
     let routes = route::<ListProviders>(routes);
     let routes = route::<EnableProvider>(routes);

@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 
 use axum::{
-    Extension,
+    BoxError, Extension,
     body::{Body, Bytes},
-    extract::{RawQuery, State},
+    extract::{RawPathParams, RawQuery, State},
     http::header,
     response::{IntoResponse, Response},
 };
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::{
     admin::{Admin, ConnectionExtension, author::Author},
-    api::{Question, error::AdminError, node::Backup, wire},
+    api::{Question, error::AdminError, log::ExportLog, node::Backup, wire},
 };
 
 /// Sends a backup.
@@ -29,12 +29,34 @@ pub(super) async fn backup(
     let pieces = admin.back_up(&author, backup)?;
     extension.extend();
     let kind = Backup::MEDIA.iter().map(|kind| (header::CONTENT_TYPE, *kind)).next();
-    Ok((kind.map(|kind| [kind]), in_pieces(pieces)).into_response())
+    Ok((kind.map(|kind| [kind]), in_pieces(pieces, Ok::<_, Infallible>)).into_response())
 }
 
-fn in_pieces(pieces: Receiver<Vec<u8>>) -> Body {
-    Body::from_stream(stream::unfold(pieces, async |mut pieces| {
+/// Sends an export of the log. An answer that breaks off is not whole, and shows it: its last chunk is missing.
+pub(super) async fn log_export(
+    State(admin): State<Admin>,
+    Extension(extension): Extension<ConnectionExtension>,
+    author: Author,
+    segments: RawPathParams,
+    RawQuery(query): RawQuery,
+) -> Result<Response, AdminError> {
+    let segments = segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let export: ExportLog = wire::read(segments.collect(), &query.unwrap_or_default(), Map::new())?;
+    let kind = [(header::CONTENT_TYPE, export.form.media())];
+    let pieces = admin.export_log(&author, export).await?;
+    extension.extend();
+    Ok((kind, in_pieces(pieces, |piece| piece)).into_response())
+}
+
+/// A body that is sent as its pieces come.
+fn in_pieces<P, B, E>(pieces: Receiver<P>, sent: fn(P) -> Result<B, E>) -> Body
+where
+    P: Send + 'static,
+    B: Into<Bytes> + 'static,
+    E: Into<BoxError> + 'static,
+{
+    Body::from_stream(stream::unfold((pieces, sent), async |(mut pieces, sent)| {
         let piece = pieces.recv().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(piece)), pieces))
+        Some((sent(piece), (pieces, sent)))
     }))
 }

@@ -143,9 +143,11 @@ fn repeating(one: &Weir, other: &Weir, rounds: usize) {
                 scope.spawn(move || {
                     start.wait();
                     let answer = tab.send_form(form, entered);
-                    (answer.status == 200)
-                        .then(|| shown_key(&answer.text()))
-                        .unwrap_or_default()
+                    if answer.status == 200 {
+                        shown_key(&answer.text())
+                    } else {
+                        String::new()
+                    }
                 })
             };
             let sent = [send(one), send(other)];
