@@ -1,13 +1,17 @@
 //! Agents sign in: a code is begun, a person decides on it, and the agent redeems it for tokens that stand for one key, refreshes
 //! them and gives them back. All of it is in the store, as documents, so that every node can do every step.
 
+mod documents;
 mod pace;
 
 use std::{sync::Arc, time::Instant};
 
 use thiserror::Error;
 
-use self::pace::Pace;
+use self::{
+    documents::{CONFLICTS_MAX, Documents, contended, read, text},
+    pace::Pace,
+};
 use crate::{
     domain::{
         keys::{
@@ -32,9 +36,6 @@ use crate::{
 
 pub(crate) use self::pace::INTERVAL_SECONDS;
 
-/// How often a change is tried anew because another one came between reading and writing.
-const CONFLICTS_MAX: usize = 8;
-
 /// What the operator has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignInSettings {
@@ -46,7 +47,7 @@ pub(crate) struct SignInSettings {
 
 /// Signs agents in.
 pub(crate) struct AgentSignIns {
-    documents: Arc<dyn SignInStore>,
+    documents: Documents,
     keys: Arc<dyn KeyStore>,
     time: Arc<StoreTime>,
     prefix: KeyPrefix,
@@ -105,7 +106,7 @@ impl AgentSignIns {
         settings: SignInSettings,
     ) -> Self {
         Self {
-            documents,
+            documents: Documents { store: documents },
             keys,
             time,
             prefix,
@@ -132,7 +133,7 @@ impl AgentSignIns {
                 put: vec![(name, text(&request)?, request.kept_seconds(now_unix))],
                 ..DocumentChange::default()
             };
-            let begun = self.documents.exchange(&change).await;
+            let begun = self.documents.store.exchange(&change).await;
             if !matches!(begun, Ok(true)) {
                 self.pace.end(&code.digest());
             }
@@ -154,17 +155,25 @@ impl AgentSignIns {
         Ok(is_waiting.then_some(Waiting { seconds }))
     }
 
+    /// Whether a person has made this decision already, and the agent has not yet been told.
+    pub(crate) async fn is_decided(
+        &self,
+        code: &UserCode,
+        key: &KeyView,
+        is_approved: bool,
+    ) -> Result<bool, StoreError> {
+        let (_, now) = self.now();
+        let standing = self.request(code).await?.map(|(_, request)| request.standing(now));
+        Ok(standing == Some(Standing::Decided(decision(key, is_approved))))
+    }
+
     /// A person lets the agent use this key, or does not. False: its request does not wait for that any more.
     pub(crate) async fn decide(&self, code: &UserCode, key: &KeyView, is_approved: bool) -> Result<bool, StoreError> {
         let (_, now) = self.now();
-        let decision = match is_approved {
-            true => Decision::Approved(key.record.id.clone(), key.digest),
-            false => Decision::Denied,
-        };
         let Some((before, request)) = self.request(code).await? else {
             return Ok(false);
         };
-        let Some(decided) = request.decided(decision, now) else {
+        let Some(decided) = request.decided(decision(key, is_approved), now) else {
             return Ok(false);
         };
         let change = DocumentChange {
@@ -173,7 +182,7 @@ impl AgentSignIns {
             ..DocumentChange::default()
         };
         // Whoever came in between has decided it.
-        self.documents.exchange(&change).await
+        self.documents.store.exchange(&change).await
     }
 
     /// The agent asks for the tokens that its code was approved for; it gets them once.
@@ -208,7 +217,7 @@ impl AgentSignIns {
             (Ok(begun.outcome), begun.ended)
         };
         // Where its document is another one by now, somebody else has redeemed it.
-        let issued = self.step(&key, &redeemed, now_unix, step).await?;
+        let issued = self.documents.step(&key, &redeemed, now_unix, step).await?;
         self.pace.end(&code.digest());
         issued.unwrap_or(Err(NotIssued::InvalidGrant))
     }
@@ -232,7 +241,10 @@ impl AgentSignIns {
             let outcome = refreshed.outcome.map_err(|_| NotIssued::InvalidGrant);
             (outcome, refreshed.ended)
         };
-        let issued = self.step(token.key(), &DocumentChange::default(), now, step).await?;
+        let issued = self
+            .documents
+            .step(token.key(), &DocumentChange::default(), now, step)
+            .await?;
         issued.unwrap_or(Err(NotIssued::InvalidGrant))
     }
 
@@ -249,7 +261,10 @@ impl AgentSignIns {
             let is_known = refresh.as_ref().is_none_or(|token| all.has(token));
             ((), if is_known { all.end(&id) } else { Vec::new() })
         };
-        self.step(&key, &DocumentChange::default(), now, step).await.map(drop)
+        self.documents
+            .step(&key, &DocumentChange::default(), now, step)
+            .await
+            .map(drop)
     }
 
     /// How many agents are signed in with a key.
@@ -260,7 +275,7 @@ impl AgentSignIns {
     /// Of each agent that is signed in with a key, when it was last given tokens, and when its sign-in ends.
     pub(crate) async fn lasting(&self, key: &KeyId) -> Result<Vec<(i64, i64)>, StoreError> {
         let (_, now) = self.now();
-        let found = self.documents.document(&SignIns::name(key)).await?;
+        let found = self.documents.store.document(&SignIns::name(key)).await?;
         let all = found.map(|text| read::<SignIns>(&text)).transpose()?;
         Ok(all.map_or_else(Vec::new, |all| all.lasting(now).collect()))
     }
@@ -269,62 +284,14 @@ impl AgentSignIns {
     pub(crate) async fn end_all(&self, key: &KeyId) -> Result<(), StoreError> {
         let (_, now) = self.now();
         let step = |all: &mut SignIns| ((), all.end_all());
-        self.step(key, &DocumentChange::default(), now, step).await.map(drop)
-    }
-
-    /// Changes the document of a key's sign-ins together with what else changes; `None`: that is not as expected.
-    async fn step<T: Issued>(
-        &self,
-        key: &KeyId,
-        beside: &DocumentChange,
-        now: i64,
-        step: impl Fn(&mut SignIns) -> (T, Vec<KeyDigest>) + Send,
-    ) -> Result<Option<T>, StoreError> {
-        let name = SignIns::name(key);
-        for _ in 0..CONFLICTS_MAX {
-            let before = self.documents.document(&name).await?;
-            let known = before.as_deref().map(read::<SignIns>).transpose()?.unwrap_or_default();
-            let mut after = known.clone();
-            let (outcome, ended) = step(&mut after);
-            if after == known {
-                return Ok(Some(outcome));
-            }
-            let mut change = beside.clone();
-            change.expected.push((name, before));
-            change.ended = ended;
-            match after.needed_until() {
-                Some(until) => change.put.push((name, text(&after)?, seconds(until, now))),
-                None => change.removed.push(name),
-            }
-            if let Some(tokens) = outcome.tokens() {
-                let grant = (
-                    tokens.access.digest(),
-                    text(&tokens.grant)?,
-                    seconds(tokens.grant.until, now),
-                );
-                change.put.push(grant);
-            }
-            if self.documents.exchange(&change).await? {
-                return Ok(Some(outcome));
-            }
-            if !self.still_holds(&beside.expected).await? {
-                return Ok(None);
-            }
-        }
-        Err(contended())
-    }
-
-    async fn still_holds(&self, expected: &[(KeyDigest, Option<String>)]) -> Result<bool, StoreError> {
-        for (name, text) in expected {
-            if self.documents.document(name).await? != *text {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.documents
+            .step(key, &DocumentChange::default(), now, step)
+            .await
+            .map(drop)
     }
 
     async fn request(&self, code: &UserCode) -> Result<Option<(String, DeviceRequest)>, StoreError> {
-        let Some(text) = self.documents.document(&code.name()).await? else {
+        let Some(text) = self.documents.store.document(&code.name()).await? else {
             return Ok(None);
         };
         let request = read(&text)?;
@@ -335,7 +302,7 @@ impl AgentSignIns {
         let Ok(token) = ServiceKey::parse(&self.prefix, token) else {
             return Ok(None);
         };
-        let text = self.documents.document(&token.digest()).await?;
+        let text = self.documents.store.document(&token.digest()).await?;
         text.map(|text| read(&text)).transpose()
     }
 
@@ -352,43 +319,11 @@ impl AgentSignIns {
     }
 }
 
-/// What a step gives out.
-trait Issued: Send {
-    fn tokens(&self) -> Option<&Tokens>;
-}
-
-impl Issued for () {
-    fn tokens(&self) -> Option<&Tokens> {
-        None
+fn decision(key: &KeyView, is_approved: bool) -> Decision {
+    match is_approved {
+        true => Decision::Approved(key.record.id.clone(), key.digest),
+        false => Decision::Denied,
     }
-}
-
-impl Issued for Result<Tokens, NotIssued> {
-    fn tokens(&self) -> Option<&Tokens> {
-        self.as_ref().ok()
-    }
-}
-
-fn seconds(until: i64, now: i64) -> u64 {
-    u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1)
-}
-
-fn text(document: &impl serde::Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(document).map_err(|error| StoreError::Corrupt(error.to_string()))
-}
-
-/// Reads a document. The error names a place, never the content.
-fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        StoreError::Corrupt(format!(
-            "a document of sign-ins cannot be read (line {line}, column {column})"
-        ))
-    })
-}
-
-fn contended() -> StoreError {
-    StoreError::Unavailable("these sign-ins are being changed by others all the time, try again".to_owned())
 }
 
 #[cfg(test)]

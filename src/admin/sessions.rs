@@ -157,6 +157,10 @@ impl Answered for DecideSignIn {
         let view = existing(admin, &id).await?;
         let works = view.record.check(&view.digest, clock::unix_seconds());
         works.map_err(|denied| AdminError::invalid(format!("{denied}: nobody can sign in with it")))?;
+        // A form that was sent twice is answered alike.
+        if sign_ins.is_decided(&user_code, &view, approve).await? {
+            return Ok(DecidedSignIn { id, approved: approve });
+        }
         if sign_ins.waiting(&user_code).await?.is_none() {
             return Err(not_waiting());
         }

@@ -192,12 +192,12 @@ json_value!(
     }
 );
 
-/// Reads them separated by commas, spaces or lines.
+/// Reads them separated by commas or lines. A name may have spaces.
 impl FromStr for ModelNames {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = text.split(|letter: char| letter.is_whitespace() || letter == ',');
+        let names = text.split([',', '\n']).map(str::trim);
         let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let is_fit = (1..=MODELS_MAX).contains(&names.len()) && names.iter().all(|name| model_name::is_plausible(name));
         let wanted = || format!("1 to {MODELS_MAX} model names, separated by commas");
