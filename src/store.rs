@@ -55,7 +55,8 @@ pub trait KeyStore: KeyHealer {
     /// that by [`KeyRecord::check`]. No key has the digest of an access token: that is told beside.
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError>;
 
-    /// Adds a key. [`StoreError::Duplicate`] if the digest or the id is taken; then nothing has changed.
+    /// Adds a key. [`StoreError::Duplicate`] if the digest or the id is taken, [`StoreError::Deleted`] if the key is at revision 0
+    /// and its id is a deleted key's, whose later revisions journals may know; then nothing has changed.
     ///
     /// Acknowledged means durable by the engine's own measure: a key that was shown to its owner and then forgotten cannot
     /// be shown again.
@@ -256,6 +257,9 @@ pub enum StoreError {
     /// The id or the digest is taken.
     #[error("a key with this id or this text exists already, draw a new one")]
     Duplicate,
+    /// The id is that of a key that was deleted.
+    #[error("the key with this id was deleted and does not come back: use another operation id")]
+    Deleted,
     /// The store cannot answer now.
     #[error("the key store is unavailable: {0}")]
     Unavailable(String),

@@ -17,7 +17,7 @@ impl From<StoreError> for AdminError {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             StoreError::NotFound => Code::NotFound,
-            StoreError::Duplicate => Code::Duplicate,
+            StoreError::Duplicate | StoreError::Deleted => Code::Duplicate,
             StoreError::Unavailable(_) | StoreError::Busy(_) => Code::StoreUnavailable,
             StoreError::Corrupt(_) => Code::StoreCorrupt,
         };

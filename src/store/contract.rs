@@ -270,7 +270,12 @@ pub(crate) async fn a_deleted_key_leaves_nothing_behind(store: &dyn KeyStore) {
     let version_before = version(store).await;
     assert_eq!(store.remove(&id(1)).await, Ok(None), "it was deleted before");
     assert_eq!(version(store).await, version_before);
-    store.create(&digest(1), &record(1, 100)).await.unwrap();
+    let again = store.create(&digest(1), &record(1, 100)).await;
+    assert_eq!(again, Err(StoreError::Deleted), "its revisions begin anew");
+    assert_eq!(version(store).await, version_before);
+    let mut above = record(1, 100);
+    above.revision = 1_000;
+    store.create(&digest(1), &above).await.unwrap();
     assert_eq!(store.by_id(&id(1)).await.unwrap().unwrap().last_used, None);
 }
 

@@ -211,7 +211,8 @@ impl RedisStore {
             .arg(digest.to_hex())
             .arg(record.id.as_str())
             .arg(reply::record_text(record)?)
-            .arg(record.created_at);
+            .arg(record.created_at)
+            .arg(record.revision);
         Ok(call)
     }
 

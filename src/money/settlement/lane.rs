@@ -133,7 +133,7 @@ fn complain(account: &str, error: &StoreError) {
         StoreError::Unavailable(_) | StoreError::Busy(_) => {
             tracing::debug!(account, %error, "settlements wait for the store")
         }
-        StoreError::NotFound | StoreError::Duplicate | StoreError::Corrupt(_) => {
+        StoreError::NotFound | StoreError::Duplicate | StoreError::Deleted | StoreError::Corrupt(_) => {
             tracing::error!(account, %error, "the store does not take settlements, they are sent again");
         }
     }

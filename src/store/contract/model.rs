@@ -64,6 +64,9 @@ impl ModelStore {
             record: record.clone(),
             last_used: None,
         };
+        if record.revision == 0 && state.gone.contains(&record.id) {
+            return Err(StoreError::Deleted);
+        }
         let taken = view.digests().any(|digest| state.holder(&digest).is_some());
         if taken || state.held(&record.id).is_ok() {
             return Err(StoreError::Duplicate);

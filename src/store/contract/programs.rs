@@ -28,6 +28,7 @@ enum Operation {
     Create {
         key: u8,
         digest: u8,
+        revision: u64,
     },
     Find(u8),
     ById(u8),
@@ -124,7 +125,7 @@ fn from() -> impl Strategy<Value = Seen> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        4 => (0..KEYS, 0..DIGESTS).prop_map(|(key, digest)| Operation::Create { key, digest }),
+        4 => (0..KEYS, 0..DIGESTS, 0..2_u64).prop_map(|(key, digest, revision)| Operation::Create { key, digest, revision }),
         2 => (0..DIGESTS).prop_map(Operation::Find),
         1 => (0..KEYS).prop_map(Operation::ById),
         1 => (option::of(0..KEYS), 0..4_usize).prop_map(|(after, limit)| Operation::List { after, limit }),
@@ -162,8 +163,14 @@ async fn made_from(store: &dyn KeyStore, key: u8, from: Seen) -> MadeFrom {
 
 async fn answer(store: &dyn KeyStore, operation: &Operation) -> Outcome {
     match operation {
-        Operation::Create { key, digest: text } => {
-            Outcome::Done(store.create(&digest(*text), &record(*key, created_at(*key))).await)
+        Operation::Create {
+            key,
+            digest: text,
+            revision,
+        } => {
+            let mut made = record(*key, created_at(*key));
+            made.revision = *revision;
+            Outcome::Done(store.create(&digest(*text), &made).await)
         }
         Operation::Find(text) => Outcome::Lookup(store.find(&digest(*text)).await),
         Operation::ById(key) => Outcome::Found(store.by_id(&id(*key)).await),

@@ -81,6 +81,9 @@ impl KeyIndex {
             record: record.clone(),
             last_used: None,
         };
+        if record.revision == 0 && self.gone.contains(&record.id) {
+            return Err(StoreError::Deleted);
+        }
         if entry.digests().any(|digest| self.by_digest.contains_key(&digest)) || self.keys.contains_key(&record.id) {
             return Err(StoreError::Duplicate);
         }

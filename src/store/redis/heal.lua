@@ -1,5 +1,5 @@
 -- Puts a key back that the store has forgotten, unless it was deleted.
--- KEYS behind those of the prelude: deleted keys, former texts. ARGV: generation, feed limit, digest, id, record, created_at.
+-- KEYS behind those of the prelude: deleted keys, former texts. ARGV: generation, feed limit, digest, id, record, created_at, revision.
 if redis.call('HEXISTS', KEYS[9], ARGV[4]) == 1 then
   return {'ok', generation}
 end

@@ -28,6 +28,7 @@ impl ScriptReply {
             "conflict" => Ok(reply(true)),
             "not_found" => Err(StoreError::NotFound),
             "duplicate" => Err(StoreError::Duplicate),
+            "deleted" => Err(StoreError::Deleted),
             "lost" => Err(StoreError::Unavailable(
                 "redis was emptied or replaced while this node was running; put its data back with `weir store restore`, or restart weir to accept another Redis that is set up"
                     .to_owned(),

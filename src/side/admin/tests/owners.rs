@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::{change::MadeFrom, key::KeyId},
         ledger::{Change, NodeId, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },
@@ -106,7 +106,7 @@ async fn an_operation_makes_one_key_however_often_it_is_asked_for() {
     let body = json!({ "name": "laptop", "account": "a", "operation_id": "op_1" });
     let made = admin.create(body.clone()).await;
     assert!(made["key"].is_string() && made.get("operation_id").is_none());
-    let again = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+    let again = admin.refused(Method::POST, "/v1/keys", Some(body.clone())).await;
     assert!(
         again.contains(&text(&made, "id")) && again.contains("rotate"),
         "{again}"
@@ -119,6 +119,13 @@ async fn an_operation_makes_one_key_however_often_it_is_asked_for() {
     let said = admin.refused(Method::POST, "/v1/keys", Some(wrong)).await;
     assert!(said.contains("1 to 64"), "{said}");
     assert!(admin.audit().contains("\"operation_id\":\"op_1\""));
+    let id = KeyId::parse(&text(&made, "id")).unwrap();
+    admin.store.delete(&id, &MadeFrom::Anything).await.unwrap();
+    let said = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
+    assert!(
+        said.contains("use another operation id"),
+        "a deleted key comes back: {said}"
+    );
 }
 
 /// Three keys: `old` and `new` end and were used one after the other, and have spent 1.5 and 2 USD; `idle` has done nothing.
