@@ -31,8 +31,9 @@ use crate::{
 
 /// The name of the sink.
 pub(crate) const NAME: &str = "events";
-/// What the body is: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4.
-const CONTENT_TYPE: &str = "application/cloudevents-batch+json; charset=utf-8";
+/// The media type of a batch: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4. It has
+/// no parameter: JSON is UTF-8, and receivers compare the whole value.
+const CONTENT_TYPE: &str = "application/cloudevents-batch+json";
 const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
 /// Nothing of an answer's body is of use; one that has more than this is cut off.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;

@@ -19,23 +19,35 @@ struct CloudEvent<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     subject: &'a str,
-    time: String,
+    time: &'a str,
     datacontenttype: &'static str,
-    data: &'a Row,
+    data: Data<'a>,
+}
+
+/// The row as the admin API shows it: its time also as text.
+#[derive(Serialize)]
+struct Data<'a> {
+    time: &'a str,
+    #[serde(flatten)]
+    row: &'a Row,
 }
 
 /// The rows of a node as one batch. Events of the same row have the same id, which no other row has.
 pub(super) fn batch(source: &str, node: &NodeId, rows: &[NumberedRow]) -> Result<Vec<u8>, serde_json::Error> {
     let event = |numbered: &'_ NumberedRow| -> serde_json::Result<Box<serde_json::value::RawValue>> {
+        let time = &*time(numbered.row.time_ms);
         let event = CloudEvent {
             specversion: "1.0",
             id: format!("{node}-{}", numbered.number),
             source,
             kind: TYPE,
             subject: &numbered.row.account,
-            time: time(numbered.row.time_ms),
+            time,
             datacontenttype: "application/json",
-            data: &numbered.row,
+            data: Data {
+                time,
+                row: &numbered.row,
+            },
         };
         serde_json::value::to_raw_value(&event)
     };
@@ -63,6 +75,8 @@ mod tests {
             number,
             row: row.clone(),
         });
+        let mut data = serde_json::to_value(&row).unwrap();
+        data["time"] = "2026-11-01T00:00:00.000Z".into();
         let body = batch("weir/eu", &node(1), &rows).unwrap();
         let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
         let expected = |number: u64| {
@@ -74,7 +88,7 @@ mod tests {
                 "subject": row.account,
                 "time": "2026-11-01T00:00:00.000Z",
                 "datacontenttype": "application/json",
-                "data": serde_json::to_value(&row).unwrap(),
+                "data": data,
             })
         };
         assert_eq!(events, [expected(8), expected(9)]);
