@@ -39,8 +39,8 @@ pub(crate) enum Code {
     Duplicate,
     /// The change was made from another version than the present one.
     Changed,
-    /// Too many at once.
-    TooMany,
+    /// The body is larger than any question's.
+    TooLarge,
     /// It failed here.
     Failed,
     /// What the store has cannot be read.
@@ -67,7 +67,7 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Duplicate => StatusCode::CONFLICT,
             Self::Changed => StatusCode::PRECONDITION_FAILED,
-            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Failed | Self::StoreCorrupt | Self::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreUnavailable | Self::AuditUnavailable | Self::JournalUnavailable | Self::LogHomeUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE

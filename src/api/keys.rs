@@ -33,10 +33,10 @@ pub(crate) struct CreateKey {
     /// What its owner calls it.
     pub(crate) name: KeyName,
     /// When it ends; null: never.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<Moment>,
     /// The models that it may request; null: all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) models: Option<ModelNames>,
     /// By this the creation is known again: it makes one key.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -90,8 +90,9 @@ fn the_admin_api_does_what_its_description_says() {
     let alice = operators.files("alice", &["alice"], Kind::Ecdsa);
     // What is there, so that its questions have answers.
     let key = weir.key().id;
+    // A body that is too large is refused before it is read.
     let there = format!(
-        "[parameters]\n\"path.id\" = \"{ACCOUNT}\"\n\"path.name\" = \"anthropic\"\n[[operations]]\ninclude-path-regex = \"^/v1/keys/\"\n\
+        "[checks.negative_data_rejection]\nexpected-statuses = [\"4xx\", 503]\n[parameters]\n\"path.id\" = \"{ACCOUNT}\"\n\"path.name\" = \"anthropic\"\n[[operations]]\ninclude-path-regex = \"^/v1/keys/\"\n\
          parameters = {{ \"path.id\" = \"{key}\" }}\n"
     );
     let folder = tempfile::TempDir::new().unwrap();

@@ -166,7 +166,7 @@ async fn amounts_are_shown_in_usd() {
 async fn limits_of_a_key_are_sent_and_its_blank_quota_is_unlimited() {
     let command = "key create --account me --name laptop --quota-usd 10 --reset daily --rpm 5 --tpm none --on-exhausted cut --finish-factor none";
     let (_, asked) = run(vec![(201, created())], command).await;
-    let body = json!({ "account": "me", "name": "laptop", "expires_at": null, "models": null, "quota_usd": "10.00",
+    let body = json!({ "account": "me", "name": "laptop", "quota_usd": "10.00",
         "reset": "daily", "on_exhausted": "cut", "finish_factor": null, "rpm": 5, "tpm": null });
     assert_eq!(without_seed(&asked[0].2), body);
     let (out, _) = run(vec![(200, key(json!({})))], "key show key_0000000000000001").await;

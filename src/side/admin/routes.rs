@@ -3,7 +3,7 @@
 use axum::{
     Extension, Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, RawPathParams, RawQuery, State},
+    extract::{DefaultBodyLimit, RawPathParams, RawQuery, State, rejection::BytesRejection},
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter, get, on},
@@ -19,7 +19,7 @@ use crate::{
             AdjustAccount, CreateAccount, CreditAccount, ListAccounts, ResumeAccount, ShowAccount, SuspendAccount,
             UpdateAccount,
         },
-        error::AdminError,
+        error::{AdminError, Code},
         keys::{CreateKey, DeleteKey, EndOverlap, ListKeys, LowerKey, RevokeKey, RotateKey, ShowKey, UpdateKey},
         log::{
             ExportLog, ListLatestRows, ListNewestRows, QueryLog,
@@ -149,7 +149,7 @@ async fn answer<Q: Answered>(
     segments: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, AdminError> {
     if Q::IS_LONG {
         extension.extend();
@@ -159,13 +159,25 @@ async fn answer<Q: Answered>(
     let (query, fields) = if takes_query {
         (query.unwrap_or_default(), Map::new())
     } else {
-        (String::new(), fields(&headers, &body)?)
+        (String::new(), fields(&headers, &body.map_err(unread)?)?)
     };
     let question: Q = wire::read(segments.collect(), &query, fields)?;
     let answer = admin.ask(author, question).await?;
     let status = StatusCode::from_u16(Q::STATUS).unwrap_or_default();
     let tag = Q::version(&answer).map(|version| [(header::ETAG, format!("\"{version}\""))]);
     Ok((status, tag, Json(answer)).into_response())
+}
+
+/// Why a body could not be read.
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
+fn unread(why: BytesRejection) -> AdminError {
+    match why.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => AdminError::new(
+            Code::TooLarge,
+            format!("the body has more than {BODY_BYTES_MAX} bytes: no question needs that much"),
+        ),
+        _ => AdminError::invalid(why.body_text()),
+    }
 }
 
 /// The fields of a body that is a JSON object, or of none. A page of another site can send a form, and no JSON.

@@ -114,3 +114,16 @@ async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
     let path = "/v1/keys?limit=5&search=%C3%A9+x";
     assert_eq!(admin.get(path).await["keys"], json!([]), "{path}");
 }
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_in_the_form_of_the_api() {
+    const LIMIT: usize = 64 * 1024;
+    let admin = Fixture::new().await;
+    let of_size = |bytes: usize| json!({ "id": "a".repeat(bytes - json!({ "id": "" }).to_string().len()) });
+    let largest = admin.refused(Method::POST, "/v1/accounts", Some(of_size(LIMIT))).await;
+    assert!(!largest.contains("65536 bytes"), "{largest}");
+    let larger = admin
+        .refused(Method::POST, "/v1/accounts", Some(of_size(LIMIT + 1)))
+        .await;
+    assert!(larger.contains("the body has more than 65536 bytes"), "{larger}");
+}
