@@ -54,7 +54,7 @@ impl Answered for CreateKey {
         if self.operation_id.is_some()
             && let Some(view) = admin.store.by_id(&id).await?
         {
-            return told_again(admin, &view, &text).await;
+            return show_text_again(admin, &view, &text).await;
         }
         let names = self.models.as_ref().map(|ModelNames(names)| names.clone());
         let KeyName(name) = &self.name;
@@ -78,7 +78,7 @@ impl Answered for CreateKey {
             Ok(view) => Ok(shown(admin, &view).await.with_text(&text)),
             // Asked for at two nodes at the same time: one has made it.
             Err(refused) => match admin.store.by_id(&id).await? {
-                Some(view) if view.digest == text.digest() => told_again(admin, &view, &text).await,
+                Some(view) if view.digest == text.digest() => show_text_again(admin, &view, &text).await,
                 _ => Err(refused),
             },
         }
@@ -87,7 +87,7 @@ impl Answered for CreateKey {
 
 /// A key whose text was made already, with this text if it has it for so short a time that whoever asks again may have lost the
 /// answer.
-async fn told_again(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<Key, AdminError> {
+async fn show_text_again(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<Key, AdminError> {
     let record = &view.record;
     let since = record.text_since.unwrap_or(record.created_at);
     let is_new = clock::unix_seconds() < since.saturating_add(TOLD_AGAIN_SECONDS);
@@ -248,7 +248,7 @@ impl Answered for RotateKey {
         };
         let present = existing(admin, &self.id).await?;
         if present.digest == text.digest() {
-            return told_again(admin, &present, &text).await;
+            return show_text_again(admin, &present, &text).await;
         }
         let now = clock::unix_seconds();
         let rotation = Rotation {

@@ -61,7 +61,7 @@ impl Peer {
     }
 
     /// Who it is, for the audit record.
-    pub(super) fn told(self) -> AuditPeer {
+    pub(super) fn audit_peer(self) -> AuditPeer {
         match self {
             Self::Process { uid, pid } => AuditPeer {
                 peer_uid: uid,
@@ -79,7 +79,7 @@ impl Peer {
             },
             Self::Console { opened_by, .. } => AuditPeer {
                 via: Some(Door::Console),
-                ..opened_by.told()
+                ..opened_by.audit_peer()
             },
             Self::Owner(key) => AuditPeer {
                 peer_key: Some(key.as_str().into()),

@@ -134,7 +134,7 @@ impl Admin {
     ) -> Result<(), AuditError> {
         let change = AuditedChange {
             time_unix_ms: clock::unix_millis(),
-            peer: peer.told(),
+            peer: peer.audit_peer(),
             operation: operation.into(),
             key_id: key_id.to_owned(),
             values: serde_json::to_value(values).unwrap_or_default(),

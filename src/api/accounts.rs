@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     names::{AccountId, Reason},
     question,
-    values::{Given, Limit, Moment, Percents, Usd, given},
+    values::{Limit, Moment, Nullable, Percents, Usd, nullable},
 };
 use crate::domain::{
     ledger::{AccountTermsChange, AccountView, OperationId, ProviderState, RatesChange},
@@ -27,23 +27,23 @@ pub(crate) struct CreateAccount {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
     /// At or below this balance it counts as low; null: never.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) low_balance_usd: Given<Usd>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) low_balance_usd: Nullable<Usd>,
     /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Given<Percents>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) notify_percent: Nullable<Percents>,
     /// The state at providers that its requests may name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider_state: Option<ProviderState>,
     /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) rpm: Nullable<Limit>,
     /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) tpm: Nullable<Limit>,
     /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrency: Nullable<Limit>,
 }
 
 question!(CreateAccount => ChangedAccount: POST "/v1/accounts", Owner; const STATUS: u16 = 201;);
@@ -76,7 +76,7 @@ impl CreateAccount {
 }
 
 /// Limits of requests, tokens and concurrency.
-pub(super) fn rates(limits: [Given<Limit>; 3]) -> RatesChange {
+pub(super) fn rates(limits: [Nullable<Limit>; 3]) -> RatesChange {
     let [rpm, tpm, concurrency] = limits.map(|limit| limit.map(|limit| limit.map(|Limit(number)| number)));
     RatesChange { rpm, tpm, concurrency }
 }
@@ -88,23 +88,23 @@ pub(crate) struct UpdateAccount {
     /// Its name.
     pub(crate) id: AccountId,
     /// At or below this balance it counts as low; null: never.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) low_balance_usd: Given<Usd>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) low_balance_usd: Nullable<Usd>,
     /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Given<Percents>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) notify_percent: Nullable<Percents>,
     /// The state at providers that its requests may name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider_state: Option<ProviderState>,
     /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) rpm: Nullable<Limit>,
     /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) tpm: Nullable<Limit>,
     /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrency: Nullable<Limit>,
 }
 
 question!(UpdateAccount => ChangedAccount: PATCH "/v1/accounts/{id}", Owner);

@@ -13,7 +13,7 @@ use super::{
     names::{AccountId, KeyName, ModelNames, Seed},
     question,
     schema::json_value,
-    values::{Factor, Given, Limit, Moment, Percents, Usd, given},
+    values::{Factor, Limit, Moment, Nullable, Percents, Usd, nullable},
 };
 use crate::domain::{
     keys::{
@@ -45,8 +45,8 @@ pub(crate) struct CreateKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<Seed>,
     /// What it may spend per period; null: unlimited.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) quota_usd: Given<Usd>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) quota_usd: Nullable<Usd>,
     /// When the quota begins anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reset: Option<Reset>,
@@ -54,20 +54,20 @@ pub(crate) struct CreateKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_exhausted: Option<OnExhausted>,
     /// How many times the quota an answer that may finish can cost; null: no bound.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) finish_factor: Given<Factor>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) finish_factor: Nullable<Factor>,
     /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Given<Percents>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) notify_percent: Nullable<Percents>,
     /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) rpm: Nullable<Limit>,
     /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) tpm: Nullable<Limit>,
     /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrency: Nullable<Limit>,
 }
 
 question!(CreateKey => Key: POST "/v1/keys", Operator; const STATUS: u16 = 201;);
@@ -106,15 +106,15 @@ impl CreateKey {
     }
 }
 
-fn quota(usd: Given<Usd>) -> Given<NanoUsd> {
+fn quota(usd: Nullable<Usd>) -> Nullable<NanoUsd> {
     usd.map(|quota| quota.map(|Usd(amount)| amount))
 }
 
-fn finish_factor(factor: Given<Factor>) -> Option<FinishFactor> {
+fn finish_factor(factor: Nullable<Factor>) -> Option<FinishFactor> {
     factor.map(|factor| factor.map_or(FinishFactor::NONE, |Factor(factor)| factor))
 }
 
-fn notify(percents: Given<Percents>) -> Given<Thresholds> {
+fn notify(percents: Nullable<Percents>) -> Nullable<Thresholds> {
     percents.map(|some| some.map(|Percents(chosen)| chosen))
 }
 
@@ -128,14 +128,14 @@ pub(crate) struct UpdateKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<KeyName>,
     /// When it ends; null: never.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_at: Given<Moment>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Nullable<Moment>,
     /// The models that it may request; null: all.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) models: Given<ModelNames>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) models: Nullable<ModelNames>,
     /// What it may spend per period; null: unlimited.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) quota_usd: Given<Usd>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) quota_usd: Nullable<Usd>,
     /// When the quota begins anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reset: Option<Reset>,
@@ -143,20 +143,20 @@ pub(crate) struct UpdateKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_exhausted: Option<OnExhausted>,
     /// How many times the quota an answer that may finish can cost; null: no bound.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) finish_factor: Given<Factor>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) finish_factor: Nullable<Factor>,
     /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Given<Percents>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) notify_percent: Nullable<Percents>,
     /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) rpm: Nullable<Limit>,
     /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) tpm: Nullable<Limit>,
     /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrency: Nullable<Limit>,
 }
 
 question!(UpdateKey => Key: PATCH "/v1/keys/{id}", Operator);
@@ -205,20 +205,20 @@ pub(crate) struct LowerKey {
     /// The key.
     pub(crate) id: KeyId,
     /// When it ends.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_at: Given<Moment>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Nullable<Moment>,
     /// What it may spend per period.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) quota_usd: Given<Usd>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) quota_usd: Nullable<Usd>,
     /// Requests per minute.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) rpm: Nullable<Limit>,
     /// Tokens per minute, input and output.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) tpm: Nullable<Limit>,
     /// Requests running at one time.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Given<Limit>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrency: Nullable<Limit>,
 }
 
 question!(LowerKey => Key: POST "/v1/keys/{id}/lower", Operator);

@@ -13,11 +13,11 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// A field that is named (`Some`) or not; what it is named as may be null.
-pub(crate) type Given<T> = Option<Option<T>>;
+/// An optional field that may be null: `None` if it is absent, `Some(None)` if it is null.
+pub(crate) type Nullable<T> = Option<Option<T>>;
 
-/// Reads a [`Given`] field that is there.
-pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Given<T>, D::Error> {
+/// Reads a [`Nullable`] field that is present.
+pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Nullable<T>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 

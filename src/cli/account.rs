@@ -271,12 +271,12 @@ async fn create(args: &CreateArgs, client: &AdminClient) -> Result<Reply<Changed
     let account = CreateAccount {
         balance_usd: args.balance_usd,
         operation_id: Some(operation.clone()),
-        low_balance_usd: OrNone::given(*low_balance_usd),
-        notify_percent: OrNone::given(notify.notify),
+        low_balance_usd: OrNone::nullable(*low_balance_usd),
+        notify_percent: OrNone::nullable(notify.notify),
         provider_state: *provider_state,
-        rpm: OrNone::given(rates.rpm),
-        tpm: OrNone::given(rates.tpm),
-        concurrency: OrNone::given(rates.concurrency),
+        rpm: OrNone::nullable(rates.rpm),
+        tpm: OrNone::nullable(rates.tpm),
+        concurrency: OrNone::nullable(rates.concurrency),
         ..CreateAccount::new(args.id.clone())
     };
     client.ask_twice(&account, &operation).await
@@ -290,12 +290,12 @@ async fn update(args: &UpdateArgs, client: &AdminClient) -> Result<Reply<Changed
         rates,
     } = &args.limits;
     let update = UpdateAccount {
-        low_balance_usd: OrNone::given(*low_balance_usd),
-        notify_percent: OrNone::given(notify.notify),
+        low_balance_usd: OrNone::nullable(*low_balance_usd),
+        notify_percent: OrNone::nullable(notify.notify),
         provider_state: *provider_state,
-        rpm: OrNone::given(rates.rpm),
-        tpm: OrNone::given(rates.tpm),
-        concurrency: OrNone::given(rates.concurrency),
+        rpm: OrNone::nullable(rates.rpm),
+        tpm: OrNone::nullable(rates.tpm),
+        concurrency: OrNone::nullable(rates.concurrency),
         ..UpdateAccount::new(args.named.get()?)
     };
     something_to_change(update.terms() == AccountTermsChange::default())?;

@@ -296,14 +296,14 @@ fn creation(args: &CreateArgs) -> CreateKey {
                 .unwrap_or_else(|| OperationId::generate(&mut rand::rng())),
         ),
         seed: Some(Seed::generate(&mut rand::rng())),
-        quota_usd: OrNone::given(quota.quota_usd),
+        quota_usd: OrNone::nullable(quota.quota_usd),
         reset: quota.reset,
         on_exhausted: quota.on_exhausted,
-        finish_factor: OrNone::given(quota.finish_factor),
-        notify_percent: OrNone::given(quota.notify.notify),
-        rpm: OrNone::given(rates.rpm),
-        tpm: OrNone::given(rates.tpm),
-        concurrency: OrNone::given(rates.concurrency),
+        finish_factor: OrNone::nullable(quota.finish_factor),
+        notify_percent: OrNone::nullable(quota.notify.notify),
+        rpm: OrNone::nullable(rates.rpm),
+        tpm: OrNone::nullable(rates.tpm),
+        concurrency: OrNone::nullable(rates.concurrency),
         ..CreateKey::new(args.account.clone(), args.name.clone())
     }
 }
@@ -312,16 +312,16 @@ fn update(args: &UpdateArgs) -> Result<UpdateKey, AdminClientError> {
     let (quota, rates) = (&args.quota, &args.rates);
     Ok(UpdateKey {
         name: args.name.clone(),
-        expires_at: OrNone::given(args.expires),
-        models: OrNone::given(args.models.clone()),
-        quota_usd: OrNone::given(quota.quota_usd),
+        expires_at: OrNone::nullable(args.expires),
+        models: OrNone::nullable(args.models.clone()),
+        quota_usd: OrNone::nullable(quota.quota_usd),
         reset: quota.reset,
         on_exhausted: quota.on_exhausted,
-        finish_factor: OrNone::given(quota.finish_factor),
-        notify_percent: OrNone::given(quota.notify.notify),
-        rpm: OrNone::given(rates.rpm),
-        tpm: OrNone::given(rates.tpm),
-        concurrency: OrNone::given(rates.concurrency),
+        finish_factor: OrNone::nullable(quota.finish_factor),
+        notify_percent: OrNone::nullable(quota.notify.notify),
+        rpm: OrNone::nullable(rates.rpm),
+        tpm: OrNone::nullable(rates.tpm),
+        concurrency: OrNone::nullable(rates.concurrency),
         ..UpdateKey::new(args.named.get()?)
     })
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::admin_client::AdminClientError;
 use crate::{
-    api::values::{Factor, Given, Limit, Percents, Usd},
+    api::values::{Factor, Limit, Nullable, Percents, Usd},
     domain::ledger::{OnExhausted, Reset},
 };
 use clap::{
@@ -21,7 +21,7 @@ pub(crate) struct OrNone<T>(pub(crate) Option<T>);
 
 impl<T> OrNone<T> {
     /// The field that an option sets.
-    pub(crate) fn given(option: Option<Self>) -> Given<T> {
+    pub(crate) fn nullable(option: Option<Self>) -> Nullable<T> {
         option.map(|Self(value)| value)
     }
 }

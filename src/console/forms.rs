@@ -10,7 +10,7 @@ use crate::{
     api::{
         error::{AdminError, Code},
         names::Seed,
-        values::Given,
+        values::Nullable,
     },
     domain::{ledger::OperationId, role::Role},
 };
@@ -217,7 +217,7 @@ pub(super) fn is_changed(fields: &Fields, name: &str) -> bool {
 ///
 /// # Errors
 /// The text that is entered is no such value.
-pub(super) fn changed<T: FromStr<Err: ToString>>(form: &Fields, name: &str) -> Result<Given<T>, AdminError> {
+pub(super) fn changed<T: FromStr<Err: ToString>>(form: &Fields, name: &str) -> Result<Nullable<T>, AdminError> {
     if !is_changed(form, name) {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use crate::{
     api::{
         error::AdminError,
         keys::Key,
-        values::{Factor, Given, Limit, Percents},
+        values::{Factor, Limit, Nullable, Percents},
     },
     domain::ledger::{FinishFactor, OnExhausted},
 };
@@ -43,7 +43,7 @@ pub(super) fn rates<W>(forms: &Forms<'_, W>, action: &str, limits: [Option<u64>;
 ///
 /// # Errors
 /// One that is entered is no limit.
-pub(super) fn changed_rates(form: &Fields) -> Result<[Given<Limit>; 3], AdminError> {
+pub(super) fn changed_rates(form: &Fields) -> Result<[Nullable<Limit>; 3], AdminError> {
     let [rpm, tpm, concurrency] = RATES.map(|(name, _)| changed(form, name));
     Ok([rpm?, tpm?, concurrency?])
 }
@@ -70,7 +70,7 @@ pub(super) fn exhausted<W>(forms: &Forms<'_, W>, action: &str, key: Option<&Key>
 ///
 /// # Errors
 /// One that is entered is none.
-pub(super) fn changed_exhausted(form: &Fields) -> Result<(Option<OnExhausted>, Given<Factor>), AdminError> {
+pub(super) fn changed_exhausted(form: &Fields) -> Result<(Option<OnExhausted>, Nullable<Factor>), AdminError> {
     let choice = form.text("on_exhausted").parse().ok();
     // A form of a new key says what it would have been anyway.
     let is_usual = form.text("was.on_exhausted").is_empty() && choice == Some(OnExhausted::default());

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     api::{
         schema::schema,
-        values::{Given, Moment, given},
+        values::{Moment, Nullable, nullable},
     },
     domain::{
         ledger::{consumption::Row, price_lines::RowLine, tag::Tag},
@@ -24,13 +24,13 @@ pub(crate) struct LogRow {
     #[serde(flatten)]
     pub(crate) row: Row,
     /// The lines of its charge, if they were asked for; null: it was charged at prices that are not in force.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub(crate) price_lines: Given<Vec<RowLine>>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) price_lines: Nullable<Vec<RowLine>>,
 }
 
 impl LogRow {
     /// A row with these lines of its charge.
-    pub(crate) fn new(row: Row, price_lines: Given<Vec<RowLine>>) -> Self {
+    pub(crate) fn new(row: Row, price_lines: Nullable<Vec<RowLine>>) -> Self {
         Self {
             time: Moment::of_millis(row.time_ms),
             row,
