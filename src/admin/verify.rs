@@ -1,6 +1,8 @@
 //! Compares the daily sums with the rows that they are the sums of, and makes them anew. Of days whose rows have left for the
 //! log's home, the store's part of that is how many there were (`log_home.rs` has the other).
 
+use smol_str::SmolStr;
+
 use super::{Admin, accounts, ask::Answered, author::Author};
 use crate::{
     api::{
@@ -140,7 +142,7 @@ fn of_count(day: i64, kept: &DailySums, standing: LogDay) -> Option<Difference> 
     (kept.requests != standing.ever()).then(|| Difference {
         day,
         subject: Subject::Account,
-        model: String::new(),
+        model: SmolStr::default(),
         kept: requests(kept.requests),
         of_rows: requests(standing.ever()),
     })

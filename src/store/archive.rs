@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -81,7 +82,7 @@ pub(crate) enum Item {
         /// Whose sums these are, as the stores name it (`a`, `k:` and a key's id, `o`, `t:` and a tag).
         subject: String,
         /// The model.
-        model: String,
+        model: SmolStr,
         /// The sums.
         sums: Box<Sums>,
     },

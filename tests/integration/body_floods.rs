@@ -20,6 +20,9 @@ const LARGEST: usize = 32 << 20;
 const ATTACKERS: usize = 64;
 /// Longer than a body may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// The processor time that Linux lets a thread have at a time. One of low priority, too, has begun a slice now and then when a
+/// request comes.
+const SLICE: Duration = Duration::from_millis(1);
 /// The most memory of the process, in bytes: what it has in other tests, and no body that has not come.
 const MEMORY_MAX: usize = 256 << 20;
 
@@ -146,7 +149,7 @@ fn percentile(times: &[Duration], percent: usize) -> Duration {
 
 /// Sends each of the attack's requests over and over on a connection of its own, while the other key is measured, and in turns
 /// without, so that whatever else the machine does is in both. The attackers' requests are read, or wait too long for their
-/// turn. In the long form the other key's p99 is at most so many times that without them.
+/// turn. In the long form the other key's p99 is at most `times_max` times that without them, and a slice of processor time.
 fn measured_beside(what: &str, weir: &Weir, other: &str, attack: &[Vec<u8>], times_max: f64) {
     let (turns, count) = (rounds(1, 12), rounds(50, 1_500));
     let (mut quiet, mut attacked) = (Vec::new(), Vec::new());
@@ -178,7 +181,7 @@ fn measured_beside(what: &str, weir: &Weir, other: &str, attack: &[Vec<u8>], tim
     if rounds(0, 1) == 1 {
         let (with, without) = (percentile(&attacked, 99), percentile(&quiet, 99));
         assert!(
-            with <= without.mul_f64(times_max),
+            with <= without.mul_f64(times_max) + SLICE,
             "p99 {with:?} with, {without:?} without"
         );
     }

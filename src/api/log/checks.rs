@@ -203,7 +203,7 @@ impl From<&Difference> for SumsDifference {
         Self {
             of,
             name: name.map(str::to_owned),
-            model: difference.model.clone(),
+            model: difference.model.to_string(),
             kept: DifferingSums::of(&difference.kept, &difference.of_rows),
             rows: DifferingSums::of(&difference.of_rows, &difference.kept),
         }
@@ -383,7 +383,7 @@ mod tests {
         let difference = Difference {
             day: 0,
             subject: Subject::Tag(Tag::parse("team=a").unwrap()),
-            model: "m".to_owned(),
+            model: "m".into(),
             kept: sums(1, Usage { cache_read: 4, ..usage }),
             of_rows: sums(0, usage),
         };

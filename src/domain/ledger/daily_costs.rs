@@ -139,7 +139,7 @@ mod tests {
         DailySum {
             day,
             subject: Subject::Account,
-            model: model.to_owned(),
+            model: model.into(),
             sums: Sums {
                 requests: 1,
                 cost_nano_usd: NanoUsd::from_nanos(cost),

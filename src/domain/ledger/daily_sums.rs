@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::domain::{
     keys::key::KeyId,
@@ -63,7 +64,7 @@ pub struct DailySum {
     /// Whose sums these are.
     pub subject: Subject,
     /// The catalogue model that served.
-    pub model: String,
+    pub model: SmolStr,
     /// The sums.
     pub sums: Sums,
 }
@@ -81,12 +82,12 @@ pub enum SumsOf {
 
 /// The sums of one account, by day, subject and model: the reference for every ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DailySums(BTreeMap<(i64, Subject, String), Sums>);
+pub(crate) struct DailySums(BTreeMap<(i64, Subject, SmolStr), Sums>);
 
 /// Rows of one account on their way into its sums: those of one day, key and model are added up before, because there are many.
 #[derive(Debug, Default)]
 pub(crate) struct SumsOfRows<'r> {
-    alike: BTreeMap<(i64, &'r KeyId, &'r str), Sums>,
+    alike: BTreeMap<(i64, &'r KeyId, &'r SmolStr), Sums>,
     of_tags: DailySums,
 }
 
@@ -173,12 +174,12 @@ impl DailySums {
         let (day, sums) = (day_of(row), Sums::of(row));
         let own = [Subject::Account, Subject::Key(row.key_id.clone())];
         for subject in own.into_iter().chain(tags.subjects(row)) {
-            self.add_to(day, subject, row.model.to_string(), &sums);
+            self.add_to(day, subject, row.model.clone(), &sums);
         }
     }
 
     /// Adds to the sums of one subject, model and day.
-    pub(crate) fn add_to(&mut self, day: i64, subject: Subject, model: String, more: &Sums) {
+    pub(crate) fn add_to(&mut self, day: i64, subject: Subject, model: SmolStr, more: &Sums) {
         let place = self.0.entry((day, subject, model)).or_default();
         *place = place.plus(more);
     }
@@ -238,10 +239,10 @@ impl<'r> SumsOfRows<'r> {
     /// Adds a row. `tags` are those of its day.
     pub(crate) fn add(&mut self, row: &'r Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
-        let alike = self.alike.entry((day, &row.key_id, row.model.as_str())).or_default();
+        let alike = self.alike.entry((day, &row.key_id, &row.model)).or_default();
         *alike = alike.plus(&sums);
         for subject in tags.subjects(row) {
-            self.of_tags.add_to(day, subject, row.model.to_string(), &sums);
+            self.of_tags.add_to(day, subject, row.model.clone(), &sums);
         }
     }
 
@@ -249,8 +250,8 @@ impl<'r> SumsOfRows<'r> {
     pub(crate) fn sums(self) -> DailySums {
         let mut all = self.of_tags;
         for ((day, key, model), sums) in self.alike {
-            all.add_to(day, Subject::Account, model.to_owned(), &sums);
-            all.add_to(day, Subject::Key(key.clone()), model.to_owned(), &sums);
+            all.add_to(day, Subject::Account, model.clone(), &sums);
+            all.add_to(day, Subject::Key(key.clone()), model.clone(), &sums);
         }
         all
     }

@@ -139,7 +139,7 @@ mod tests {
         DailySum {
             day,
             subject: Subject::Key(KeyId::parse(&format!("key_{key:016}")).unwrap()),
-            model: model.to_owned(),
+            model: model.into(),
             sums: Sums {
                 requests: 1,
                 cost_nano_usd: NanoUsd::from_nanos(cost),

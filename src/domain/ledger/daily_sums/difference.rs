@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use smol_str::SmolStr;
+
 use super::{DailySums, Subject, Sums};
 
 /// The sums of one subject, model and day that are not those of the rows.
@@ -12,7 +14,7 @@ pub(crate) struct Difference {
     /// Whose sums they are.
     pub(crate) subject: Subject,
     /// The model.
-    pub(crate) model: String,
+    pub(crate) model: SmolStr,
     /// What is kept.
     pub(crate) kept: Sums,
     /// What the rows add up to.

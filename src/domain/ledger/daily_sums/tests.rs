@@ -30,7 +30,7 @@ fn a_row_counts_for_its_account_its_key_and_each_of_its_tags() {
         .iter()
         .map(|sum| {
             let Sums { requests, errors, .. } = sum.sums;
-            (sum.subject.text(), sum.model, requests, errors)
+            (sum.subject.text(), sum.model.to_string(), requests, errors)
         })
         .collect();
     let key = Subject::Key(key_id(1)).text();

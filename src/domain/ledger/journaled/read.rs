@@ -6,6 +6,7 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         consumption::{Modifiers, Part, Row},
+        daily_sums::Sums,
         journaled::{Admitted, Checkpoint, Record, VERSION, bytes::Reader, has, kind},
         lease::LeaseId,
         node::NodeId,
@@ -87,6 +88,20 @@ struct Consumed {
     modifiers: Modifiers,
     parts: Vec<Part>,
     ttft_ms: Option<u64>,
+}
+
+impl Sums {
+    /// Reads what [`Sums::write_bytes`] has written; `None`: it has not written this.
+    pub(crate) fn read_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader(bytes);
+        let sums = Self {
+            requests: from.number()?,
+            errors: from.number()?,
+            cost_nano_usd: from.amount()?,
+            usage: from.usage()?,
+        };
+        from.is_at_end().then_some(sums)
+    }
 }
 
 impl Reader<'_> {

@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::ledger::{
     account_record::tests::record as account_record,
     consumption::row_json::tests::{count, modifiers, parts, row, source, text, usage},
+    daily_sums::Sums,
     node::NodeId,
     step::{Change, Settlement},
 };
@@ -126,6 +127,21 @@ proptest! {
         prop_assert!(!bytes.contains(&0));
         prop_assert_eq!(Record::is_step(bytes), matches!(record, Record::Step { .. }));
         prop_assert_eq!(Record::read(bytes), Some(record));
+    }
+
+    #[test]
+    fn sums_are_read_as_they_were_written_and_nothing_else_is(
+        (requests, errors, cost) in (any::<u64>(), any::<u64>(), any::<i64>()),
+        usage in usage(),
+        at: prop::sample::Index,
+    ) {
+        let sums = Sums { requests, errors, cost_nano_usd: NanoUsd::from_nanos(cost), usage };
+        let mut bytes = Vec::new();
+        sums.write_bytes(&mut bytes);
+        prop_assert_eq!(Sums::read_bytes(&bytes), Some(sums));
+        prop_assert_eq!(Sums::read_bytes(&bytes[..at.index(bytes.len())]), None);
+        bytes.push(1);
+        prop_assert_eq!(Sums::read_bytes(&bytes), None);
     }
 
     #[test]

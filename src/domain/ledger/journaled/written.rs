@@ -4,6 +4,7 @@
 use crate::domain::{
     ledger::{
         consumption::{Modifiers, Part, Row},
+        daily_sums::Sums,
         journaled::{
             Admitted, Checkpoint, Record, VERSION,
             bytes::{Writer, without_zeros},
@@ -112,6 +113,18 @@ fn settle(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -
 
 const fn flag(is_there: bool, flag: u64) -> u64 {
     if is_there { flag } else { 0 }
+}
+
+impl Sums {
+    /// Appends the sums as the embedded ledger's file has them.
+    pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
+        without_zeros(out, |to| {
+            to.number(self.requests);
+            to.number(self.errors);
+            to.signed(self.cost_nano_usd.nanos());
+            to.usage(&self.usage);
+        });
+    }
 }
 
 impl Writer<'_> {

@@ -34,7 +34,7 @@ mod trimmed_rows;
 mod trimmed_sums;
 mod trimming;
 
-use self::sealed::{seal, seal_row, unseal};
+use self::sealed::{seal, seal_row, seal_sums, unseal, unseal_sums};
 use self::summed_rows::{SUMS, add_rows};
 use self::trimmed_rows::{next_place, trimmed_of};
 

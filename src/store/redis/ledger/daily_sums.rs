@@ -86,8 +86,8 @@ pub(super) fn read(answer: LedgerReply) -> Result<Vec<DailySum>, StoreError> {
         let subject = Subject::parse(&subject).ok_or_else(answer::unknown)?;
         for entry in models.split(';').skip(1) {
             let (model, list) = entry.split_once('=').ok_or_else(answer::unknown)?;
-            let model = percent_decode_str(model).decode_utf8_lossy().into_owned();
-            sums.add_to(day, subject.clone(), model, &read_numbers(list)?);
+            let model = percent_decode_str(model).decode_utf8_lossy();
+            sums.add_to(day, subject.clone(), model.into(), &read_numbers(list)?);
         }
     }
     Ok(sums.iter().collect())

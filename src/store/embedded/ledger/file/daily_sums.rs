@@ -6,11 +6,11 @@ use redb::{ReadableDatabase, ReadableTable};
 
 use super::summed_rows::{Place, SUMMED, SUMS, TAGS, add, not_summed};
 use super::trimmed_rows::trimmed_of;
-use super::{LedgerFile, ROWS, Unwritten, begin_write, seal, unseal};
+use super::{LedgerFile, ROWS, Unwritten, begin_write, seal, unseal, unseal_sums};
 use crate::{
     domain::ledger::{
         consumption::Row,
-        daily_sums::{DailySum, DailySums, DayTags, Subject, Sums, SumsOf},
+        daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf},
     },
     store::StoreError,
 };
@@ -176,11 +176,11 @@ fn read(
     for entry in table.range((account, day, subject, "")..=(account, day, last.as_str(), LAST))? {
         let (place, sealed) = entry?;
         let (_, day, subject, model) = place.value();
-        match (found.as_mut(), Subject::parse(subject), unseal::<Sums>(sealed.value())) {
+        match (found.as_mut(), Subject::parse(subject), unseal_sums(sealed.value())) {
             (Some(found), Some(subject), Some(sums)) => found.push(DailySum {
                 day,
                 subject,
-                model: model.to_owned(),
+                model: model.into(),
                 sums,
             }),
             _ => *found = None,

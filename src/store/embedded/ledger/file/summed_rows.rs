@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use redb::{ReadableTable, Table, TableDefinition};
 
-use super::{seal, unseal};
+use super::{seal, seal_sums, unseal, unseal_sums};
 use crate::domain::ledger::{
     consumption::Row,
-    daily_sums::{DailySum, DailySums, DayTags, Subject, Sums, SumsOfRows},
+    daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOfRows},
 };
 
 /// Account, day, subject and model.
 pub(super) type Place = (&'static str, i64, &'static str, &'static str);
-/// To the sealed [`Sums`] of its rows; by the subject [`SUMMED`] to how many rows of the day are in them.
+/// To the sealed sums of its rows; by the subject [`SUMMED`] to how many rows of the day are in them.
 pub(in crate::store::embedded::ledger) const SUMS: TableDefinition<'_, Place, &[u8]> =
     TableDefinition::new("daily_sums");
 pub(super) const SUMMED: &str = "#";
@@ -92,9 +92,9 @@ pub(super) fn add(
         let subject = subject.text();
         let place = (account, day, subject.as_str(), model.as_str());
         // What is not readable begins anew; a comparison with the rows finds it.
-        let before = table.get(place)?.and_then(|sealed| unseal::<Sums>(sealed.value()));
+        let before = table.get(place)?.and_then(|sealed| unseal_sums(sealed.value()));
         let sums = before.unwrap_or_default().plus(&sums);
-        table.insert(place, seal(&sums)?.as_slice())?;
+        table.insert(place, seal_sums(&sums)?.as_slice())?;
     }
     Ok(())
 }

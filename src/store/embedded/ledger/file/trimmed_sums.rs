@@ -6,7 +6,7 @@ use redb::{ReadTransaction, ReadableTable, Table};
 
 use super::summed_rows::{Place, SUMMED, SUMS, add};
 use super::trimmed_rows::{TRIMMED, trimmed_of};
-use super::{ROWS, seal, unseal};
+use super::{ROWS, seal, unseal, unseal_sums};
 use crate::{
     domain::ledger::{
         consumption::Row,
@@ -41,10 +41,10 @@ pub(super) fn trimmed_items(
         let (place, sealed) = entry?;
         let (_, _, subject, model) = place.value();
         if let Some(subject) = Subject::parse(subject) {
-            let Some(counted) = unseal::<Sums>(sealed.value()) else {
+            let Some(counted) = unseal_sums(sealed.value()) else {
                 return Ok(None);
             };
-            sums.add_to(day, subject, model.to_owned(), &counted);
+            sums.add_to(day, subject, model.into(), &counted);
         }
     }
     for entry in snapshot
@@ -86,7 +86,7 @@ pub(super) fn put_sum(
     let one = DailySum {
         day,
         subject,
-        model: model.to_owned(),
+        model: model.into(),
         sums: *sums,
     };
     add(table, account, &std::iter::once(one).collect())
