@@ -26,14 +26,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 
 use super::ledger_scripts::LedgerScripts;
-use super::link::Effort;
-use super::loaded::Loaded;
+use super::link::{Effort, Keys};
+use super::script::{Script, ScriptCall};
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::key::KeyId;
 use crate::domain::ledger::consumption::Row;
@@ -107,8 +106,8 @@ impl RedisLedger {
     }
 
     /// A call of a script about an account, with what every such script takes.
-    fn prepare<'a>(&self, loaded: &'a Loaded, account: &str) -> ScriptInvocation<'a> {
-        let mut call = loaded.script.prepare_invoke();
+    fn prepare<'a>(&self, script: &'a Script, account: &str) -> ScriptCall<'a> {
+        let mut call = script.call();
         call.key(format!("{{{}:a:{account}}}:state", self.store.namespace))
             .arg(self.now())
             .arg(self.store.generation.get().map_or("", String::as_str));
@@ -128,12 +127,12 @@ impl RedisLedger {
             .map_or_else(String::new, |clock| clock().to_string())
     }
 
-    async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<LedgerReply, StoreError> {
-        self.store.link.call_whole(call, effort).await.map(LedgerReply::new)
+    async fn send(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<LedgerReply, StoreError> {
+        self.store.link.call(call, effort, Keys::Made).await.map(LedgerReply::new)
     }
 
     /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, LedgerReply), StoreError> {
+    async fn call(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<(String, LedgerReply), StoreError> {
         let mut answer = self.send(call, effort).await?;
         let status = answer.text()?;
         let known = match status.as_str() {
@@ -175,12 +174,12 @@ impl RedisLedger {
     }
 
     fn scripts(&self) -> &LedgerScripts {
-        &self.store.scripts.ledger
+        &self.store.ledger_scripts
     }
 
     /// A call about a node on an account, with an answer that nothing is read from.
-    async fn tell(&self, loaded: &Loaded, node: &NodeId, account: &str) -> Result<(), StoreError> {
-        let mut call = self.prepare(loaded, account);
+    async fn tell(&self, script: &Script, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        let mut call = self.prepare(script, account);
         call.arg(node.as_str());
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await.map(drop)
     }

@@ -4,8 +4,6 @@
 //! Nothing depends on their order but notices and the bounds of token buckets. Where it might, the script says so and changes
 //! nothing; then each is told by itself.
 
-use ::redis::ScriptInvocation;
-
 use super::{arguments, daily_sums};
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::daily_sums::{Sums, day_of};
@@ -13,6 +11,7 @@ use crate::domain::ledger::lease::day_of as day_of_ms;
 use crate::domain::ledger::{Change, Settlement, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
+use crate::store::redis::script::ScriptCall;
 
 /// What goes to a script as one.
 pub(super) enum Piece<'a> {
@@ -119,7 +118,7 @@ impl<'a> Together<'a> {
     }
 
     /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups, each group, each row.
-    pub(super) fn tell(&self, call: &mut ScriptInvocation<'_>) -> Result<(), StoreError> {
+    pub(super) fn tell(&self, call: &mut ScriptCall<'_>) -> Result<(), StoreError> {
         call.arg(self.first).arg("together").arg(self.rows.len());
         call.arg(self.day).arg(self.groups.len());
         for group in &self.groups {
@@ -141,7 +140,7 @@ impl Group<'_> {
             && self.row.tags == row.tags
     }
 
-    fn tell(&self, call: &mut ScriptInvocation<'_>) {
+    fn tell(&self, call: &mut ScriptCall<'_>) {
         call.arg(self.of.key.as_str())
             .arg(arguments::dated(self.of.at_ms))
             .arg(self.cost.nanos());
