@@ -6,6 +6,8 @@ use std::path::Path;
 use redb::ReadableTable;
 use tempfile::TempDir;
 
+use super::commits::HOUR_MS;
+use super::upkeep::Upkeep;
 use super::*;
 use crate::domain::ledger::daily_sums::{DailySums, differences};
 use crate::domain::ledger::retention::Retention;
@@ -22,18 +24,32 @@ mod sums;
 mod trimming;
 
 impl EmbeddedLedger {
-    /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.
-    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+    /// The accounts, as long as they are here.
+    pub(crate) fn books(&self) -> Arc<Books> {
+        Arc::clone(&self.ownership.here_now().unwrap())
+    }
+
+    async fn remove_old_rows(&self) -> Result<(), StoreError> {
+        self.work(|books, now_ms| books.remove_old_rows(now_ms)).await
+    }
+
+    /// One turn of the upkeep, which is not the last one.
+    async fn turn(&self, upkeep: &mut Upkeep) -> bool {
+        upkeep.turn(&self.books(), (self.now_ms)(), false).await
+    }
+
+    /// The upkeep in short turns, until `shutdown` turns true or its sender is gone; then once more.
+    async fn write_often(&self, mut shutdown: watch::Receiver<bool>) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
-            upkeep.turn(self, ended).await;
+            upkeep.turn(&self.books(), (self.now_ms)(), ended).await;
             if ended {
                 return;
             }
             let turn = std::time::Duration::from_millis(100);
             ended = tokio::select! {
                 _ = shutdown.wait_for(|ended| *ended) => true,
-                () = self.books.signals().due(turn, (self.now_ms)()) => false,
+                () = self.signals.due(turn, (self.now_ms)()) => false,
             };
         }
     }
@@ -48,7 +64,7 @@ async fn open() -> Option<Fixture> {
     let store = Arc::new(EmbeddedLedger::open(folder.path(), clock.source()).unwrap());
     let (shutdown, ended) = watch::channel(false);
     let writer = Arc::clone(&store);
-    tokio::spawn(async move { writer.run(ended).await });
+    tokio::spawn(async move { writer.write_often(ended).await });
     Some(Fixture {
         store,
         clock,
@@ -203,7 +219,7 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
     clock.advance(kept);
     // As it stood the day before.
     let before = Retention::until(TODAY - 1, clock.now_ms() - DAY_MS, keep_days);
-    store.books.file().note_retention(before).unwrap();
+    store.books().file().note_retention(before).unwrap();
     store.remove_old_rows().await.unwrap();
     assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
     assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
@@ -249,7 +265,7 @@ async fn an_operators_word_removes_all_before_a_day_and_no_day_that_is_kept() {
     assert_eq!(store.prune(first_kept).await, Ok(Some(6)));
     // From there it goes on.
     store.remove_old_rows().await.unwrap();
-    assert_eq!(store.books.file().retention().unwrap().unwrap().kept_from, first_kept);
+    assert_eq!(store.books().file().retention().unwrap().unwrap().kept_from, first_kept);
 }
 
 #[tokio::test]
@@ -258,10 +274,10 @@ async fn the_writer_writes_by_itself_and_at_the_end() {
     let store = Arc::new(opened(folder.path()));
     let (shutdown, ended) = watch::channel(false);
     let writer = Arc::clone(&store);
-    let running = tokio::spawn(async move { writer.run(ended).await });
+    let running = tokio::spawn(async move { writer.write_often(ended).await });
     let steps = journal(30);
     store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
-    until("all rows are written", async || store.books.unwritten_rows() == 0).await;
+    until("all rows are written", async || store.books().unwritten_rows() == 0).await;
     store.apply(&node(1), "acme", &steps).await.unwrap();
     let before = lasting(&store).await;
     shutdown.send_replace(true);
@@ -280,7 +296,7 @@ async fn more_rows_than_may_wait_are_written_before_more_is_applied() {
         let changes = (first..).map(|seq| (seq, settled(seq, 1, TODAY))).take(APPLY_STEPS_MAX);
         let steps: Vec<Step> = changes.map(|(seq, change)| Step { seq, change }).collect();
         store.apply(&node(1), "acme", &steps).await.unwrap();
-        most = most.max(store.books.unwritten_rows());
+        most = most.max(store.books().unwritten_rows());
     }
     assert!(most < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX, "{most}");
     let last = store

@@ -87,11 +87,14 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
         })
     });
     let (file, accounts) = LedgerFile::open_by(&path, opening).unwrap();
+    let signals = Arc::default();
+    let books = Books::of(file, accounts, Arc::clone(&signals));
     EmbeddedLedger {
         folder: PathBuf::new(),
-        books: Arc::new(Books::of(file, accounts, Arc::default())),
+        ownership: Ownership::new(books),
         now_ms: TestClock::new().source(),
         epochs: watch::channel(0).0,
+        signals,
     }
 }
 
@@ -127,12 +130,12 @@ async fn nothing_counts_as_written_before_it_is() {
     store.apply(&node(1), "acme", &journal(3)).await.unwrap();
     let mut upkeep = Upkeep::default();
     full.store(true, Ordering::SeqCst);
-    assert!(!upkeep.turn(&store, false).await);
+    assert!(!store.turn(&mut upkeep).await);
     // It is due again without a further change.
-    store.books.signals().due(std::time::Duration::ZERO, START_MS).await;
+    store.signals.due(std::time::Duration::ZERO, START_MS).await;
     full.store(false, Ordering::SeqCst);
-    assert!(upkeep.turn(&store, false).await);
-    assert_eq!(store.books.unwritten_rows(), 0);
+    assert!(store.turn(&mut upkeep).await);
+    assert_eq!(store.books().unwritten_rows(), 0);
 }
 
 #[tokio::test]
@@ -151,10 +154,10 @@ async fn steps_wait_in_the_journal_when_the_disk_takes_no_more_rows() {
         }
     };
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
-    assert!(store.books.unwritten_rows() < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX);
+    assert!(store.books().unwritten_rows() < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX);
     full.store(false, Ordering::SeqCst);
     store.flush().await.unwrap();
-    assert_eq!(store.books.unwritten_rows(), 0);
+    assert_eq!(store.books().unwritten_rows(), 0);
     assert_eq!(store.watermark(&node(1), "acme").await, Ok(known));
 }
 

@@ -19,10 +19,10 @@ async fn rows_that_have_left_are_not_there_though_a_crash_kept_them_from_being_r
     store.flush().await.unwrap();
     let sums = sums::all(&store).await;
     // Marked, and killed then.
-    assert_eq!(store.books.file().trim("acme", &seen(20, 0)), Ok(true));
+    assert_eq!(store.books().file().trim("acme", &seen(20, 0)), Ok(true));
     drop(store);
     let store = opened(folder.path());
-    assert_eq!(store.books.file().left_over("acme"), Ok(vec![TODAY]));
+    assert_eq!(store.books().file().left_over("acme"), Ok(vec![TODAY]));
     assert_eq!(store.rows("acme", TODAY, 0, 100).await, Ok(vec![]));
     assert_eq!(store.rows("acme", TODAY - 1, 0, 100).await.unwrap().len(), 10);
     assert_eq!(sums::all(&store).await, sums);
@@ -40,7 +40,7 @@ async fn rows_that_have_left_are_not_there_though_a_crash_kept_them_from_being_r
         assert_eq!(store.log_days("acme", TODAY..=TODAY).await, Ok(vec![seen(2, 20)]));
         store.flush().await.unwrap();
         store.remove_old_rows().await.unwrap();
-        assert_eq!(store.books.file().left_over("acme"), Ok(vec![]));
+        assert_eq!(store.books().file().left_over("acme"), Ok(vec![]));
     }
     assert_eq!(store.trim("acme", &seen(2, 20)).await, Ok(true));
     assert_eq!(store.log_days("acme", TODAY..=TODAY).await, Ok(vec![seen(0, 22)]));
@@ -67,5 +67,5 @@ async fn rows_on_their_way_to_the_disk_leave_with_the_others() {
     drop(store);
     let store = opened(folder.path());
     assert_eq!(store.log_days("acme", TODAY..=TODAY).await, Ok(vec![seen(0, 20)]));
-    assert_eq!(store.books.file().left_over("acme"), Ok(vec![]));
+    assert_eq!(store.books().file().left_over("acme"), Ok(vec![]));
 }
