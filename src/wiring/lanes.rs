@@ -228,7 +228,7 @@ mod tests {
             seq: 1,
             change: Change::nothing(),
         };
-        assert_eq!(ledger.apply(journal.node(), "acme", &[step]).await, Ok(1));
+        assert_eq!(ledger.apply(journal.node(), "acme", &[step], 0).await, Ok(1));
         let written = tell();
         let last = journal.end();
         // What comes behind it is not in the file with it.

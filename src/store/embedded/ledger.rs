@@ -5,6 +5,7 @@
 //! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly
 //! buckets are in the file alone (`stability.rs`).
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::domain::{
     },
     money::NanoUsd,
 };
-use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
+use crate::store::ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, applicable};
 use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
@@ -203,18 +204,18 @@ impl LedgerStore for EmbeddedLedger {
         })
     }
 
-    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
         let owner = self.ownership.owner().await;
         let Owner::Here(books) = &*owner else {
-            let call = Call::Apply(node.clone(), account.to_owned(), steps.to_vec());
+            let call = Call::Apply(node.clone(), account.to_owned(), steps.to_vec(), upto);
             return owner.ask(&call).await;
         };
         if books.unwritten_rows() >= UNWRITTEN_ROWS_MAX {
             flush(books).await?;
         }
-        let steps = steps.get(..APPLY_STEPS_MAX).unwrap_or(steps);
+        let (steps, upto) = applicable(steps, upto);
         loop {
-            match books.apply(node, account, steps) {
+            match books.apply(node, account, steps, upto) {
                 Applied::To(watermark) => return Ok(watermark),
                 Applied::NeedsDay(day) => {
                     let (books, account) = (Arc::clone(books), account.to_owned());
@@ -294,6 +295,13 @@ impl LedgerStore for EmbeddedLedger {
         let (account, of) = (account.to_owned(), of.clone());
         self.work(move |books, now_ms| books.sums(&account, &days, &of, now_ms))
             .await
+    }
+
+    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        let books = self.ownership.here().await?;
+        let slot = books.slot(account);
+        let summed = slot.and_then(|slot| Some(slot.lock().account.summary()?.summed.clone()));
+        Ok(summed.unwrap_or_default())
     }
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {

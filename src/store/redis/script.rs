@@ -120,7 +120,10 @@ mod tests {
         assert_eq!(words(&command), expected);
         assert_eq!(call.first_key(), Some(b"{a}:1".as_slice()));
         let bare = script.call();
-        assert_eq!((words(&bare.command()), bare.first_key()), (vec!["EVALSHA", digest, "0"], None));
+        assert_eq!(
+            (words(&bare.command()), bare.first_key()),
+            (vec!["EVALSHA", digest, "0"], None)
+        );
         assert_eq!(words(&script.load()), ["SCRIPT", "LOAD", "return 1"]);
     }
 }

@@ -11,7 +11,9 @@ const SHARED: [&str; 3] = ["owner", "here", "here_now"];
 /// How many guards a function takes by itself.
 fn guards(function: &[Token]) -> usize {
     let is_guard = |window: &&[Token]| {
-        let [dot, name, next, method] = window else { return false };
+        let [dot, name, next, method] = window else {
+            return false;
+        };
         (dot.text.as_str(), name.text.as_str(), next.text.as_str()) == (".", "ownership", ".")
             && SHARED.contains(&method.text.as_str())
     };
@@ -53,7 +55,10 @@ fn a_call_that_holds_the_embedded_files_takes_no_second_guard() {
         }
     }
     assert!(seen > 30, "{seen} functions take a guard");
-    none(&complaints, "what needs the files of a call that holds them gets them as an argument");
+    none(
+        &complaints,
+        "what needs the files of a call that holds them gets them as an argument",
+    );
 }
 
 #[test]

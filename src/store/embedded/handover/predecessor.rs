@@ -49,7 +49,7 @@ impl EmbeddedFiles {
             Call::Remember(served, now) => text(&self.keys.remember(&served, now).await),
             Call::Admit(ask) => text(&self.ledger.admit(&ask).await),
             Call::TopUp(ask) => text(&self.ledger.top_up(&ask).await),
-            Call::Apply(node, account, steps) => text(&self.ledger.apply(&node, &account, &steps).await),
+            Call::Apply(node, account, steps, upto) => text(&self.ledger.apply(&node, &account, &steps, upto).await),
             Call::Watermark(node, account) => text(&self.ledger.watermark(&node, &account).await),
             Call::Renew(node, accounts) => text(&self.ledger.renew(&node, &accounts).await),
             Call::Release(node, account) => text(&self.ledger.release(&node, &account).await),

@@ -37,7 +37,13 @@ async fn with_account(folder: &Path) -> EmbeddedFiles {
         at: START_MS / 1000,
         operation: None,
     };
-    assert_eq!(store.ledger.apply(&node(1), ACCOUNT, &[Step { seq: 1, change }]).await, Ok(1));
+    assert_eq!(
+        store
+            .ledger
+            .apply(&node(1), ACCOUNT, &[Step { seq: 1, change }], 0)
+            .await,
+        Ok(1)
+    );
     store
 }
 
@@ -90,7 +96,7 @@ async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_ther
             operation: None,
         },
     };
-    assert_eq!(old.ledger.apply(&node(1), ACCOUNT, &[credit]).await, Ok(2));
+    assert_eq!(old.ledger.apply(&node(1), ACCOUNT, &[credit], 0).await, Ok(2));
     assert_eq!(
         new.ledger.account(ACCOUNT).await.unwrap().unwrap().balance,
         NanoUsd::from_nanos(1_050)
@@ -136,7 +142,10 @@ async fn each_call_that_a_request_needs_to_its_end_is_answered_by_the_successor(
     let Ok(AdmitReply::Granted(granted)) = old.ledger.admit(&ask(&of, "r1")).await else {
         panic!("not admitted")
     };
-    assert!(old.ledger.admit_now(&ask(&of, "r2")).is_none(), "it has to be asked for");
+    assert!(
+        old.ledger.admit_now(&ask(&of, "r2")).is_none(),
+        "it has to be asked for"
+    );
     let more = TopUp {
         node: of.clone(),
         request: "r1".into(),
@@ -157,7 +166,10 @@ async fn each_call_that_a_request_needs_to_its_end_is_answered_by_the_successor(
         at: 0,
         operation: Some(order.clone()),
     };
-    assert_eq!(old.ledger.apply(&of, ACCOUNT, &[Step { seq: 2, change }]).await, Ok(2));
+    assert_eq!(
+        old.ledger.apply(&of, ACCOUNT, &[Step { seq: 2, change }], 0).await,
+        Ok(2)
+    );
     assert_eq!(old.ledger.watermark(&of, ACCOUNT).await, Ok(2));
     assert_eq!(
         old.ledger.operation(ACCOUNT, &order).await,
@@ -229,7 +241,10 @@ async fn calls_wait_while_it_is_on_its_way_and_fail_when_the_successor_has_gone(
     drop(there);
     closed.give_to(Successor::on(here));
     assert!(matches!(waiting.await.unwrap(), Err(StoreError::Unavailable(_))));
-    assert!(store.ledger.flush().await.is_ok(), "nothing is to be written here any more");
+    assert!(
+        store.ledger.flush().await.is_ok(),
+        "nothing is to be written here any more"
+    );
     let second = store.close().await;
     assert!(matches!(second.err(), Some(StoreError::Unavailable(_))));
 }
@@ -257,7 +272,9 @@ async fn who_keeps_steps_is_told_when_those_that_it_knew_as_applied_are_in_the_f
         move || {
             std::fs::copy(file, image.path().join("ledger.redb")).unwrap();
             let left = EmbeddedLedger::open(image.path(), TestClock::new().source()).unwrap();
-            told.lock().unwrap().push((applied, left.books().applied(&node(1), ACCOUNT)));
+            told.lock()
+                .unwrap()
+                .push((applied, left.books().applied(&node(1), ACCOUNT)));
         }
     };
     let stop = async {
@@ -290,5 +307,8 @@ async fn every_change_of_a_key_is_nudged_until_another_process_has_the_files() {
     assert!(nudges.has_changed().unwrap() && store.keys.nudges_all());
     nudges.mark_unchanged();
     drop(store.close().await.unwrap());
-    assert!(nudges.has_changed().unwrap() && !store.keys.nudges_all(), "nobody has them");
+    assert!(
+        nudges.has_changed().unwrap() && !store.keys.nudges_all(),
+        "nobody has them"
+    );
 }

@@ -140,7 +140,7 @@ impl Books {
         answer
     }
 
-    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step]) -> Applied {
+    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64) -> Applied {
         let slot = self.slot_or_new(id);
         let mut book = slot.lock();
         let days = steps.iter().filter_map(settled_row).map(day_of);
@@ -148,7 +148,7 @@ impl Books {
             return Applied::NeedsDay(day);
         }
         let before = book.account.watermark(node);
-        let (watermark, rows) = book.account.apply(node, steps);
+        let (watermark, rows) = book.account.apply(node, steps, upto);
         if watermark != before {
             let applied = steps.iter().filter(|step| step.seq > before && step.seq <= watermark);
             for step in applied {

@@ -14,11 +14,7 @@ use crate::store::embedded::{blocking, ownership::Owner};
 impl EmbeddedLedger {
     /// Writes changes all the time, until `shutdown` turns true or its sender is gone; then once more. Each hour `applied` notes
     /// how far journals know their steps as applied, and what it returns is called when all of these are in the file.
-    pub(crate) async fn run<W: FnOnce()>(
-        &self,
-        mut shutdown: watch::Receiver<bool>,
-        applied: impl Fn(&Books) -> W,
-    ) {
+    pub(crate) async fn run<W: FnOnce()>(&self, mut shutdown: watch::Receiver<bool>, applied: impl Fn(&Books) -> W) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
             if let Owner::Here(books) = &*self.ownership.owner().await {

@@ -21,7 +21,7 @@ pub(in crate::store::embedded) enum Call {
     Remember(Vec<(StateKey, ServedBy)>, i64),
     Admit(Box<Admit>),
     TopUp(Box<TopUp>),
-    Apply(NodeId, String, Vec<Step>),
+    Apply(NodeId, String, Vec<Step>, u64),
     Watermark(NodeId, String),
     Renew(NodeId, Vec<String>),
     Release(NodeId, String),

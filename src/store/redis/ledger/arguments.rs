@@ -156,8 +156,10 @@ pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let fields = fields.filter(|(_, value)| !value.is_empty());
     let own = fields.map(|(name, value)| field(name, value));
     let watermarks = standing.watermarks.iter();
-    own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
-        .collect()
+    let watermarks = watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string()));
+    let summed = standing.summed.iter();
+    let summed = summed.map(|(node, number)| field(&format!("sum:{}", node.as_str()), number.to_string()));
+    own.chain(watermarks).chain(summed).collect()
 }
 
 /// The fields of an account's record, in the order of `set_terms.lua`; those that are not set are empty.

@@ -79,6 +79,14 @@ pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
     pieces
 }
 
+/// What `apply.lua` takes of pieces.
+pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+    pieces.iter().try_for_each(|piece| match piece {
+        Piece::One(step) => arguments::step(call, step),
+        Piece::Together(together) => together.tell(call),
+    })
+}
+
 fn leased(step: &Step) -> Option<(&Settlement, &Row)> {
     match &step.change {
         Change::Settle(settlement) if settlement.lease.is_some() => Some((settlement, settlement.row.as_deref()?)),
@@ -118,7 +126,7 @@ impl<'a> Together<'a> {
     }
 
     /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups, each group, each row.
-    pub(super) fn tell(&self, call: &mut ScriptCall<'_>) -> Result<(), StoreError> {
+    fn tell(&self, call: &mut ScriptCall<'_>) -> Result<(), StoreError> {
         call.arg(self.first).arg("together").arg(self.rows.len());
         call.arg(self.day).arg(self.groups.len());
         for group in &self.groups {

@@ -32,8 +32,7 @@ impl Lane {
             }
         };
         let client = self.dialer.data(address).map_err(fault)?;
-        let (missing, connected) =
-            tokio::join!(self.dialer.missing_rights(address), Wire::connect(&client, at_end));
+        let (missing, connected) = tokio::join!(self.dialer.missing_rights(address), Wire::connect(&client, at_end));
         if let Some(refusal) = missing.and_then(|missing| self.note_rights(missing)) {
             return Err(refusal);
         }

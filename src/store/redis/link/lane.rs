@@ -206,13 +206,18 @@ impl Lane {
 
     /// Drops a connection, if it is still the one in use.
     pub(super) fn leave(&self, number: u64, next: LaneState) {
-        self.change(next, |state| matches!(state, LaneState::Up(live) if live.number == number));
+        self.change(
+            next,
+            |state| matches!(state, LaneState::Up(live) if live.number == number),
+        );
     }
 
     /// Has calls fail at once that wait for a connection.
     pub(super) fn end_waiting(&self, reason: &str) {
         let reason = reason.to_owned();
-        self.change(LaneState::Down { reason }, |state| matches!(state, LaneState::Connecting));
+        self.change(LaneState::Down { reason }, |state| {
+            matches!(state, LaneState::Connecting)
+        });
     }
 
     fn change(&self, next: LaneState, is_from: impl Fn(&LaneState) -> bool) {

@@ -99,7 +99,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
         operation: None,
     };
     ledger
-        .apply(&node(1), "acme", &[Step { seq: 1, change }])
+        .apply(&node(1), "acme", &[Step { seq: 1, change }], 0)
         .await
         .unwrap();
     let (keys, accounts) = (

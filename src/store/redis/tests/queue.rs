@@ -104,7 +104,7 @@ async fn open_account(ledger: &RedisLedger) {
         operation: None,
     };
     let step = Step { seq: 1, change: open };
-    ledger.apply(&node(1), "acme", &[step]).await.unwrap();
+    ledger.apply(&node(1), "acme", &[step], 0).await.unwrap();
 }
 
 fn ask(number: usize) -> Admit {

@@ -23,7 +23,7 @@ async fn nothing_is_due_before_something_has_changed() {
     idle(&store).await;
     let mut due = Box::pin(store.signals.due(Duration::ZERO, START_MS));
     assert!(poll_immediate(&mut due).await.is_none());
-    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     due.await;
     // What an explicit write has taken is not due again.
     store.flush().await.unwrap();
@@ -45,7 +45,7 @@ async fn so_many_rows_are_due_at_once_and_fewer_are_not() {
                 seq,
                 change: settled(seq, 1, TODAY),
             };
-            store.apply(&node(1), "acme", &[step]).await.unwrap();
+            store.apply(&node(1), "acme", &[step], 0).await.unwrap();
         }
         due.await;
         assert_eq!(store.books().unwritten_rows(), COMMIT_ROWS);

@@ -103,10 +103,10 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
     let store = on_a_disk(folder.path(), &full);
     let steps = journal(40);
-    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
     store.flush().await.unwrap();
     full.store(true, Ordering::SeqCst);
-    store.apply(&node(1), "acme", &steps[..30]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..30], 0).await.unwrap();
     for _ in 0..3 {
         assert!(matches!(store.flush().await, Err(StoreError::Unavailable(_))));
         // Nobody waits for the disk.
@@ -115,7 +115,7 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     }
     store.release(&node(1), "acme").await.unwrap();
     full.store(false, Ordering::SeqCst);
-    store.apply(&node(1), "acme", &steps).await.unwrap();
+    store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
     assert_eq!((before.3.len(), &before.2[..1]), (40, &[41][..]));
@@ -127,7 +127,7 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
 async fn nothing_counts_as_written_before_it_is() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
     let store = on_a_disk(folder.path(), &full);
-    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     let mut upkeep = Upkeep::default();
     full.store(true, Ordering::SeqCst);
     assert!(!store.turn(&mut upkeep).await);
@@ -142,13 +142,13 @@ async fn nothing_counts_as_written_before_it_is() {
 async fn steps_wait_in_the_journal_when_the_disk_takes_no_more_rows() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
     let store = on_a_disk(folder.path(), &full);
-    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     full.store(true, Ordering::SeqCst);
     let mut known = store.watermark(&node(1), "acme").await.unwrap();
     let refused = loop {
         let changes = (known + 1..).map(|seq| (seq, settled(seq, 1, TODAY)));
         let steps = changes.map(|(seq, change)| Step { seq, change }).take(APPLY_STEPS_MAX);
-        match store.apply(&node(1), "acme", &steps.collect::<Vec<_>>()).await {
+        match store.apply(&node(1), "acme", &steps.collect::<Vec<_>>(), 0).await {
             Ok(watermark) => known = watermark,
             Err(error) => break error,
         }
@@ -165,7 +165,7 @@ async fn steps_wait_in_the_journal_when_the_disk_takes_no_more_rows() {
 async fn damage_in_any_place_is_an_error_or_no_loss() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
-    store.apply(&node(1), "acme", &journal(60)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(60), 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
     let whole = std::fs::read(folder.path().join("ledger.redb")).unwrap();

@@ -15,7 +15,7 @@ fn seen(rows: u64, trimmed: u64) -> LogDay {
 async fn rows_that_have_left_are_not_there_though_a_crash_kept_them_from_being_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
-    store.apply(&node(1), "acme", &journal(30)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(30), 0).await.unwrap();
     store.flush().await.unwrap();
     let sums = sums::all(&store).await;
     // Marked, and killed then.
@@ -31,7 +31,7 @@ async fn rows_that_have_left_are_not_there_though_a_crash_kept_them_from_being_r
         change: settled(request, 1, TODAY),
     };
     store
-        .apply(&node(1), "acme", &[more(32, 98), more(33, 99)])
+        .apply(&node(1), "acme", &[more(32, 98), more(33, 99)], 0)
         .await
         .unwrap();
     for _ in 0..2 {
@@ -46,7 +46,7 @@ async fn rows_that_have_left_are_not_there_though_a_crash_kept_them_from_being_r
     assert_eq!(store.log_days("acme", TODAY..=TODAY).await, Ok(vec![seen(0, 22)]));
     drop(store);
     let store = opened(folder.path());
-    store.apply(&node(1), "acme", &[more(34, 100)]).await.unwrap();
+    store.apply(&node(1), "acme", &[more(34, 100)], 0).await.unwrap();
     assert_eq!(store.log_days("acme", TODAY..=TODAY).await, Ok(vec![seen(1, 22)]));
     let kept = store.sums("acme", TODAY..=TODAY, &SumsOf::Keys).await.unwrap();
     assert_eq!(kept[0].sums.requests, 23);
@@ -57,9 +57,9 @@ async fn rows_on_their_way_to_the_disk_leave_with_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let steps = journal(30);
-    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
     store.flush().await.unwrap();
-    store.apply(&node(1), "acme", &steps[20..]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[20..], 0).await.unwrap();
     assert_eq!(store.log_days("acme", TODAY..=TODAY).await, Ok(vec![seen(20, 0)]));
     assert_eq!(store.trim("acme", &seen(13, 0)).await, Ok(false), "some have come");
     assert_eq!(store.trim("acme", &seen(20, 0)).await, Ok(true));
