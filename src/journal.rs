@@ -45,6 +45,7 @@ mod tallies;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use accounts::Unsent;
 pub(crate) use error::{JournalError, JournalShut};
 pub(crate) use handle::{Journal, Opened};
 pub(crate) use position::Position;
@@ -55,4 +56,3 @@ pub(crate) use rows::Rows;
 #[cfg(test)]
 pub(crate) use sizes::{ADMIT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub(crate) use sizes::{REQUEST_BYTES, STEP_BYTES_MAX};
-pub(crate) use steps::Unsent;

@@ -83,7 +83,7 @@ impl Bench {
             },
         };
         ledger
-            .apply(&node, ACCOUNT, &[open])
+            .apply(&node, ACCOUNT, &[open], 0)
             .await
             .map_err(|error| error.to_string())?;
         let key = KeyRecord {

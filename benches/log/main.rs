@@ -176,7 +176,7 @@ async fn counted(log: &Path, account: &str, days: RangeInclusive<i64>) -> (Durat
         for day in days.clone() {
             let mut of_day = 0;
             loop {
-                let rows = files.counted(account, day, of_day, PAGE_ROWS_MAX);
+                let rows = files.rows(account, day, of_day, PAGE_ROWS_MAX);
                 let rows = rows.await.expect("rows of a day");
                 of_day += rows.len();
                 *cost_by_day.entry(day).or_default() += rows.iter().map(|row| row.cost_nano_usd.nanos()).sum::<i64>();

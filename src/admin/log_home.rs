@@ -1,5 +1,7 @@
 //! The log's home beside the store: compares it with the daily sums, and brings to it what it lacks.
 
+use std::{collections::BTreeMap, fmt::Display};
+
 use super::{
     Admin, accounts,
     ask::Answered,
@@ -17,8 +19,10 @@ use crate::{
         },
     },
     domain::ledger::{
+        NodeId,
         consumption::RETENTION_DAYS,
-        daily_sums::{DailySums, DayTags, Subject, differences},
+        daily_sums::Subject,
+        proof::DayProof,
         usage_report::{date, day},
     },
     sinks::{
@@ -45,26 +49,37 @@ impl Answered for VerifyLogHome {
         let home = home(admin)?;
         let account = accounts::existing(admin, self.account.as_str()).await?.id;
         let number = day(self.day.0);
-        let end_ms = number.saturating_add(1).saturating_mul(DAY_MS);
-        // Whether the home has all rows of the day that this process knows of.
-        let complete = home.figures.complete_before(admin.ledger.now_ms().await?) >= end_ms;
-        let kept = verify::kept(&*admin.ledger, &account, number).await?;
-        let kept: DailySums = kept.into_iter().collect();
+        let (kept, summed) = verify::standing(&*admin.ledger, &account, number).await?;
+        let failed = |error: &dyn Display| AdminError::failed(error.to_string());
+        // Asked before any row is read: what the home had by then is among the rows.
+        let mut reached = BTreeMap::new();
+        for lane in summed.keys() {
+            let watermark = home.home.watermark(lane).await.map_err(|error| failed(&error))?;
+            // What a home has lost its feeder does not bring again by itself.
+            let fed = admin.homes.lanes.reached(lane, home.home.name());
+            reached.insert(lane.clone(), watermark.max(fed));
+        }
         let of_account = kept.iter().filter(|sum| sum.subject == Subject::Account);
         let expected = of_account.map(|sum| sum.sums.requests).sum();
-        let (mut of_rows, mut tags) = (DailySums::default(), DayTags::default());
-        let present = comparison::count(&*home.home, (&account, number), (expected, ROWS_AT_ONCE), |row| {
-            of_rows.add(row, &mut tags);
-        });
-        let present = present.await.map_err(|error| AdminError::failed(error.to_string()))?;
+        let mut proof = DayProof::new(kept, summed);
+        let present = comparison::count(
+            &*home.home,
+            (&account, number),
+            (expected, ROWS_AT_ONCE),
+            |lane, row| {
+                proof.add(lane, row.number, &row.row);
+            },
+        );
+        let present = present.await.map_err(|error| failed(&error))?;
+        let verdict = proof.verdict(&reached);
         Ok(VerifiedHomeDay {
             account,
             day: self.day,
             home: home.home.name().to_owned(),
-            complete,
             rows: present.rows as u64,
             again: present.again as u64,
-            differences: differences(&kept, &of_rows).iter().map(SumsDifference::from).collect(),
+            behind: verdict.behind.iter().map(NodeId::to_string).collect(),
+            differences: verdict.differences.iter().map(SumsDifference::from).collect(),
         })
     }
 }

@@ -235,7 +235,7 @@ mod tests {
             };
             let name = name(number);
             ledger
-                .apply(&node(1), &name, &[Step { seq: 1, change: open }])
+                .apply(&node(1), &name, &[Step { seq: 1, change: open }], 0)
                 .await
                 .unwrap();
             change_record(&*ledger, &name, |record| record.with(terms, number + 1 == accounts)).await;

@@ -1,6 +1,8 @@
 //! Compares the daily sums with the rows that they are the sums of, and makes them anew. Of days whose rows have left for the
 //! log's home, the store's part of that is how many there were (`log_home.rs` has the other).
 
+use std::collections::BTreeMap;
+
 use smol_str::SmolStr;
 
 use super::{Admin, accounts, ask::Answered, author::Author};
@@ -10,7 +12,7 @@ use crate::{
         log::checks::{MendLog, MendedDay, NoteVerifiedLog, NotedVerified, SumsDifference, VerifiedDay, VerifyLog},
     },
     domain::ledger::{
-        LogDay,
+        LogDay, NodeId,
         daily_sums::{DailySum, DailySums, DayTags, Difference, Subject, Sums, SumsOf, differences},
         usage_report::day,
     },
@@ -148,8 +150,27 @@ fn of_count(day: i64, kept: &DailySums, standing: LogDay) -> Option<Difference> 
     })
 }
 
+/// The daily sums of a day, and up to which number of each lane its rows are in them, as of one moment.
+pub(super) async fn standing(
+    ledger: &dyn LedgerStore,
+    account: &str,
+    day: i64,
+) -> Result<(DailySums, BTreeMap<NodeId, u64>), StoreError> {
+    for _ in 0..ATTEMPTS_MAX {
+        let before = kept(ledger, account, day).await?;
+        let summed = ledger.summed(account).await?;
+        // Sums only grow: between two that are equal no row of the day has come.
+        if kept(ledger, account, day).await? == before {
+            return Ok((before.into_iter().collect(), summed));
+        }
+    }
+    Err(StoreError::Busy(format!(
+        "rows of account `{account}` come faster than their sums are read; try again later"
+    )))
+}
+
 /// All daily sums of a day of an account.
-pub(super) async fn kept(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Vec<DailySum>, StoreError> {
+async fn kept(ledger: &dyn LedgerStore, account: &str, day: i64) -> Result<Vec<DailySum>, StoreError> {
     let mut kept = Vec::new();
     for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
         kept.extend(ledger.sums(account, day..=day, &of).await?);

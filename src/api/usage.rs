@@ -98,6 +98,7 @@ impl UsageSums {
             errors: of.errors,
             cost_nano_usd: of.cost_nano_usd,
             usage: of.usage,
+            ..Sums::default()
         };
         Self::from(&sums(self).plus(&sums(other)))
     }
@@ -285,6 +286,7 @@ mod tests {
                 output_text: 3,
                 ..Usage::default()
             },
+            ..Sums::default()
         };
         let lines = UsageLine::all(SplitBy::Model, [("m", &sums)].into_iter());
         let told = serde_json::to_string(&lines).unwrap();

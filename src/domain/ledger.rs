@@ -24,6 +24,7 @@ pub(crate) mod notice;
 pub(crate) mod operation_id;
 pub(crate) mod period;
 pub(crate) mod price_lines;
+pub(crate) mod proof;
 pub(crate) mod retention;
 pub(crate) mod spend_limit;
 pub(crate) mod spend_report;

@@ -9,7 +9,11 @@ use smol_str::SmolStr;
 use tokio::sync::Notify;
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::Step, quick_map::QuickMap},
+    domain::{
+        keys::key::KeyId,
+        ledger::{Change, Step},
+        quick_map::QuickMap,
+    },
     journal::{position::Position, synced::Synced},
 };
 
@@ -29,6 +33,17 @@ pub(super) struct RecordedStep {
     pub(super) is_patient: bool,
     /// The step itself, until it is first sent.
     pub(super) kept: Option<Box<Step>>,
+}
+
+/// Steps of an account that are to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsent {
+    /// In order, without a gap, from the acknowledged one on.
+    pub steps: Vec<Step>,
+    /// The number of the last row among them in the journal; 0 if none of them has one.
+    pub upto: u64,
+    /// How many of them stand for steps that the journal has lost: they change nothing, and let the later ones pass.
+    pub lost: u64,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +71,22 @@ pub(super) struct Accounts {
     woken: HashSet<SmolStr>,
     /// Accounts for which the store forgot acknowledged steps.
     rewound: HashSet<SmolStr>,
+}
+
+impl Unsent {
+    /// Notes where the last step stands, if it has a row.
+    pub(super) fn note_row(&mut self, position: Position) {
+        if self.steps.last().is_some_and(Step::has_row) {
+            self.upto = position.number();
+        }
+    }
+
+    /// Puts a step that changes nothing in the place of one that the journal has lost.
+    pub(super) fn fill(&mut self, seq: u64) {
+        let change = Change::nothing();
+        self.steps.push(Step { seq, change });
+        self.lost += 1;
+    }
 }
 
 impl Accounts {
@@ -111,7 +142,7 @@ impl Accounts {
 
     /// Up to `max` steps that are on disk, in order, without a gap, from the acknowledged one on; `None` where one of them is
     /// not kept. Each is given once: the next time it is read.
-    pub(super) fn take_kept(&mut self, name: &str, max: usize, synced: &Synced) -> Option<Vec<Step>> {
+    pub(super) fn take_kept(&mut self, name: &str, max: usize, synced: &Synced) -> Option<Unsent> {
         if self.rewound.contains(name) {
             return None;
         }
@@ -132,7 +163,12 @@ impl Accounts {
         }
         self.kept = self.kept.saturating_sub(count);
         let places = account.places.iter_mut().take(count);
-        Some(places.filter_map(|place| place.kept.take()).map(|step| *step).collect())
+        let mut unsent = Unsent::default();
+        for place in places {
+            unsent.steps.extend(place.kept.take().map(|step| *step));
+            unsent.note_row(place.position);
+        }
+        Some(unsent)
     }
 
     /// The accounts with steps since the last call.

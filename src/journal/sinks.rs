@@ -22,6 +22,13 @@ impl Journal {
         }
     }
 
+    /// Up to which number a sink was last known to have all rows.
+    pub(crate) fn sink_reached(&self, sink: &str) -> u64 {
+        let state = self.engine.lock();
+        let holder = state.contents.holders.get(sink);
+        holder.map_or(0, |holder| holder.passed.number())
+    }
+
     /// How many rows were given up because an optional sink lacked them when the disk was nearly full; since the start.
     pub(crate) fn sink_dropped(&self, sink: &str) -> u64 {
         let state = self.engine.lock();

@@ -8,21 +8,16 @@ use std::{
 use smol_str::SmolStr;
 
 use crate::{
-    domain::{
-        ledger::{Change, Record, Step},
-        quick_map::QuickMap,
+    domain::{ledger::Record, quick_map::QuickMap},
+    journal::{
+        accounts::{RecordedStep, Unsent},
+        error::JournalError,
+        files::Files,
+        frame,
+        handle::Journal,
+        position::Position,
     },
-    journal::{accounts::RecordedStep, error::JournalError, files::Files, frame, handle::Journal, position::Position},
 };
-
-/// Steps of an account that are to be sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unsent {
-    /// In order, without a gap, from the acknowledged one on.
-    pub steps: Vec<Step>,
-    /// How many of them stand for steps that the journal has lost: they change nothing, and let the later ones pass.
-    pub lost: u64,
-}
 
 impl Journal {
     /// Waits until steps are on disk; answers with their accounts. For one caller.
@@ -53,8 +48,7 @@ impl Journal {
     /// until it is given here. `None`: ask [`Journal::unsent`].
     pub(crate) fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
         let synced = *self.engine.synced.borrow();
-        let steps = self.engine.lock().contents.accounts.take_kept(account, max, &synced)?;
-        Some(Unsent { steps, lost: 0 })
+        self.engine.lock().contents.accounts.take_kept(account, max, &synced)
     }
 
     /// Up to `max` steps of an account that the store has not acknowledged, and that are on this disk: a
@@ -89,6 +83,7 @@ impl Journal {
             match files.record(&self.engine.folder, position)? {
                 Some(Record::Step { account: owner, step }) if owner == account && step.seq == seq => {
                     unsent.steps.push(step);
+                    unsent.note_row(position);
                 }
                 _ => unsent.fill(seq),
             }
@@ -242,13 +237,5 @@ impl Journal {
             }
             progress.await;
         }
-    }
-}
-
-impl Unsent {
-    fn fill(&mut self, seq: u64) {
-        let change = Change::nothing();
-        self.steps.push(Step { seq, change });
-        self.lost += 1;
     }
 }

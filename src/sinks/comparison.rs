@@ -9,10 +9,11 @@ use thiserror::Error;
 
 use crate::{
     domain::ledger::{
-        LogDay,
+        LogDay, NodeId,
         consumption::Row,
         daily_sums::{DailySums, DayTags, Subject, SumsOf, differences},
     },
+    journal::NumberedRow,
     sinks::home::{Home, HomeError},
     store::{
         StoreError,
@@ -57,7 +58,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads the rows of an account that ended on a day, page by page; of a home only what is counted ([`Home::counted`]).
+/// Reads the rows of an account that ended on a day, page by page.
 pub(crate) async fn each_row(
     source: Source<'_>,
     account: &str,
@@ -66,11 +67,25 @@ pub(crate) async fn each_row(
 ) -> Result<usize, ComparisonError> {
     let mut rows = 0;
     loop {
-        let page = match source {
-            Source::Store(ledger) => ledger.rows(account, day, rows, LOG_ROWS_MAX).await?,
-            Source::Home(home) => home.counted(account, day, rows, LOG_ROWS_MAX).await?,
-        };
+        let page = source.rows((account, day), rows, LOG_ROWS_MAX).await?;
         page.iter().for_each(&mut visit);
+        rows += page.len();
+        if page.len() < LOG_ROWS_MAX {
+            return Ok(rows);
+        }
+    }
+}
+
+/// The same of a home, with the lane and the number of each row.
+async fn each_numbered(
+    home: &dyn Home,
+    (account, day): (&str, i64),
+    mut visit: impl FnMut(&NodeId, &NumberedRow) + Send,
+) -> Result<usize, ComparisonError> {
+    let mut rows = 0;
+    loop {
+        let page = home.numbered(account, day, rows, LOG_ROWS_MAX).await?;
+        page.iter().for_each(|(lane, row)| visit(lane, row));
         rows += page.len();
         if page.len() < LOG_ROWS_MAX {
             return Ok(rows);
@@ -92,18 +107,18 @@ pub(crate) async fn count(
     home: &dyn Home,
     (account, day): (&str, i64),
     (expected, at_once): (u64, usize),
-    mut visit: impl FnMut(&Row) + Send,
+    mut visit: impl FnMut(&NodeId, &NumberedRow) + Send,
 ) -> Result<Present, ComparisonError> {
     let hashes = RandomState::new();
     let parts = expected.div_ceil(at_once.max(1) as u64).max(1);
     let mut present = Present::default();
     for part in 0..parts {
         let (mut seen, mut again) = (HashSet::new(), 0);
-        present.rows = each_row(Source::Home(home), account, day, |row| {
-            let hash = hashes.hash_one(&row.request_id);
+        present.rows = each_numbered(home, (account, day), |lane, row| {
+            let hash = hashes.hash_one(&row.row.request_id);
             again += usize::from(hash % parts == part && !seen.insert(hash));
             if part == 0 {
-                visit(row);
+                visit(lane, row);
             }
         })
         .await?;

@@ -18,6 +18,7 @@ use crate::{
         },
     },
     edges::low_priority::{LowPriority, NotDone},
+    journal::NumberedRow,
     sinks::{
         batching::{Batching, Linger},
         home::{Home, HomeError, PAGE_ROWS_MAX},
@@ -54,7 +55,6 @@ use query::{Readers, is_gone};
 pub(crate) use s3::{BucketError, BucketSettings};
 use storage::Storage;
 use table::sort_key;
-use wanted::Columns;
 use workplace::Workplace;
 
 /// How many read at a time; further ones wait for their turn.
@@ -156,10 +156,10 @@ impl LogFiles {
 
     /// What is read of the files, which blocks on the disk. Page after page is read by one thread: what one thread allocates and another
     /// frees stays with both for a while.
-    async fn read(
+    async fn read<T: Send + 'static>(
         &self,
-        read: impl Fn() -> parquet::errors::Result<Vec<Row>> + Send + 'static,
-    ) -> Result<Vec<Row>, HomeError> {
+        read: impl Fn() -> parquet::errors::Result<T> + Send + 'static,
+    ) -> Result<T, HomeError> {
         // In a bucket a file that is merged meanwhile cannot be read on.
         let read = move || match read() {
             Err(error) if is_gone(&error) => read(),
@@ -167,27 +167,10 @@ impl LogFiles {
         };
         let failed = |why: String| HomeError(format!("{}: {why}", self.storage.name()));
         match self.reading.run(read).await {
-            Ok(Ok(rows)) => Ok(rows),
+            Ok(Ok(read)) => Ok(read),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(NotDone) => Err(failed("the reader failed".to_owned())),
         }
-    }
-
-    /// Rows of an account that ended on a day, as [`Home::rows`] has them; of each these columns.
-    async fn of_day(
-        &self,
-        account: &str,
-        day: i64,
-        columns: Columns,
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<Row>, HomeError> {
-        let (files, account) = (self.clone(), account.to_owned());
-        self.read(move || {
-            let of = (account.as_str(), day);
-            files.readers.rows(&*files.storage, of, columns, skip, limit)
-        })
-        .await
     }
 
     /// Merges the files of days that are over, and removes those of days that are not kept any more. At any time, as often as
@@ -261,12 +244,20 @@ impl Sink for LogFiles {
 
 #[async_trait]
 impl Home for LogFiles {
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
-        self.of_day(account, day, Columns::All, skip, limit).await
-    }
-
-    async fn counted(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
-        self.of_day(account, day, Columns::Counted, skip, limit).await
+    async fn numbered(
+        &self,
+        account: &str,
+        day: i64,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<(NodeId, NumberedRow)>, HomeError> {
+        let (files, account) = (self.clone(), account.to_owned());
+        self.read(move || {
+            files
+                .readers
+                .rows(&*files.storage, (account.as_str(), day), skip, limit)
+        })
+        .await
     }
 
     async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {

@@ -8,8 +8,9 @@ use thiserror::Error;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{consumption::Row, log_filter::LogFilter, log_place::LogPlace},
+        ledger::{NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace},
     },
+    journal::NumberedRow,
     sinks::sink::Sink,
 };
 
@@ -24,14 +25,20 @@ pub struct HomeError(pub String);
 /// Where the log is at home: a sink that can be asked for its rows.
 #[async_trait]
 pub trait Home: Sink {
-    /// Up to `limit` rows of an account that ended on a day (days since the Unix epoch, UTC), over all lanes, in an order that
+    /// Up to `limit` rows of an account that ended on a day (days since the Unix epoch, UTC), each with its lane, in an order that
     /// stays while no rows of that day come, the first `skip` left out.
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError>;
+    async fn numbered(
+        &self,
+        account: &str,
+        day: i64,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<(NodeId, NumberedRow)>, HomeError>;
 
-    /// The rows that [`Home::rows`] has there, of each only what tells which it is and what is counted: account, key, model, time,
-    /// request id, tags, status, usage and cost. Other fields may be empty.
-    async fn counted(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
-        self.rows(account, day, skip, limit).await
+    /// The same without lanes and numbers.
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
+        let numbered = self.numbered(account, day, skip, limit).await?;
+        Ok(numbered.into_iter().map(|(_, numbered)| numbered.row).collect())
     }
 
     /// The first rows of a day (days since the Unix epoch, UTC) that the filter takes and that are behind a place, over all

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use smol_str::SmolStr;
 
-use self::bringing::Filled;
+use self::bringing::{Counts, Filled};
 pub(crate) use self::error::OwnJournalError;
 use crate::{
     domain::{
@@ -89,6 +89,12 @@ impl OpenLanes {
         lanes.insert(journal.node().clone(), Arc::downgrade(journal));
     }
 
+    /// Up to which number a sink has the rows of a lane, as far as its feeder knows; 0 of a lane that is not open here.
+    pub(crate) fn reached(&self, node: &NodeId, sink: &str) -> u64 {
+        let lane = self.0.lock().get(node).and_then(Weak::upgrade);
+        lane.map_or(0, |lane| lane.sink_reached(sink))
+    }
+
     /// The first open lane from a place on, and where in it that is.
     fn from(&self, place: Option<&JournalPlace>) -> Option<(JournalPlace, Weak<Journal>)> {
         let lanes = self.0.lock();
@@ -126,7 +132,11 @@ impl FromStr for JournalPlace {
 
 impl Wanted {
     fn takes(&self, row: &Row) -> bool {
-        self.days.contains(&daily_sums::day_of(row)) && self.account.as_ref().is_none_or(|name| *name == row.account)
+        self.has(&(row.account.clone(), daily_sums::day_of(row)))
+    }
+
+    fn has(&self, (account, day): &(SmolStr, i64)) -> bool {
+        self.days.contains(day) && self.account.as_ref().is_none_or(|name| name == account)
     }
 }
 
@@ -184,11 +194,24 @@ impl<'l> Log<'l> {
     /// Up to which number it has been given the rows of a lane.
     async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
         match self {
-            Self::Home { home, .. } => Ok(home.watermark(node).await?),
+            Self::Home { home, .. } => {
+                let watermark = home.watermark(node).await?;
+                let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
+                // A home that has lost all of a lane has lost its own word, too.
+                Ok(watermark.max(journal.sink_reached(home.name())))
+            }
             Self::Store { .. } => {
                 let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
                 Ok(journal.acknowledged_before())
             }
+        }
+    }
+
+    /// Hands the rows up to a number to a home that has lost them behind its last one of the lane, if it is to be filled.
+    async fn hand_over_again(self, lane: &Weak<Journal>, upto: u64) -> Result<Counts, OwnJournalError> {
+        match self {
+            Self::Home { home, fills: true } => bringing::hand_over_again(home, lane, upto).await,
+            Self::Home { fills: false, .. } | Self::Store { .. } => Ok(Counts::new()),
         }
     }
 
@@ -236,6 +259,7 @@ pub(crate) async fn compare(
         return Ok(Portion::default());
     };
     let watermark = log.watermark(&place.node, &lane).await?;
+    let brought = log.hand_over_again(&lane, watermark).await?;
     let rows = |at| Rows {
         lane: Weak::clone(&lane),
         wanted,
@@ -273,6 +297,11 @@ pub(crate) async fn compare(
             ..rows(place.number)
         };
         name_and_bring(log, again, (&hashes, looked_for), &mut portion).await?;
+    }
+    for ((account, day), rows) in brought.into_iter().filter(|(place, _)| wanted.has(place)) {
+        let found = portion.days.entry((account, day)).or_default();
+        found.missing += rows;
+        found.brought += rows;
     }
     Ok(portion)
 }

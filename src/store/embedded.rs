@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use self::documents::Documents;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
+use self::ownership::{Owner, Ownership, call::Call};
 use crate::domain::keys::change::{KeyChange, MadeFrom};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
@@ -29,16 +30,20 @@ mod file;
 pub(crate) mod handover;
 mod key_index;
 pub(crate) mod ledger;
+pub(crate) mod ownership;
 mod sign_ins;
 #[cfg(test)]
 mod tests;
 mod web_sessions;
 
-/// The embedded store. Opening it takes a lock on its file: it has one owner.
+/// The keys of the embedded store, sign-ins and sessions. Opening it takes a lock on its file: it has one owner.
 pub(crate) struct EmbeddedStore {
-    shared: Arc<StoreInner>,
+    ownership: Ownership<StoreInner>,
+    /// Outlives the file, which may be opened again.
+    nudge: watch::Sender<u64>,
 }
 
+/// The open file, and what of it is in memory.
 struct StoreInner {
     index: RwLock<KeyIndex>,
     documents: RwLock<Documents>,
@@ -50,11 +55,37 @@ struct StoreInner {
 impl EmbeddedStore {
     /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
-        Self::open_with(folder, watch::channel(0).0)
+        let nudge = watch::channel(0).0;
+        let inner = StoreInner::open(folder, nudge.clone())?;
+        Ok(Self {
+            ownership: Ownership::new(inner),
+            nudge,
+        })
     }
 
-    /// The same with a sender of the nudges that outlives it.
-    fn open_with(folder: &Path, nudge: watch::Sender<u64>) -> Result<Self, StoreOpenError> {
+    /// Works with the file on a blocking thread, which goes on to its end also when the caller does not wait.
+    async fn work<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&StoreInner) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let here = self.ownership.here().await?;
+        let inner = Arc::clone(&here);
+        blocking(move || work(&inner)).await
+    }
+
+    /// Decides, commits and applies.
+    async fn mutate<E: From<StoreError> + Send + 'static>(
+        &self,
+        id: &KeyId,
+        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, E> + Send + 'static,
+    ) -> Result<Option<KeyView>, E> {
+        let id = id.clone();
+        self.work(move |inner| inner.mutate(&id, decide)).await
+    }
+}
+
+impl StoreInner {
+    fn open(folder: &Path, nudge: watch::Sender<u64>) -> Result<Self, StoreOpenError> {
         if folder.join(UNFINISHED).exists() {
             return Err(StoreOpenError::Unfinished(folder.to_owned()));
         }
@@ -68,32 +99,18 @@ impl EmbeddedStore {
             reason,
         })?;
         Ok(Self {
-            shared: Arc::new(StoreInner {
-                index: RwLock::new(index),
-                documents: RwLock::new(documents),
-                file: Mutex::new(file),
-                nudge,
-            }),
+            index: RwLock::new(index),
+            documents: RwLock::new(documents),
+            file: Mutex::new(file),
+            nudge,
         })
     }
 
-    /// Closes the file, so that another process can open it; what is asked of it later is [`StoreError::Unavailable`].
+    /// Closes the file, so that another process can open it; what still works with it gets [`StoreError::Unavailable`].
     fn close(&self) {
-        self.shared.file.lock().close();
+        self.file.lock().close();
     }
 
-    /// Decides, commits and applies on a blocking thread, which goes on to its end also when the caller does not wait.
-    async fn mutate<E: From<StoreError> + Send + 'static>(
-        &self,
-        id: &KeyId,
-        decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, E> + Send + 'static,
-    ) -> Result<Option<KeyView>, E> {
-        let (shared, id) = (Arc::clone(&self.shared), id.clone());
-        blocking(move || shared.mutate(&id, decide)).await
-    }
-}
-
-impl StoreInner {
     /// The key after the change; before it, if it was removed.
     fn mutate<E: From<StoreError>>(
         &self,
@@ -130,9 +147,13 @@ impl StoreInner {
 #[async_trait]
 impl KeyStore for EmbeddedStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
-        let mut found = self.shared.index.read().find(digest);
+        let owner = self.ownership.owner().await;
+        let Owner::Here(inner) = &*owner else {
+            return owner.ask(&Call::Find(*digest)).await;
+        };
+        let mut found = inner.index.read().find(digest);
         if found.record.is_none() {
-            let documents = self.shared.documents.read();
+            let documents = inner.documents.read();
             let text = documents.text(digest, clock::unix_seconds());
             // What is no grant is another document of sign-ins.
             found.token = text.and_then(|text| serde_json::from_str(text).ok());
@@ -148,11 +169,13 @@ impl KeyStore for EmbeddedStore {
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        Ok(self.shared.index.read().view(id))
+        let here = self.ownership.here().await?;
+        Ok(here.index.read().view(id))
     }
 
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
-        self.shared.index.read().list(after, limit)
+        let here = self.ownership.here().await?;
+        here.index.read().list(after, limit)
     }
 
     async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
@@ -167,20 +190,29 @@ impl KeyStore for EmbeddedStore {
     }
 
     async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
-        let (shared, used) = (Arc::clone(&self.shared), used.to_vec());
-        blocking(move || shared.touch(&used)).await
+        let owner = self.ownership.owner().await;
+        let Owner::Here(inner) = &*owner else {
+            return owner.ask(&Call::Touch(used.to_vec())).await;
+        };
+        let (inner, used) = (Arc::clone(inner), used.to_vec());
+        blocking(move || inner.touch(&used)).await
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        Ok(self.shared.index.read().changes_since(version))
+        let owner = self.ownership.owner().await;
+        let Owner::Here(inner) = &*owner else {
+            return owner.ask(&Call::ChangesSince(version)).await;
+        };
+        Ok(inner.index.read().changes_since(version))
     }
 
     fn nudges(&self) -> watch::Receiver<u64> {
-        self.shared.nudge.subscribe()
+        self.nudge.subscribe()
     }
 
     fn nudges_all(&self) -> bool {
-        true
+        // Not while it is being decided who has the files.
+        self.ownership.here_now().is_some()
     }
 }
 
@@ -204,10 +236,14 @@ impl KeyHealer for EmbeddedStore {
 #[async_trait]
 impl SessionStore for EmbeddedStore {
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
-        let (shared, now) = (Arc::clone(&self.shared), clock::unix_seconds());
+        let owner = self.ownership.owner().await;
+        let Owner::Here(inner) = &*owner else {
+            return owner.ask(&Call::Recall(states.to_vec())).await;
+        };
+        let (inner, now) = (Arc::clone(inner), clock::unix_seconds());
         let states = states.to_vec();
         let texts = blocking(move || {
-            let file = shared.file.lock();
+            let file = inner.file.lock();
             file.sessions(states.iter().map(|state| state.0.as_slice()), now)
         });
         let texts = texts.await?.into_iter();
@@ -215,17 +251,21 @@ impl SessionStore for EmbeddedStore {
     }
 
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError> {
+        let owner = self.ownership.owner().await;
+        let Owner::Here(inner) = &*owner else {
+            return owner.ask(&Call::Remember(served.to_vec(), now)).await;
+        };
         if served.is_empty() {
             return Ok(());
         }
-        let shared = Arc::clone(&self.shared);
+        let inner = Arc::clone(inner);
         let served: Vec<(StateKey, String)> = served
             .iter()
             .map(|(state, served_by)| (*state, sessions::to_text(served_by)))
             .collect();
         let until = now.saturating_add_unsigned(SESSION_LIFETIME.as_secs());
         blocking(move || {
-            let file = shared.file.lock();
+            let file = inner.file.lock();
             file.commit_sessions(&served, now, until, EMBEDDED_SESSIONS_MAX)
         })
         .await

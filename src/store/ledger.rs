@@ -1,6 +1,6 @@
 //! The storage of accounts, quotas, holds and the consumption log: one contract, two engines, one test suite for both.
 
-use std::ops::RangeInclusive;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -36,6 +36,14 @@ pub(crate) const APPLY_STEPS_MAX: usize = 256;
 /// How often a change of an account's record is decided again because another one came before it.
 pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
+/// The steps that one call applies, and up to where they come: that is known of the last one only.
+pub(crate) fn applicable(steps: &[Step], upto: u64) -> (&[Step], u64) {
+    match steps.split_at_checked(APPLY_STEPS_MAX) {
+        Some((first, [_, ..])) => (first, 0),
+        _ => (steps, upto),
+    }
+}
+
 /// The money of one installation.
 ///
 /// Every method is atomic, also against the same method on other nodes, and all time in it is the store's own. Dropping a
@@ -67,8 +75,10 @@ pub trait LedgerStore: Send + Sync {
     /// Applies a node's steps of one account in order: each if and only if its `seq` is one more than the watermark; the
     /// ones at or below it are passed over, and a gap ends the work. Answers with the watermark after that. The rows of its
     /// settlements enter the log in the same atomic change, and are counted in the daily sums there. An account that is not there comes into being without a balance.
+    /// `upto` is the number of the last row among them in the node's journal, or 0 if none of them has one
+    /// ([`LedgerStore::summed`]).
     /// At most [`APPLY_STEPS_MAX`] steps.
-    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError>;
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError>;
 
     /// Puts a record of an account in the place of the one that it was made from, and has its leases come back. `false`: the
     /// account stands otherwise, and nothing has changed. What stands already is `true` and no change, so a call that is made
@@ -128,6 +138,10 @@ pub trait LedgerStore: Send + Sync {
     /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model. They are those of the rows of that
     /// day, unless they were not kept yet when rows came; then [`LedgerStore::resum`] helps. Kept as long as rows.
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError>;
+
+    /// Of each node that has rows in the daily sums: the number of the last one in the node's journal. Its rows up to there are in
+    /// the sums, and no others are.
+    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
     /// Puts the sums of a day's rows in the place of those that are kept. In one atomic step, as of a moment during the call.
     /// [`StoreError::Busy`]: rows came too fast for that, or some of the day's were trimmed, so that the store cannot tell.

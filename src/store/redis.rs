@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use once_cell::sync::OnceCell;
 use tokio::sync::watch;
@@ -31,9 +30,10 @@ pub(crate) use self::generation::Init;
 pub use self::ledger::RedisLedger;
 pub use self::settings::{RedisMode, RedisSettings};
 
-use self::link::{Effort, Link};
-use self::loaded::Loaded;
+use self::ledger_scripts::LedgerScripts;
+use self::link::{Effort, Keys, Link};
 use self::reply::ScriptReply;
+use self::script::{Script, ScriptCall};
 use self::scripts::Scripts;
 use crate::domain::keys::change::{KeyChange, MadeFrom};
 use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
@@ -52,9 +52,9 @@ mod healing;
 mod ledger;
 mod ledger_scripts;
 mod link;
-mod loaded;
 mod reply;
 mod rights;
+mod script;
 mod scripts;
 mod sessions;
 mod settings;
@@ -66,7 +66,6 @@ pub(crate) mod test_server;
 mod tests;
 mod time;
 mod tracking;
-mod web_session_scripts;
 mod web_sessions;
 
 /// What a call may take that no request waits for.
@@ -92,6 +91,7 @@ const KEY_NAMES: [&str; 8] = [
 pub struct RedisStore {
     link: Link,
     scripts: Scripts,
+    ledger_scripts: LedgerScripts,
     keys: Vec<String>,
     namespace: String,
     version_key: String,
@@ -120,9 +120,11 @@ impl RedisStore {
             .map(|name| settings.key(name))
             .collect::<Result<_, _>>()?;
         let (nudge, _) = watch::channel(0);
+        let (scripts, ledger_scripts) = (Scripts::new(), LedgerScripts::new());
         Ok(Self {
-            link: Link::new(settings)?,
-            scripts: Scripts::new(),
+            link: Link::new(settings, script::load(scripts.all().chain(ledger_scripts.all())))?,
+            scripts,
+            ledger_scripts,
             keys,
             namespace: settings.namespace.clone(),
             version_key: settings.key("version")?,
@@ -140,18 +142,27 @@ impl RedisStore {
         })
     }
 
-    /// A call of a script with the keys and the generation that each of them takes.
-    fn prepare<'a>(&self, loaded: &'a Loaded) -> ScriptInvocation<'a> {
-        let mut call = loaded.script.prepare_invoke();
-        for key in &self.keys {
-            call.key(key);
-        }
+    /// A call of a script with the keys that each of them takes.
+    fn keyed<'a>(&self, script: &'a Script) -> ScriptCall<'a> {
+        let mut call = script.call();
+        call.key(&self.keys);
+        call
+    }
+
+    /// The same with the generation, which all scripts take that need one to be there.
+    fn prepare<'a>(&self, script: &'a Script) -> ScriptCall<'a> {
+        let mut call = self.keyed(script);
         call.arg(self.generation.get().map_or("", String::as_str));
         call
     }
 
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
-        let reply = ScriptReply::read(self.link.call(call, effort).await?);
+    /// Calls a script that needs no generation.
+    async fn call_alone(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
+        ScriptReply::read(self.link.call(call, effort, Keys::Named).await?)
+    }
+
+    async fn call(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
+        let reply = ScriptReply::read(self.link.call(call, effort, Keys::Named).await?);
         let lost = matches!(reply, Err(StoreError::Unavailable(_)));
         if self.lost.swap(lost, Ordering::Relaxed) && !lost {
             // Its data was put back, as far as a backup has it: the same server may have forgotten the rest.
@@ -201,11 +212,11 @@ impl RedisStore {
     /// A call of a script that adds a key.
     fn adding<'a>(
         &self,
-        loaded: &'a Loaded,
+        script: &'a Script,
         digest: &KeyDigest,
         record: &KeyRecord,
-    ) -> Result<ScriptInvocation<'a>, StoreError> {
-        let mut call = self.prepare(loaded);
+    ) -> Result<ScriptCall<'a>, StoreError> {
+        let mut call = self.prepare(script);
         call.key(&self.gone_key).key(&self.former_key);
         call.arg(FEED_CHANGES_MAX)
             .arg(digest.to_hex())
@@ -324,7 +335,7 @@ impl KeyStore for RedisStore {
     async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => {}
-            () = self.link.keep_up(&self.scripts) => {}
+            () = self.link.keep_up() => {}
             () = tracking::follow(&self.link, &self.version_key, &self.nudge) => {}
             () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
         }

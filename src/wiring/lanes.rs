@@ -18,7 +18,7 @@ use crate::{
         settlement::{Settler, charge_left_over},
     },
     stability::Publisher,
-    store::{KeyStore, embedded::ledger::EmbeddedLedger, ledger::LedgerStore, stability::StabilityStore},
+    store::{KeyStore, embedded::ledger::Books, ledger::LedgerStore, stability::StabilityStore},
     wiring::log_sinks::LogSinks,
 };
 
@@ -174,10 +174,10 @@ impl LeftLanes {
 
 /// Notes how far journals know their steps as applied; what it returns tells them that all of these are in the store's file. A
 /// journal that knows of more than the ledger has is told nothing: its settlement has not asked yet.
-pub(super) fn applied(journals: Vec<Arc<Journal>>, ledger: &EmbeddedLedger) -> impl FnOnce() + use<> {
+pub(super) fn applied(journals: Vec<Arc<Journal>>, books: &Books) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
         let before = journal.acknowledged_before();
-        let has = |account| ledger.applied(journal.node(), account) >= journal.acknowledged_step(account);
+        let has = |account| books.applied(journal.node(), account) >= journal.acknowledged_step(account);
         let has_all = journal.accounts().iter().all(|account| has(account));
         has_all.then_some((journal, before))
     });
@@ -195,6 +195,7 @@ mod tests {
     use crate::{
         domain::ledger::{Change, Step},
         journal::STEP_BYTES_MAX,
+        store::embedded::ledger::EmbeddedLedger,
     };
 
     /// How much of the journal the store is not known to have written.
@@ -216,7 +217,7 @@ mod tests {
         let ledger = EmbeddedLedger::open(&folder.path().join("store"), clock).unwrap();
         let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
         journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
-        let tell = || applied(vec![Arc::clone(&journal)], &ledger);
+        let tell = || applied(vec![Arc::clone(&journal)], &ledger.books());
 
         // Its process before had an answer of which the file has nothing.
         journal.acknowledged("acme", 1);
@@ -227,7 +228,7 @@ mod tests {
             seq: 1,
             change: Change::nothing(),
         };
-        assert_eq!(ledger.apply(journal.node(), "acme", &[step]).await, Ok(1));
+        assert_eq!(ledger.apply(journal.node(), "acme", &[step], 0).await, Ok(1));
         let written = tell();
         let last = journal.end();
         // What comes behind it is not in the file with it.

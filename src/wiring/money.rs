@@ -18,7 +18,7 @@ use crate::{
         settlement::{Settler, charge_left_over},
     },
     store::{
-        KeyStore, embedded::handover::HandoverStore, key_cache::KeyCache, ledger::LedgerStore,
+        KeyStore, embedded::handover::EmbeddedFiles, key_cache::KeyCache, ledger::LedgerStore,
         stability::StabilityStore,
     },
     telemetry::metrics::{self, Metrics},
@@ -81,7 +81,7 @@ impl Money {
             sinks,
         } = stores;
         if let Ledger::Embedded(embedded) = &engine {
-            let begun = background.block_on(embedded.begin(lanes.accounts_known()));
+            let begun = embedded.ledger.begin(lanes.accounts_known());
             begun.map_err(|error| StartError::failed("the embedded ledger", error))?;
         }
         let Lanes { own, left: others } = lanes;
@@ -138,7 +138,7 @@ impl Money {
     }
 
     /// The embedded store, if it is one: what is handed over to the process that comes next.
-    pub(super) fn embedded(&self) -> Option<Arc<HandoverStore>> {
+    pub(super) fn embedded(&self) -> Option<Arc<EmbeddedFiles>> {
         match &self.engine {
             Ledger::Embedded(embedded) => Some(Arc::clone(embedded)),
             Ledger::Redis(_) => None,
@@ -186,7 +186,7 @@ impl Money {
         let _ = self.billing_task.await;
         self.left.leave().await;
         if let Ledger::Embedded(embedded) = &self.engine
-            && let Err(error) = embedded.flush().await
+            && let Err(error) = embedded.ledger.flush().await
         {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
         }
@@ -226,11 +226,11 @@ fn write_behind(
     stopped: &watch::Receiver<bool>,
 ) {
     let Ledger::Embedded(embedded) = engine else { return };
-    let (embedded, stopped) = (Arc::clone(embedded), stopped.clone());
+    let (ledger, stopped) = (Arc::clone(&embedded.ledger), stopped.clone());
     let (left, own) = (Arc::clone(left), Arc::clone(own));
     background.spawn(async move {
         let journals = || left.journals().into_iter().chain([Arc::clone(&own)]).collect();
-        embedded.run(stopped, |ledger| applied(journals(), ledger)).await;
+        ledger.run(stopped, |books| applied(journals(), books)).await;
     });
 }
 

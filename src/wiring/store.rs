@@ -9,7 +9,7 @@ use crate::{
     store::{
         KeyStore,
         archive::Archive,
-        embedded::handover::{Carried, HandoverStore},
+        embedded::handover::{Carried, EmbeddedFiles},
         key_cache::{KeyCacheSettings, UnknownSettings},
         ledger::LedgerStore,
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
@@ -44,7 +44,7 @@ pub(crate) struct Opened {
 /// The ledger's engine.
 pub(crate) enum Ledger {
     /// Beside the keys' file, written behind.
-    Embedded(Arc<HandoverStore>),
+    Embedded(Arc<EmbeddedFiles>),
     /// In the keys' Redis.
     Redis(Arc<RedisLedger>),
 }
@@ -53,7 +53,7 @@ impl Ledger {
     /// As what it does.
     pub(crate) fn store(&self) -> Arc<dyn LedgerStore> {
         match self {
-            Self::Embedded(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
+            Self::Embedded(files) => Arc::clone(&files.ledger) as Arc<dyn LedgerStore>,
             Self::Redis(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
         }
     }
@@ -64,17 +64,17 @@ impl Ledger {
 pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
-            let store = HandoverStore::open(&embedded.path, Arc::new(clock::unix_millis), carried)
+            let files = EmbeddedFiles::open(&embedded.path, Arc::new(clock::unix_millis), carried)
                 .map_err(|error| StartError::failed("the embedded store", error))?;
-            let store = Arc::new(store);
+            let files = Arc::new(files);
             Ok(Opened {
-                keys: Arc::clone(&store) as Arc<dyn KeyStore>,
-                sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
-                sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
-                ledger: Ledger::Embedded(Arc::clone(&store)),
-                stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
-                web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
-                archive: Some(store),
+                keys: Arc::clone(&files.keys) as Arc<dyn KeyStore>,
+                sessions: Arc::clone(&files.keys) as Arc<dyn SessionStore>,
+                sign_ins: Arc::clone(&files.keys) as Arc<dyn SignInStore>,
+                ledger: Ledger::Embedded(Arc::clone(&files)),
+                stability: Arc::clone(&files.ledger) as Arc<dyn StabilityStore>,
+                web_sessions: Arc::clone(&files.keys) as Arc<dyn WebSessionStore>,
+                archive: Some(files),
             })
         }
         StoreConfig::Redis(redis) => {

@@ -26,7 +26,10 @@ use crate::{
     gateway::drain::Drain,
     journal::Journal,
     side::unix_socket::Claim,
-    store::embedded::handover::{Closed, HandoverStore, successor::Successor},
+    store::embedded::{
+        handover::{Closed, EmbeddedFiles},
+        ownership::successor::Successor,
+    },
     wiring::{
         lanes::LeftLanes,
         listeners::Listeners,
@@ -62,7 +65,7 @@ pub(super) struct Upgrader {
     pub(super) left: Arc<LeftLanes>,
     pub(super) journal: Arc<Journal>,
     /// The embedded store, if it is one.
-    pub(super) store: Option<Arc<HandoverStore>>,
+    pub(super) store: Option<Arc<EmbeddedFiles>>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) drain: Drain,
     /// Turns true when the next process serves.

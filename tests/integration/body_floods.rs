@@ -20,9 +20,9 @@ const LARGEST: usize = 32 << 20;
 const ATTACKERS: usize = 64;
 /// Longer than a body may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The processor time that Linux lets a thread have at a time. One of low priority, too, has begun a slice now and then when a
-/// request comes.
-const SLICE: Duration = Duration::from_millis(1);
+/// How long Linux may leave a thread on a processor before it looks again: a tick at 250 Hz. One of low priority, too, has just begun
+/// now and then when a request comes.
+const SLICE: Duration = Duration::from_millis(4);
 /// The most memory of the process, in bytes: what it has in other tests, and no body that has not come.
 const MEMORY_MAX: usize = 256 << 20;
 

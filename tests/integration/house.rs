@@ -10,6 +10,7 @@
 
 mod circles;
 mod directions;
+mod guards;
 mod imports;
 mod source;
 mod tokens;

@@ -9,11 +9,14 @@ use crate::harness::postgres::{PostgresServer, WRITER};
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, repository, rounds, skip};
-use crate::harness::{Weir, WeirBuilder, wait_until};
+use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
 use crate::money::disk::Disk;
 
 pub(crate) const URL: &str = "WEIR_TEST_POSTGRES";
 const OWNER: &str = "WEIR_TEST_POSTGRES_OWNER";
+const CLIENTS: usize = 4;
+/// By how much the process may grow while half of the rows come: less than they would take. 100,000 rows are some 60 MB.
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// A gateway whose log is at home there, in a role that `weir log init` has given its rights.
 pub(crate) fn gateway(server: &PostgresServer, provider: &SampleProvider) -> Weir {
@@ -231,4 +234,53 @@ fn postgres_that_is_away_since_the_start_is_behind_and_not_taken_for_one_that_la
     server.up();
     assert_same(&server, &weir.books(2).rows);
     wait_until("nothing to be lacking", || behind(&weir) == 0);
+}
+
+/// Requests on a few connections.
+fn say_often(weir: &Weir, key: &str, times: usize) {
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let (mut client, request) = (weir.connect(), Wire::Messages.request(key, "hi"));
+                for _ in 0..times / CLIENTS {
+                    assert_eq!(client.exchange(&request).status, 200);
+                }
+            });
+        }
+    });
+    wait_until("all to be charged", || weir.account()["running"] == 0);
+}
+
+#[test]
+fn rows_that_wait_for_a_home_that_refuses_take_no_memory_and_come_when_it_is_back() {
+    let Some(mut server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = RecordingProvider::recorded();
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("log.home", "postgres")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start();
+    set_up(&weir, &server);
+    let key = weir.key().text;
+    server.down();
+    let half = rounds(1_000, 100_000);
+    say_often(&weir, &key, half);
+    let before = weir.process().memory();
+    say_often(&weir, &key, half);
+    let after = weir.process().memory();
+    note(&format!(
+        "postgres: {half} more rows that wait: memory {before} -> {after} bytes"
+    ));
+    assert!(after < before + WAITING_BYTES_MAX, "{before} -> {after} bytes");
+    server.up();
+    let all = (2 * half).to_string();
+    wait_until("all rows to be in postgres", || {
+        server.psql("SELECT count(*) FROM weir.log") == all
+    });
+    let charged = weir.account()["spent_nano_usd"].to_string();
+    let told = server.psql("SELECT count(DISTINCT request_id), sum(cost_nano_usd) FROM weir.log");
+    assert_eq!(told, format!("{all}|{charged}"));
 }

@@ -162,7 +162,7 @@ mod tests {
             change: Change::Settle(Box::new(Settlement::of(row, 0))),
         });
         ledger
-            .apply(&node(7), "acme", &steps.collect::<Vec<_>>())
+            .apply(&node(7), "acme", &steps.collect::<Vec<_>>(), 0)
             .await
             .unwrap();
         ledger

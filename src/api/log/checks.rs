@@ -90,12 +90,12 @@ pub(crate) struct VerifiedHomeDay {
     pub(crate) day: Day,
     /// The home's name.
     pub(crate) home: String,
-    /// Whether it has all rows of the day that this process knows of.
-    pub(crate) complete: bool,
     /// How many rows it has.
     pub(crate) rows: u64,
     /// How many of them are further ones of requests that have a row there already.
     pub(crate) again: u64,
+    /// The lanes of nodes that may yet bring rows which the sums count, where anything differs: the day is open, not wrong.
+    pub(crate) behind: Vec<String>,
     /// What differs.
     pub(crate) differences: Vec<SumsDifference>,
 }
@@ -171,6 +171,9 @@ pub(crate) struct DifferingSums {
     /// Their counts.
     #[serde(flatten)]
     pub(crate) usage: Usage,
+    /// The sum of the rows' digests, where nothing else differs: then another column of some row does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) digest: Option<String>,
 }
 
 impl DifferingSums {
@@ -182,12 +185,18 @@ impl DifferingSums {
                 *count = 0;
             }
         }
+        let others = Sums {
+            digest: sums.digest,
+            ..*others
+        };
+        let is_of_columns = *sums == others;
         Self {
             requests: (sums.requests != others.requests).then_some(sums.requests),
             errors: (sums.errors != others.errors).then_some(sums.errors),
             cost_usd: cost.map(Usd),
             cost_nano_usd: cost,
             usage: Usage::of_parts(counts),
+            digest: is_of_columns.then(|| format!("{:012x}", sums.digest)),
         }
     }
 }
@@ -364,34 +373,4 @@ pub(crate) struct JournalDay {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::ledger::tag::Tag;
-
-    #[test]
-    fn of_sums_that_differ_the_differing_numbers_are_told() {
-        let sums = |errors, usage| Sums {
-            requests: 2,
-            errors,
-            cost_nano_usd: NanoUsd::from_nanos(5),
-            usage,
-        };
-        let usage = Usage {
-            output_text: 3,
-            ..Usage::default()
-        };
-        let difference = Difference {
-            day: 0,
-            subject: Subject::Tag(Tag::parse("team=a").unwrap()),
-            model: "m".into(),
-            kept: sums(1, Usage { cache_read: 4, ..usage }),
-            of_rows: sums(0, usage),
-        };
-        let told = serde_json::to_string(&SumsDifference::from(&difference)).unwrap();
-        let expected =
-            r#"{"of":"tag","name":"team=a","model":"m","kept":{"errors":1,"cache_read":4},"rows":{"errors":0}}"#;
-        assert_eq!(told, expected);
-        let read: SumsDifference = serde_json::from_str(&told).unwrap();
-        assert_eq!(read.kept.errors, Some(1));
-    }
-}
+mod tests;

@@ -88,6 +88,11 @@ fn listed(sums: &DifferingSums) -> String {
     .into_iter()
     .flatten()
     .chain(counts.map(|(name, count)| format!("{name} {count}")))
+    .chain(
+        sums.digest
+            .iter()
+            .map(|digest| format!("another column (digest {digest})")),
+    )
     .collect();
     if all.is_empty() {
         "nothing".to_owned()

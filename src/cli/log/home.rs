@@ -118,8 +118,8 @@ pub(super) struct Comparison {
     pub(super) is_open: bool,
 }
 
-/// Compares the home's rows of a day of an account with the daily sums, and tells what differs. A day that may still get rows is
-/// passed over.
+/// Compares the home's rows of a day of an account with the daily sums, and tells what differs, or which lanes may still bring
+/// rows that the sums count.
 pub(super) async fn compare(
     client: &AdminClient,
     asked: &VerifyLogHome,
@@ -128,11 +128,16 @@ pub(super) async fn compare(
 ) -> Result<Comparison, AdminClientError> {
     let reply = client.ask_within(VERIFY_WAIT, None, asked).await?;
     let answer = reply.read()?;
-    let differs = answer.complete && (answer.again > 0 || !answer.differences.is_empty());
-    if differs && json {
+    let is_open = !answer.behind.is_empty() && answer.again == 0;
+    let differs = !is_open && (answer.again > 0 || !answer.differences.is_empty());
+    if (differs || is_open) && json {
         writeln!(out, "{}", reply.text)?;
-    } else if differs {
-        let place = format!("{}  {}  {}", asked.account, asked.day, answer.home);
+    }
+    let place = format!("{}  {}  {}", asked.account, asked.day, answer.home);
+    if is_open && !json {
+        let lanes = answer.behind.join(", ");
+        writeln!(out, "{place}: open: {lanes} may still bring rows")?;
+    } else if differs && !json {
         for difference in &answer.differences {
             writeln!(out, "{place}: {}", shown(difference))?;
         }
@@ -144,6 +149,6 @@ pub(super) async fn compare(
     Ok(Comparison {
         rows: answer.rows,
         differs,
-        is_open: !answer.complete,
+        is_open,
     })
 }

@@ -62,7 +62,7 @@ struct Found {
     /// The same of the log's home beside the store.
     home_rows: u64,
     home_wrong: u64,
-    /// Days of an account that are passed over, because the home may still get rows of them.
+    /// Days of an account whose rows have not all come to the home yet.
     open: u64,
     counters: Counters,
     journal: OfJournal,
@@ -140,7 +140,7 @@ impl Found {
         self.journal.tell(home, out)?;
         self.counters.tell(out)?;
         if self.open > 0 {
-            let what = "a day of an account each, were passed over: rows of them may still be on their way";
+            let what = "a day of an account each, are open: rows of them may still be on their way";
             writeln!(out, "{} comparisons, {what}", self.open)?;
         }
         Ok(())
@@ -181,7 +181,7 @@ async fn compare_home(
         day,
     };
     let mut compared = home::compare(client, &asked, args.client.json, out).await?;
-    if compared.differs && args.fill {
+    if (compared.differs || compared.is_open) && args.fill {
         let rows = home::fill(client, account, day).await?;
         if !args.client.json {
             writeln!(out, "{account}  {day}  {rows} rows brought")?;

@@ -32,13 +32,10 @@
 //! token buckets that are there. The key need not be known.
 //!
 //! **Notices.** A settlement that brings a key's spending to a part of its quota, or the balance to what counts as low, is
-//! noted: see [`notices`].
+//! noted: see [`notices`]. **Leases** are holds too: see [`leasing`], and [`pace`] for what they have of rates and places.
 //!
-//! **Leases** are holds too: see [`leasing`]. What they have of rates and places: see [`pace`].
-//!
-//! **Operations.** An amount that comes with an id counts once for it: see [`operations`].
-//!
-//! **Payments** count in the balance, and on their day and in their month: see [`paid_in`].
+//! **Operations.** An amount that comes with an id counts once for it: see [`operations`]. **Payments** count in the balance,
+//! and on their day and in their month: see [`paid_in`].
 //!
 //! **Counters** of a key are by period. Those that ended more than 7 days before now may be dropped, `all` never.
 
@@ -115,6 +112,8 @@ pub(crate) struct AccountSummary {
     pub paid: PaidIn,
     /// The last step applied of each node.
     pub watermarks: BTreeMap<NodeId, u64>,
+    /// Of each node, up to which number of its journal its rows are in the daily sums.
+    pub summed: BTreeMap<NodeId, u64>,
 }
 
 /// What a request that passes the checks is granted.
@@ -302,8 +301,9 @@ impl Account {
     }
 
     /// See [`crate::store::ledger::LedgerStore::apply`]: the watermark afterwards, and the rows that enter the log.
-    pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step]) -> (u64, Vec<Arc<Row>>) {
-        let mut watermark = self.watermark(node);
+    pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step], upto: u64) -> (u64, Vec<Arc<Row>>) {
+        let before = self.watermark(node);
+        let mut watermark = before;
         let mut rows = Vec::new();
         for step in steps {
             if step.seq <= watermark {
@@ -316,6 +316,9 @@ impl Account {
             rows.extend(self.change(node, step));
             let summary = self.summary.get_or_insert_default();
             summary.watermarks.insert(node.clone(), watermark);
+        }
+        if watermark > before && upto > 0 && steps.last().is_some_and(|last| last.seq == watermark) {
+            self.summary.get_or_insert_default().summed.insert(node.clone(), upto);
         }
         (watermark, rows)
     }

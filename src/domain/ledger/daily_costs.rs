@@ -1,10 +1,11 @@
 //! What was spent on each of some days, by model, key, tag or account: daily sums put together for pictures and comparisons.
 
-use std::{borrow::Cow, collections::HashMap, ops::RangeInclusive};
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::domain::{
     ledger::{daily_sums::DailySum, usage_report::SplitBy},
     money::NanoUsd,
+    quick_map::QuickMap,
 };
 
 /// The days that are compared with as many before them.
@@ -15,7 +16,7 @@ pub(crate) const WEEK: usize = 7;
 pub(crate) struct DailyCosts {
     days: RangeInclusive<i64>,
     /// Of each name the cost of each day.
-    names: HashMap<String, Vec<NanoUsd>>,
+    names: QuickMap<String, Vec<NanoUsd>>,
 }
 
 /// The cost of the last week beside that of the week before.
@@ -37,7 +38,7 @@ impl DailyCosts {
     pub(crate) fn new(days: RangeInclusive<i64>) -> Self {
         Self {
             days,
-            names: HashMap::new(),
+            names: QuickMap::default(),
         }
     }
 
@@ -50,16 +51,13 @@ impl DailyCosts {
 
     /// Adds a cost to a name's day, if it is one of these days.
     pub(crate) fn add_cost(&mut self, name: &str, day: i64, cost: NanoUsd) {
-        let count = self.days.clone().count();
         let place = usize::try_from(day.saturating_sub(*self.days.start()));
-        let line = match self.names.get_mut(name) {
-            Some(line) => line,
-            None => self
-                .names
-                .entry(name.to_owned())
-                .or_insert_with(|| vec![NanoUsd::ZERO; count]),
-        };
-        if let Some(sum) = place.ok().and_then(|place| line.get_mut(place)) {
+        if !self.names.contains_key(name) {
+            let none = vec![NanoUsd::ZERO; self.days.clone().count()];
+            self.names.insert(name.to_owned(), none);
+        }
+        let line = self.names.get_mut(name);
+        if let Some(sum) = place.ok().and_then(|place| line?.get_mut(place)) {
             *sum = sum.saturating_add(cost);
         }
     }

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 
 use crate::domain::{
     keys::key::KeyId,
     ledger::{consumption::Row, tag::Tag},
     money::NanoUsd,
-    wire::usage::Usage,
+    wire::usage::{self, Usage},
 };
 
 mod difference;
@@ -27,6 +28,10 @@ pub(crate) const TAGS_A_DAY_MAX: usize = 100;
 /// The largest count: Lua counts in doubles, which are exact up to here.
 const COUNT_MAX: u64 = NanoUsd::MAX.nanos().unsigned_abs();
 const DAY_MS: i64 = 24 * 3600 * 1000;
+/// A digest is less than this, so that the sum of two is exact in a double.
+const DIGESTS: u64 = 1 << 48;
+/// What most rows take at most, in bytes.
+const ROW_BYTES: usize = 512;
 
 /// What some rows add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +43,9 @@ pub struct Sums {
     pub errors: u64,
     /// What they cost.
     pub cost_nano_usd: NanoUsd,
+    /// The sum of their digests ([`digest_of`]) modulo [`DIGESTS`]: it differs where any column of a row does.
+    #[serde(skip_serializing_if = "usage::is_zero")]
+    pub digest: u64,
     /// What they consumed.
     #[serde(flatten)]
     pub usage: Usage,
@@ -100,6 +108,15 @@ pub(crate) fn day_of(row: &Row) -> i64 {
     row.time_ms.div_euclid(DAY_MS)
 }
 
+/// The digest of a row: of the SHA-256 of its bytes, as the journal has them, as many bits as are less than [`DIGESTS`].
+fn digest_of(row: &Row) -> u64 {
+    let mut bytes = Vec::with_capacity(ROW_BYTES);
+    row.write_bytes(&mut bytes);
+    let hash = Sha256::digest(&bytes);
+    let first = hash.first_chunk().copied().unwrap_or_default();
+    u64::from_le_bytes(first) % DIGESTS
+}
+
 impl Sums {
     /// What one row counts.
     pub(crate) fn of(row: &Row) -> Self {
@@ -107,6 +124,7 @@ impl Sums {
             requests: 1,
             errors: u64::from(!(200..300).contains(&row.status)),
             cost_nano_usd: row.cost_nano_usd.clamp(NanoUsd::ZERO, NanoUsd::MAX),
+            digest: digest_of(row),
             usage: row.usage.at_most(COUNT_MAX),
         }
     }
@@ -118,6 +136,7 @@ impl Sums {
             requests: self.requests.saturating_sub(other.requests),
             errors: self.errors.saturating_sub(other.errors),
             cost_nano_usd: cost.max(NanoUsd::ZERO),
+            digest: self.digest.wrapping_sub(other.digest) % DIGESTS,
             usage: self.usage.beyond(&other.usage),
         }
     }
@@ -129,6 +148,7 @@ impl Sums {
             requests: self.requests.saturating_add(other.requests).min(COUNT_MAX),
             errors: self.errors.saturating_add(other.errors).min(COUNT_MAX),
             cost_nano_usd: self.cost_nano_usd.saturating_add(other.cost_nano_usd).min(NanoUsd::MAX),
+            digest: self.digest.wrapping_add(other.digest) % DIGESTS,
             usage: self.usage.plus(&other.usage).at_most(COUNT_MAX),
         }
     }

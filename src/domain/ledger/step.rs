@@ -20,6 +20,13 @@ pub struct Step {
     pub change: Change,
 }
 
+impl Step {
+    /// Whether a row of the log comes with it.
+    pub(crate) fn has_row(&self) -> bool {
+        matches!(&self.change, Change::Settle(settlement) if settlement.row.is_some())
+    }
+}
+
 /// A change of an account. A store cannot refuse one; whoever makes it checks it first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]

@@ -1,11 +1,14 @@
 //! What was used in some days, by day, model, key or tag: daily sums put together for people and programs to read.
 
-use std::{borrow::Cow, collections::HashMap, fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use jiff::{Span, civil::Date};
 use thiserror::Error;
 
-use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
+use crate::domain::{
+    ledger::daily_sums::{DailySum, Subject, Sums},
+    quick_map::QuickMap,
+};
 
 /// The name under which tags beyond the limit of a day are told.
 const OTHER: &str = "other";
@@ -70,7 +73,7 @@ impl FromStr for SplitBy {
 /// Sums put together by their names, and all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
-    lines: HashMap<String, Sums>,
+    lines: QuickMap<String, Sums>,
     total: Sums,
 }
 

@@ -61,7 +61,7 @@ impl DirectChanges {
             _ => None,
         };
         let steps: Vec<Step> = self.journal().into_iter().filter_map(of_account).collect();
-        self.ledger.apply(&self.node, account, &steps).await.unwrap();
+        self.ledger.apply(&self.node, account, &steps, 0).await.unwrap();
     }
 
     fn write(&self, record: Record) -> Result<Option<InjectedFault>, AccountChangeError> {
@@ -88,7 +88,7 @@ impl AccountChanges for DirectChanges {
         if fault.is_some() {
             return Ok(Submitted::Recorded);
         }
-        match self.ledger.apply(&self.node, account, &[step]).await {
+        match self.ledger.apply(&self.node, account, &[step], 0).await {
             Ok(watermark) if watermark >= seq => Ok(Submitted::Applied),
             Ok(_) | Err(_) => Ok(Submitted::Recorded),
         }

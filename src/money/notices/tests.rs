@@ -74,7 +74,7 @@ async fn ledger() -> Arc<dyn LedgerStore> {
     limit(&*ledger, "acme", terms).await;
     let steps = (1..).zip([open, charged]);
     let steps: Vec<Step> = steps.map(|(seq, change)| Step { seq, change }).collect();
-    ledger.apply(&node(1), "acme", &steps).await.unwrap();
+    ledger.apply(&node(1), "acme", &steps, 0).await.unwrap();
     ledger
 }
 

@@ -63,7 +63,8 @@ impl Settler {
                 continue;
             }
             let Ok(call) = self.calls.acquire().await else { return };
-            let applied = self.store.apply(self.journal.node(), account, &unsent.steps).await;
+            let (node, steps) = (self.journal.node(), &unsent.steps);
+            let applied = self.store.apply(node, account, steps, unsent.upto).await;
             drop(call);
             match applied {
                 Ok(watermark) => {

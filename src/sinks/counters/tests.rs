@@ -47,7 +47,7 @@ impl Books {
     async fn apply(&mut self, change: Change) {
         self.seq += 1;
         let step = Step { seq: self.seq, change };
-        self.ledger.apply(&self.node, "acme", &[step]).await.unwrap();
+        self.ledger.apply(&self.node, "acme", &[step], 0).await.unwrap();
     }
 
     /// A request that ended and was admitted so many hours ago; `charged` is what the counters are told.

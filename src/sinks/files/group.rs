@@ -82,8 +82,7 @@ impl Group {
         let mut rows = self.blank(max)?;
         let decides = |column: &Column| wanted.is_decided_by(column.name);
         let (mut deciding, mut others) = (Vec::new(), Vec::new());
-        let read = std::iter::zip(&mut self.columns, &COLUMNS).filter(|(_, column)| wanted.reads(column.name));
-        for (cells, column) in read {
+        for (cells, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
             let group = if decides(column) { &mut deciding } else { &mut others };
             group.push((cells, column));
         }

@@ -10,9 +10,12 @@ use super::{
     storage::Storage,
     stream::Stream,
     table::Table,
-    wanted::{Columns, Wanted},
+    wanted::Wanted,
 };
-use crate::domain::ledger::{consumption::Row, log_filter::LogFilter};
+use crate::{
+    domain::ledger::{NodeId, log_filter::LogFilter},
+    journal::NumberedRow,
+};
 
 /// How many readers may come back for the next page without having all of those before read again.
 const KEPT_MAX: usize = 4;
@@ -32,19 +35,15 @@ struct Reader {
 }
 
 impl Readers {
-    /// Up to `limit` rows of an account that ended on a day, by time, the first `skip` left out; of each these columns.
+    /// Up to `limit` rows of an account that ended on a day, by time, the first `skip` left out.
     pub(super) fn rows(
         &self,
         home: &dyn Storage,
         (account, day): (&str, i64),
-        columns: Columns,
         skip: usize,
         limit: usize,
-    ) -> Result<Vec<Row>> {
-        let wanted = Wanted {
-            columns,
-            ..Wanted::all(LogFilter::of_day(account, day))
-        };
+    ) -> Result<Vec<(NodeId, NumberedRow)>> {
+        let wanted = Wanted::all(LogFilter::of_day(account, day));
         let mut reader = match self.take(&wanted, skip) {
             Some(reader) => reader,
             None => Reader {
@@ -55,11 +54,11 @@ impl Readers {
         };
         let mut found = Vec::new();
         while found.len() < limit {
-            let Some(row) = reader.stream.next()? else {
+            let Some(numbered) = reader.stream.next_of_lane()? else {
                 return Ok(found);
             };
             if reader.at >= skip {
-                found.push(row.row);
+                found.push(numbered);
             }
             reader.at += 1;
         }

@@ -21,7 +21,6 @@ use crate::{
         keys::key::KeyId,
         ledger::{consumption::UsageSource, tag::Tag},
         money::NanoUsd,
-        wire::usage::Usage,
     },
     journal::NumberedRow,
 };
@@ -325,11 +324,6 @@ fn signed(count: u64) -> i64 {
 pub(super) fn put_tag(row: &mut NumberedRow, text: &str) -> Option<()> {
     row.row.tags.push(Tag::parse(text)?);
     Some(())
-}
-
-/// Whether a column has one of the counts of a row's usage.
-pub(super) fn is_of_usage(name: &str) -> bool {
-    Usage::NAMES.contains(&name)
 }
 
 /// Where a column stands among all.

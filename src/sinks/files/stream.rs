@@ -22,6 +22,7 @@ const READ_ROWS_MAX: usize = 1024;
 /// A place in the rows of several files. It holds them open: they may be removed meanwhile.
 pub(super) struct Stream {
     sources: Vec<Source>,
+    lanes: Vec<NodeId>,
     heads: BinaryHeap<Reverse<Head>>,
     /// The last one that has rows: those need no order.
     alone: Option<usize>,
@@ -48,6 +49,7 @@ impl Stream {
         Ok(Self {
             heads: heads.collect(),
             sources,
+            lanes: lanes.into_iter().collect(),
             alone: None,
             last: None,
         })
@@ -78,6 +80,13 @@ impl Stream {
                 return Ok(Some(row));
             }
         }
+    }
+
+    /// The same with its lane.
+    pub(super) fn next_of_lane(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
+        let Some(row) = self.next()? else { return Ok(None) };
+        let lane = self.last.and_then(|(lane, _)| self.lanes.get(lane));
+        Ok(lane.map(|lane| (lane.clone(), row)))
     }
 
     fn source(&mut self, index: usize) -> Result<&mut Source> {

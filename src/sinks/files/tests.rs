@@ -5,11 +5,8 @@ use std::{
     fs::{self, File},
 };
 
-use smol_str::SmolStr;
-
 use super::*;
 use crate::{
-    domain::ledger::consumption::{Modifiers, UsageSource},
     edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
     sinks::contract::{
@@ -262,39 +259,6 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
         }
         assert_eq!(found.len(), ids.len());
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), ids);
-    }
-}
-
-#[tokio::test]
-async fn what_is_counted_of_rows_is_what_they_say() {
-    let place = OnDisk(scratch());
-    let files = place.files();
-    for batch in hours(&node(1), 5, 400) {
-        files.append(&batch).await.unwrap();
-    }
-    let day = BEGIN_MS.div_euclid(DAY_MS);
-    let counted = |row: &Row| Row {
-        admitted_ms: 0,
-        protocol: SmolStr::default(),
-        model_asked: SmolStr::default(),
-        provider: SmolStr::default(),
-        outcome: SmolStr::default(),
-        stream: false,
-        usage_source: UsageSource::Reported,
-        parts: Vec::new(),
-        modifiers: Modifiers::default(),
-        price_version: SmolStr::default(),
-        latency_ms: 0,
-        ttft_ms: None,
-        hold_nano_usd: None,
-        attempts: None,
-        ..row.clone()
-    };
-    for skip in [0, 7] {
-        let rows = files.rows("account-1", day, skip, 300).await.unwrap();
-        let found = files.counted("account-1", day, skip, 300).await.unwrap();
-        assert!(rows.len() > 100);
-        assert_eq!(found, rows.iter().map(counted).collect::<Vec<_>>());
     }
 }
 

@@ -1,24 +1,14 @@
 //! What is looked for in a file.
 
-use super::schema;
 use crate::{
     domain::ledger::{log_filter::LogFilter, log_place::LogPlace},
     journal::NumberedRow,
 };
 
-/// What is read of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
-    All,
-    /// Those of [`crate::sinks::Home::counted`], and by which rows are in order.
-    Counted,
-}
-
 /// Rows that a filter takes, from an account and a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) filter: LogFilter,
-    pub(super) columns: Columns,
     /// Rows of the same account and time are wanted, whatever their ids.
     pub(super) from: LogPlace,
 }
@@ -28,20 +18,8 @@ impl Wanted {
     pub(super) fn all(filter: LogFilter) -> Self {
         Self {
             filter,
-            columns: Columns::All,
             from: LogPlace::default(),
         }
-    }
-
-    /// Whether a column is read.
-    pub(super) fn reads(&self, column: &str) -> bool {
-        let is_counted = || {
-            matches!(
-                column,
-                "number" | "time" | "request_id" | "account" | "key_id" | "model" | "status" | "cost_nano_usd" | "tags"
-            ) || schema::is_of_usage(column)
-        };
-        self.columns == Columns::All || is_counted()
     }
 
     pub(super) fn takes(&self, row: &NumberedRow) -> bool {

@@ -37,7 +37,7 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
         })
         .collect();
     for some in steps.chunks(200) {
-        ledger.apply(&node(7), "acme", some).await.unwrap();
+        ledger.apply(&node(7), "acme", some, 0).await.unwrap();
     }
     let fed = std::iter::zip(1.., rows.iter().skip(300).take(500)).map(|(number, row)| NumberedRow {
         number,

@@ -7,8 +7,13 @@ use smol_str::SmolStr;
 use super::error::OwnJournalError;
 use crate::{
     domain::ledger::{consumption::Row, daily_sums},
-    journal::Journal,
-    sinks::{fill, home::Home},
+    journal::{Journal, JournalError, NumberedRow},
+    sinks::{
+        batching::Batching,
+        fill,
+        home::Home,
+        sink::{Batch, SinkError},
+    },
     store::ledger::{LedgerStore, PUT_ROWS_MAX},
 };
 
@@ -19,8 +24,11 @@ pub(super) enum Filled<'l> {
     Store(&'l dyn LedgerStore),
 }
 
+/// How often the feeder may come first, one time behind the other.
+const ATTEMPTS_MAX: usize = 5;
+
 /// How many rows of which account and day.
-type Counts = BTreeMap<(SmolStr, i64), u64>;
+pub(super) type Counts = BTreeMap<(SmolStr, i64), u64>;
 
 impl Filled<'_> {
     /// Brings rows of a lane, and counts those that it has brought.
@@ -46,6 +54,70 @@ impl Filled<'_> {
         }
         Ok(brought)
     }
+}
+
+/// Hands rows of a lane over again, up to a number: the home has lost them, and with them how far it was. It has them in the
+/// lane's own order and numbers, so that the lane's feeder goes on behind them. Counts those that it has brought.
+pub(super) async fn hand_over_again(
+    home: &dyn Home,
+    lane: &Weak<Journal>,
+    upto: u64,
+) -> Result<Counts, OwnJournalError> {
+    let (mut brought, mut attempts) = (Counts::new(), ATTEMPTS_MAX);
+    loop {
+        let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
+        let node = journal.node().clone();
+        let (after, batching) = (home.watermark(&node).await?, home.batching());
+        let read = tokio::task::spawn_blocking(move || next_batch(&journal, batching, after, upto));
+        let Some((rows, upto)) = read.await.map_err(|_| OwnJournalError::Closed)?? else {
+            return Ok(brought);
+        };
+        let batch = Batch {
+            node,
+            after,
+            upto,
+            rows,
+        };
+        match home.append(&batch).await {
+            Ok(()) => {
+                attempts = ATTEMPTS_MAX;
+                for numbered in &batch.rows {
+                    *brought.entry(place(&numbered.row)).or_default() += 1;
+                }
+            }
+            // The feeder has handed some over meanwhile.
+            Err(SinkError::OutOfOrder { .. }) if attempts > 0 => attempts -= 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The rows of a batch from a number on, and up to where it goes; `None`: there are no rows up to `upto`.
+fn next_batch(
+    journal: &Journal,
+    batching: Batching,
+    after: u64,
+    upto: u64,
+) -> Result<Option<(Vec<NumberedRow>, u64)>, JournalError> {
+    if after >= upto {
+        return Ok(None);
+    }
+    let (mut reader, mut rows) = (journal.rows(after), Vec::<NumberedRow>::new());
+    let end = loop {
+        if rows.len() == batching.rows_max {
+            break reader.at();
+        }
+        let Some(next) = reader.read()?.filter(|next| next.number < upto) else {
+            break upto;
+        };
+        let time_ms = next.row.time_ms;
+        let first_ms = rows.first().map_or(time_ms, |first| first.row.time_ms);
+        if !batching.takes(first_ms, time_ms) {
+            break next.number;
+        }
+        rows.push(next);
+    };
+    Ok((!rows.is_empty()).then_some((rows, end)))
 }
 
 fn place(row: &Row) -> (SmolStr, i64) {

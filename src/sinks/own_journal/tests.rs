@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use super::*;
 use crate::{
-    config::JournalConfig,
+    config::{JournalConfig, JournalSink},
     domain::ledger::{
         Change, Settlement, Step,
         daily_sums::{Subject, SumsOf},
@@ -21,15 +21,18 @@ use crate::{
 
 const DAY: i64 = BEGIN_MS / 86_400_000;
 
-fn open(folder: &Path) -> Arc<Journal> {
-    let settings = JournalConfig {
+fn settings(folder: &Path) -> JournalConfig {
+    JournalConfig {
         path: folder.to_owned(),
         segment_bytes: 1 << 16,
         keep: Duration::from_secs(86_400),
         sync: Duration::from_millis(1),
         sinks: Vec::new(),
-    };
-    Journal::open(&settings).unwrap().journal
+    }
+}
+
+fn open(folder: &Path) -> Arc<Journal> {
+    Journal::open(&settings(folder)).unwrap().journal
 }
 
 /// The rows of a journal that has these, with their numbers, when they are on its disk.
@@ -125,7 +128,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         (found.rows, found.missing, found.brought, found.differing),
         (8_100, 0, 0, 1)
     );
-    let there = comparison::count(&home, ("acme", DAY), (9_000, 10_000), |_| {})
+    let there = comparison::count(&home, ("acme", DAY), (9_000, 10_000), |_, _| {})
         .await
         .unwrap();
     assert_eq!((there.rows, there.again), (8_100, 0));
@@ -134,6 +137,74 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         account: None,
     };
     assert_eq!(all(filling, &lanes, &days).await, (JournalDay::default(), 1));
+}
+
+#[tokio::test]
+async fn a_home_that_has_lost_all_of_a_lane_gets_it_again_in_its_own_lane_and_the_feeder_goes_on() {
+    let (folder, files) = (scratch(), scratch());
+    let settings = JournalConfig {
+        sinks: vec![JournalSink {
+            name: "files",
+            required: true,
+        }],
+        ..settings(folder.path())
+    };
+    let journal = Journal::open(&settings).unwrap().journal;
+    let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
+    // Of three hours.
+    let rows: Vec<Row> = (0..300)
+        .map(|seed| Row {
+            account: "acme".into(),
+            ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap() / 100 * 3_600_000)
+        })
+        .collect();
+    let numbered = settled(&journal, &rows).await;
+    let fed = Batch {
+        node: journal.node().clone(),
+        after: 0,
+        upto: numbered[250].number,
+        rows: numbered[..250].to_vec(),
+    };
+    home.append(&fed).await.unwrap();
+    journal.sink_has("files", fed.upto);
+    for folder in std::fs::read_dir(files.path()).unwrap() {
+        let folder = folder.unwrap().path();
+        if folder.is_dir() {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+    }
+    assert_eq!(
+        home.watermark(journal.node()).await,
+        Ok(0),
+        "none of its files is there"
+    );
+    let lanes = OpenLanes::default();
+    lanes.add(&journal);
+    let wanted = Wanted {
+        days: DAY..DAY + 1,
+        account: None,
+    };
+    let log = |fills| Log::Home { home: &home, fills };
+    let (found, _) = all(log(false), &lanes, &wanted).await;
+    assert_eq!((found.rows, found.missing, found.brought), (250, 250, 0));
+    let (filled, _) = all(log(true), &lanes, &wanted).await;
+    assert_eq!((filled.rows, filled.missing, filled.brought), (250, 250, 250));
+    assert_eq!(home.watermark(journal.node()).await, Ok(fed.upto));
+    let next = Batch {
+        after: fed.upto,
+        upto: numbered[299].number + 1,
+        rows: numbered[250..].to_vec(),
+        ..fed
+    };
+    home.append(&next).await.unwrap();
+    let there = comparison::count(&home, ("acme", DAY), (300, 1_000), |lane, row| {
+        assert_eq!(*lane, next.node);
+        assert!(numbered.contains(row));
+    });
+    let there = there.await.unwrap();
+    assert_eq!((there.rows, there.again), (300, 0));
+    let (found, _) = all(log(true), &lanes, &wanted).await;
+    assert_eq!((found.rows, found.missing, found.brought), (300, 0, 0));
 }
 
 #[tokio::test]
@@ -190,7 +261,7 @@ async fn lossy(journal: &Arc<Journal>) -> (Arc<dyn LedgerStore>, JournalDay) {
             change: Change::Settle(Box::new(Settlement::of(row, 0))),
         })
         .collect();
-    ledger.apply(journal.node(), "acme", &steps).await.unwrap();
+    ledger.apply(journal.node(), "acme", &steps, 0).await.unwrap();
     assert!(journal.acknowledged("acme", 90));
     let named: Vec<String> = [7, 50].map(|place: usize| rows[place].request_id.to_string()).into();
     let expected = JournalDay {
@@ -259,7 +330,7 @@ async fn what_the_store_has_lost_is_put_back_unless_it_is_told_again() {
             change: Change::nothing(),
         })
         .collect();
-    ledger.apply(journal.node(), "acme", &rest).await.unwrap();
+    ledger.apply(journal.node(), "acme", &rest, 0).await.unwrap();
     let before = ledger.account("acme").await.unwrap();
     assert_eq!(all(filling, &lanes, &ALL).await.0, brought(2));
     assert_eq!(

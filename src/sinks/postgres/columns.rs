@@ -161,7 +161,7 @@ fn parts(parts: &[Part]) -> Result<Value, PostgresError> {
 
 /// Reads what [`write()`] has written, here or in an earlier weir, from a row with all columns of its table: whose it is, and the
 /// row.
-pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError> {
+pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError> {
     let mut usage = Usage::default().parts();
     for (into, name) in usage.iter_mut().zip(Usage::NAMES) {
         *into = later(found, name)?.map_or(0, i64::unsigned_abs);
@@ -205,8 +205,10 @@ pub(super) fn read(found: &Found) -> Result<(String, NumberedRow), PostgresError
         hold_nano_usd: later(found, "hold_nano_usd")?.map(NanoUsd::from_nanos),
         attempts: attempts.transpose().map_err(|error| wrong(&error))?,
     };
+    let node: &str = get(found, "node")?;
+    let node = NodeId::parse(node).ok_or_else(|| wrong(&format_args!("node {node:?}")))?;
     let number = count(found, "number")?;
-    Ok((get(found, "node")?, NumberedRow { number, row }))
+    Ok((node, NumberedRow { number, row }))
 }
 
 fn text_of(found: &Found, name: &str) -> Result<SmolStr, PostgresError> {

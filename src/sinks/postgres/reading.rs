@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::{
-    domain::ledger::consumption::Row,
+    domain::ledger::NodeId,
+    journal::NumberedRow,
     sinks::postgres::{
         columns,
         connection::{Connection, Dialer, Use, within},
@@ -70,7 +71,7 @@ impl Reading {
         settings: &PostgresSettings,
         begin: Begin,
         limit: usize,
-    ) -> Result<Vec<Row>, PostgresError> {
+    ) -> Result<Vec<(NodeId, NumberedRow)>, PostgresError> {
         within(
             settings.read,
             self.page(dialer, settings, begin, limit.min(PAGE_ROWS_MAX)),
@@ -84,24 +85,23 @@ impl Reading {
         settings: &PostgresSettings,
         begin: Begin,
         limit: usize,
-    ) -> Result<Vec<Row>, PostgresError> {
+    ) -> Result<Vec<(NodeId, NumberedRow)>, PostgresError> {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         let connection = self.connection(dialer, settings).await?;
         let found = self.ask(&connection, &begin, limit).await?;
         self.idle.lock().push(connection);
-        let rows: Result<Vec<_>, _> = found.iter().map(columns::read).collect();
-        let rows = rows?;
+        let rows = found.iter().map(columns::read).collect::<Result<Vec<_>, _>>()?;
         if let Some((node, last)) = rows.last() {
             let place = Place {
                 time_ms: last.row.time_ms,
-                node: node.clone(),
+                node: node.to_string(),
                 number: i64::try_from(last.number).unwrap_or(i64::MAX),
             };
             let (account, day, skip) = begin;
             self.places.lock().put((account, day, skip + rows.len()), place);
         }
-        Ok(rows.into_iter().map(|(_, numbered)| numbered.row).collect())
+        Ok(rows)
     }
 
     /// One that nothing is under way on.

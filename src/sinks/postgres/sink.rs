@@ -11,6 +11,7 @@ use crate::{
         keys::key::KeyId,
         ledger::{NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace},
     },
+    journal::NumberedRow,
     sinks::{
         batching::{Batching, Linger},
         home::{Home, HomeError},
@@ -195,7 +196,13 @@ impl Sink for PostgresLog {
 
 #[async_trait]
 impl Home for PostgresLog {
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, HomeError> {
+    async fn numbered(
+        &self,
+        account: &str,
+        day: i64,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<(NodeId, NumberedRow)>, HomeError> {
         let begin = (account.to_owned(), day, skip);
         let rows = self.reading.rows(&self.dialer, &self.settings, begin, limit).await;
         rows.map_err(unreadable)

@@ -63,7 +63,7 @@ impl Both {
             .collect();
         for some in steps.chunks(200) {
             let account = &rows[0].account;
-            let watermark = self.ledger.apply(&node(7), account, some).await;
+            let watermark = self.ledger.apply(&node(7), account, some, 0).await;
             assert_eq!(watermark, Ok(some.last().unwrap().seq));
         }
     }
@@ -198,7 +198,7 @@ async fn further_rows_of_a_request_are_counted_in_portions() {
     both.feed(8, &all[..5]).await;
     for at_once in [1, 7, 40, 100] {
         let mut shown = 0;
-        let count = comparison::count(&*both.home, ("acme", DAY), (40, at_once), |_| shown += 1);
+        let count = comparison::count(&*both.home, ("acme", DAY), (40, at_once), |_, _| shown += 1);
         assert_eq!(count.await.unwrap(), Present { rows: 45, again: 5 }, "{at_once}");
         assert_eq!(shown, 45);
     }

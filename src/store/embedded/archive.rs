@@ -96,16 +96,18 @@ impl StoreFile {
 #[async_trait]
 impl Archive for EmbeddedStore {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
+        // Other calls, and who waits for them to end, do not wait for the client.
+        let inner = Arc::clone(&*self.ownership.here().await?);
         blocking(move || {
-            let snapshot = shared.file.lock().snapshot().map_err(unavailable)?;
+            let snapshot = inner.file.lock().snapshot().map_err(unavailable)?;
             StoreFile::dump(&snapshot, &to).map_err(StoreError::Corrupt)
         })
         .await
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
-        Ok(self.shared.index.read().list(None, 1)?.is_empty())
+        let here = self.ownership.here().await?;
+        Ok(here.index.read().list(None, 1)?.is_empty())
     }
 
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
@@ -133,11 +135,10 @@ impl Archive for EmbeddedStore {
         if held.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let shared = Arc::clone(&self.shared);
-        blocking(move || {
-            let file = shared.file.lock();
+        self.work(move |inner| {
+            let file = inner.file.lock();
             file.commit_all(&held, &gone)?;
-            let mut index = shared.index.write();
+            let mut index = inner.index.write();
             let steps = held
                 .into_iter()
                 .map(|held| KeyMutation::Put(Box::new(held)))

@@ -5,6 +5,7 @@
 //! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly
 //! buckets are in the file alone (`stability.rs`).
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,14 +13,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use self::books::{Applied, Books};
-use self::commits::HOUR_MS;
+use self::books::Applied;
+use self::commits::CommitSignals;
 use super::blocking;
+use super::ownership::{Owner, Ownership, call::Call};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
         Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
-        TopUp, ToppedUp, Transient,
+        TopUp, ToppedUp,
         consumption::Row,
         daily_sums::{DailySum, SumsOf},
         lease::{AskLease, LeaseAnswer},
@@ -28,7 +30,7 @@ use crate::domain::{
     },
     money::NanoUsd,
 };
-use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
+use crate::store::ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, applicable};
 use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
@@ -38,8 +40,9 @@ mod file;
 mod stability;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
-pub(super) use commits::{COMMIT_AFTER, CommitSignals};
+pub(crate) use books::{Books, Carried};
 
 /// How many rows may wait to be written. Steps beyond wait until these are on the disk.
 const UNWRITTEN_ROWS_MAX: usize = 16_384;
@@ -50,9 +53,10 @@ pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// The embedded ledger. Opening it takes a lock on its file: it has one owner.
 pub(crate) struct EmbeddedLedger {
     folder: PathBuf,
-    books: Arc<Books>,
+    pub(super) ownership: Ownership<Books>,
     now_ms: NowMs,
-    epochs: watch::Sender<u64>,
+    pub(super) epochs: watch::Sender<u64>,
+    signals: Arc<CommitSignals>,
 }
 
 impl EmbeddedLedger {
@@ -61,17 +65,28 @@ impl EmbeddedLedger {
     /// # Errors
     /// When another process has it open, the file system refuses, or the file is not what weir wrote.
     pub(crate) fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
-        Self::open_with(folder, now_ms, Arc::default())
+        Self::open_with(folder, now_ms, Vec::new())
     }
 
-    /// The same with signals that outlive it.
-    pub(super) fn open_with(folder: &Path, now_ms: NowMs, signals: Arc<CommitSignals>) -> Result<Self, StoreOpenError> {
+    /// The same with what another process had in memory alone ([`close`]).
+    pub(super) fn open_with(folder: &Path, now_ms: NowMs, carried: Carried) -> Result<Self, StoreOpenError> {
+        let signals = Arc::default();
+        let books = Books::open(folder, Arc::clone(&signals))?;
+        books.take_over(carried, now_ms());
         Ok(Self {
             folder: folder.to_owned(),
-            books: Arc::new(Books::open(folder, signals)?),
+            ownership: Ownership::new(books),
             now_ms,
             epochs: watch::channel(0).0,
+            signals,
         })
+    }
+
+    /// Opens the file again, which another process may have written meanwhile.
+    pub(super) fn open_again(&self, carried: Carried) -> Result<Books, StoreOpenError> {
+        let books = Books::open(&self.folder, Arc::clone(&self.signals))?;
+        books.take_over(carried, (self.now_ms)());
+        Ok(books)
     }
 
     /// Takes the ledger into use beside a journal that knows so many accounts. Without any accounts it has to have been in use
@@ -81,7 +96,10 @@ impl EmbeddedLedger {
     /// # Errors
     /// [`StoreOpenError::Emptied`]; or the file system refuses. Nothing is changed then.
     pub(crate) fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
-        let file = self.books.file();
+        let Some(books) = self.ownership.here_now() else {
+            return Ok(());
+        };
+        let file = books.file();
         let path = || self.folder.join(file::FILE_NAME);
         let refused = |error: StoreError| StoreOpenError::File {
             path: path(),
@@ -90,7 +108,7 @@ impl EmbeddedLedger {
         if file.is_begun().map_err(refused)? {
             return Ok(());
         }
-        if accounts_known > 0 && self.books.is_empty() {
+        if accounts_known > 0 && books.is_empty() {
             return Err(StoreOpenError::Emptied {
                 path: path(),
                 accounts: accounts_known,
@@ -99,37 +117,15 @@ impl EmbeddedLedger {
         file.begin().map_err(refused)
     }
 
-    /// The last step of a node that was applied to an account, in memory.
-    pub(crate) fn applied(&self, node: &NodeId, account: &str) -> u64 {
-        let slot = self.books.slot(account);
-        slot.map_or(0, |slot| slot.lock().account.watermark(node))
-    }
-
-    /// Writes what has changed. When it returns, everything applied before the call is on the disk.
+    /// Writes what has changed, as long as the file is this process's. When it returns, everything applied before the call is
+    /// on the disk.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the disk refuses. Then it is tried again with the next batch, and the journal has it.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        let books = Arc::clone(&self.books);
-        blocking(move || books.flush()).await
-    }
-
-    /// Closes the file, so that another process can open it; what is asked of it later is [`StoreError::Unavailable`].
-    pub(super) fn close(&self) {
-        self.books.file().close();
-    }
-
-    /// What the accounts have that the file does not keep.
-    pub(super) fn transient(&self) -> Vec<(String, Transient)> {
-        self.books.transient()
-    }
-
-    /// Takes over what another process has read by [`Self::transient`], for accounts that are there.
-    pub(super) fn take_over(&self, carried: Vec<(String, Transient)>) {
-        for (account, transient) in carried {
-            if let Some(slot) = self.books.slot(&account) {
-                slot.lock().account.take_over(transient, (self.now_ms)());
-            }
+        match &*self.ownership.owner().await {
+            Owner::Here(books) => flush(books).await,
+            Owner::At(_) | Owner::Nobody => Ok(()),
         }
     }
 
@@ -139,90 +135,90 @@ impl EmbeddedLedger {
     /// # Errors
     /// [`StoreError::Unavailable`] if the disk refuses.
     pub(crate) async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
-        let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
-        if day > books::first_kept_day(now_ms) {
-            return Ok(None);
-        }
-        blocking(move || books.prune(day, now_ms).map(Some)).await
+        self.work(move |books, now_ms| {
+            if day > books::first_kept_day(now_ms) {
+                return Ok(None);
+            }
+            books.prune(day, now_ms).map(Some)
+        })
+        .await
     }
 
-    async fn remove_old_rows(&self) -> Result<(), StoreError> {
-        let (books, now_ms) = (Arc::clone(&self.books), (self.now_ms)());
-        blocking(move || books.remove_old_rows(now_ms)).await
+    /// Works with the file on a blocking thread, which is told the time.
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Books, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let here = self.ownership.here().await?;
+        let (books, now_ms) = (Arc::clone(&here), (self.now_ms)());
+        blocking(move || work(&books, now_ms)).await
     }
 }
 
-/// What is done all the time: changes are written, and now and then old rows are removed.
-#[derive(Default)]
-pub(super) struct Upkeep {
-    failing: bool,
-    /// The hour of the last removal.
-    cleaned: Option<i64>,
+async fn flush(books: &Arc<Books>) -> Result<(), StoreError> {
+    let books = Arc::clone(books);
+    blocking(move || books.flush()).await
 }
 
-impl Upkeep {
-    /// Whether what is done each hour is due.
-    pub(super) fn is_hourly(&self, now_ms: i64) -> bool {
-        self.cleaned != Some(now_ms.div_euclid(HOUR_MS))
-    }
-
-    /// One turn, the last one when it has `ended`. Says whether everything that was applied before it is on the disk.
-    pub(super) async fn turn(&mut self, ledger: &EmbeddedLedger, ended: bool) -> bool {
-        let outcome = ledger.flush().await;
-        match &outcome {
-            Ok(()) if self.failing => tracing::info!("the ledger is written again"),
-            Err(error) if !self.failing || ended => {
-                tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
-            }
-            Ok(()) | Err(_) => {}
-        }
-        self.failing = outcome.is_err();
-        let now_ms = (ledger.now_ms)();
-        if !ended && self.is_hourly(now_ms) {
-            self.cleaned = Some(now_ms.div_euclid(HOUR_MS));
-            if let Err(error) = ledger.remove_old_rows().await {
-                tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
-            }
-        }
-        outcome.is_ok()
-    }
+/// Writes what has changed and closes the file, so that another process can open it; what still works with it gets
+/// [`StoreError::Unavailable`]. Answers with what the accounts have in memory alone.
+pub(super) async fn close(books: &Arc<Books>) -> Result<Carried, StoreError> {
+    flush(books).await?;
+    let carried = books.transient();
+    books.file().close();
+    Ok(carried)
 }
 
 #[async_trait]
 impl LedgerStore for EmbeddedLedger {
     async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
-        Ok(self.books.admit(ask, (self.now_ms)()))
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Admit(Box::new(ask.clone()))).await;
+        };
+        Ok(books.admit(ask, (self.now_ms)()))
     }
 
     fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
-        Some(self.books.admit(ask, (self.now_ms)()))
+        let books = self.ownership.here_now()?;
+        Some(books.admit(ask, (self.now_ms)()))
     }
 
     async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
-        let slot = self.books.slot(&ask.account);
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::TopUp(Box::new(ask.clone()))).await;
+        };
+        let slot = books.slot(&ask.account);
         Ok(slot.map_or(ToppedUp::NoHold, |slot| {
             slot.lock().account.top_up(ask, (self.now_ms)())
         }))
     }
 
     async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        let books = self.ownership.here().await?;
         let now_ms = (self.now_ms)();
-        Ok(match self.books.slot(&ask.account) {
+        Ok(match books.slot(&ask.account) {
             Some(slot) => slot.lock().account.lease(ask, now_ms),
             None => Account::default().lease(ask, now_ms),
         })
     }
 
-    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
-        if self.books.unwritten_rows() >= UNWRITTEN_ROWS_MAX {
-            self.flush().await?;
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            let call = Call::Apply(node.clone(), account.to_owned(), steps.to_vec(), upto);
+            return owner.ask(&call).await;
+        };
+        if books.unwritten_rows() >= UNWRITTEN_ROWS_MAX {
+            flush(books).await?;
         }
-        let steps = steps.get(..APPLY_STEPS_MAX).unwrap_or(steps);
+        let (steps, upto) = applicable(steps, upto);
         loop {
-            match self.books.apply(node, account, steps) {
+            match books.apply(node, account, steps, upto) {
                 Applied::To(watermark) => return Ok(watermark),
                 Applied::NeedsDay(day) => {
-                    let (books, account) = (Arc::clone(&self.books), account.to_owned());
+                    let (books, account) = (Arc::clone(books), account.to_owned());
                     blocking(move || books.load_day(&account, day)).await?;
                 }
             }
@@ -230,98 +226,133 @@ impl LedgerStore for EmbeddedLedger {
     }
 
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
-        Ok(self.books.set_terms(account, from, to))
+        let books = self.ownership.here().await?;
+        Ok(books.set_terms(account, from, to))
     }
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
-        Ok(self.applied(node, account))
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Watermark(node.clone(), account.to_owned())).await;
+        };
+        Ok(books.applied(node, account))
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
-        for slot in accounts.iter().filter_map(|account| self.books.slot(account)) {
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Renew(node.clone(), accounts.to_vec())).await;
+        };
+        for slot in accounts.iter().filter_map(|account| books.slot(account)) {
             slot.lock().account.renew(node, (self.now_ms)());
         }
         Ok(())
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
-        if let Some(slot) = self.books.slot(account) {
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Release(node.clone(), account.to_owned())).await;
+        };
+        if let Some(slot) = books.slot(account) {
             slot.lock().account.release(node);
         }
         Ok(())
     }
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
-        let slot = self.books.slot(id);
+        let books = self.ownership.here().await?;
+        let slot = books.slot(id);
         Ok(slot.and_then(|slot| slot.lock().account.view(id, (self.now_ms)())))
     }
 
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
-        Ok(self.books.views(after, limit.min(LIST_ACCOUNTS_MAX), (self.now_ms)()))
+        let books = self.ownership.here().await?;
+        Ok(books.views(after, limit.min(LIST_ACCOUNTS_MAX), (self.now_ms)()))
     }
 
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
-        let slot = self.books.slot(account);
+        let books = self.ownership.here().await?;
+        let slot = books.slot(account);
         Ok(slot.map_or_else(KeySpend::default, |slot| {
             slot.lock().account.key_spend(key, (self.now_ms)())
         }))
     }
 
     async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
-        let slot = self.books.slot(account);
+        let books = self.ownership.here().await?;
+        let slot = books.slot(account);
         Ok(slot.map_or_else(Spent::new, |slot| slot.lock().account.spent(period)))
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
-        let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
-        blocking(move || books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms)).await
+        let account = account.to_owned();
+        self.work(move |books, now_ms| books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms))
+            .await
     }
 
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
-        let (books, account, of, now_ms) = (Arc::clone(&self.books), account.to_owned(), of.clone(), (self.now_ms)());
-        blocking(move || books.sums(&account, &days, &of, now_ms)).await
+        let (account, of) = (account.to_owned(), of.clone());
+        self.work(move |books, now_ms| books.sums(&account, &days, &of, now_ms))
+            .await
+    }
+
+    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        let books = self.ownership.here().await?;
+        let slot = books.slot(account);
+        let summed = slot.and_then(|slot| Some(slot.lock().account.summary()?.summed.clone()));
+        Ok(summed.unwrap_or_default())
     }
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        let (books, account) = (Arc::clone(&self.books), account.to_owned());
-        blocking(move || books.resum(&account, day)).await
+        let account = account.to_owned();
+        self.work(move |books, _| books.resum(&account, day)).await
     }
 
     async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        let (books, account, now_ms) = (Arc::clone(&self.books), account.to_owned(), (self.now_ms)());
-        blocking(move || books.log_days(&account, &days, now_ms)).await
+        let account = account.to_owned();
+        self.work(move |books, now_ms| books.log_days(&account, &days, now_ms))
+            .await
     }
 
     async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
-        let (books, account, seen) = (Arc::clone(&self.books), account.to_owned(), *seen);
-        blocking(move || books.trim(&account, &seen)).await
+        let (account, seen) = (account.to_owned(), *seen);
+        self.work(move |books, _| books.trim(&account, &seen)).await
     }
 
     async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
-        let (books, account, rows) = (Arc::clone(&self.books), account.to_owned(), rows.to_vec());
-        blocking(move || books.put_rows(&account, day, rows)).await
+        let (account, rows) = (account.to_owned(), rows.to_vec());
+        self.work(move |books, _| books.put_rows(&account, day, rows)).await
     }
 
     async fn take_turn(&self, _task: &str, _node: &NodeId, _for_ms: i64) -> Result<bool, StoreError> {
+        let _here = self.ownership.here().await?;
         // The files have one owner.
         Ok(true)
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
-        let slot = self.books.slot(account);
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Operation(account.to_owned(), id.clone())).await;
+        };
+        let slot = books.slot(account);
         Ok(slot.and_then(|slot| slot.lock().account.operations().amount(id)))
     }
 
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
-        Ok(self.books.take_notices(account, pause_ms, (self.now_ms)()))
+        let books = self.ownership.here().await?;
+        Ok(books.take_notices(account, pause_ms, (self.now_ms)()))
     }
 
     async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
-        self.books.told(account, told);
+        let books = self.ownership.here().await?;
+        books.told(account, told);
         Ok(())
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
+        // A successor is on this machine, too.
         Ok((self.now_ms)())
     }
 

@@ -1,12 +1,10 @@
 //! Changes of the documents of sign-ins in the embedded store: in its file, then in memory.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 
 use super::database::unavailable;
 use super::file::{DOCUMENTS, StoreFile};
-use super::{EmbeddedStore, StoreInner, blocking};
+use super::{EmbeddedStore, StoreInner};
 use crate::domain::keys::secret::KeyDigest;
 use crate::edges::clock;
 use crate::store::StoreError;
@@ -75,18 +73,22 @@ impl StoreFile {
 #[async_trait]
 impl SignInStore for EmbeddedStore {
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError> {
-        let documents = self.shared.documents.read();
+        let here = self.ownership.here().await?;
+        let documents = here.documents.read();
         Ok(documents.text(name, clock::unix_seconds()).map(str::to_owned))
     }
 
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError> {
-        let (shared, change) = (Arc::clone(&self.shared), change.clone());
-        blocking(move || shared.exchange(&change, clock::unix_seconds(), EMBEDDED_DOCUMENTS_MAX)).await
+        let change = change.clone();
+        self.work(move |inner| inner.exchange(&change, clock::unix_seconds(), EMBEDDED_DOCUMENTS_MAX))
+            .await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
     use crate::store::sign_ins::contract;
 
@@ -124,13 +126,13 @@ mod tests {
     #[test]
     fn beyond_the_most_nothing_is_put_until_something_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(folder.path()).unwrap();
-        let exchange = |change: &DocumentChange, now| store.shared.exchange(change, now, 2);
+        let store = StoreInner::open(folder.path(), watch::channel(0).0).unwrap();
+        let exchange = |change: &DocumentChange, now| store.exchange(change, now, 2);
         assert_eq!(exchange(&put(1, 10), 0), Ok(true));
         assert_eq!(exchange(&put(2, 20), 0), Ok(true));
         assert!(matches!(exchange(&put(3, 10), 9), Err(StoreError::Busy(_))));
         assert_eq!(exchange(&put(2, 20), 9), Ok(true), "what is there may change");
         assert_eq!(exchange(&put(3, 10), 10), Ok(true), "the first one has ended");
-        assert_eq!(store.shared.documents.read().kept.len(), 2);
+        assert_eq!(store.documents.read().kept.len(), 2);
     }
 }

@@ -1,13 +1,11 @@
 //! Sessions of people in browsers in the embedded store's file.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use redb::{ReadableTable, ReadableTableMetadata, Table};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EmbeddedStore, blocking,
+    EmbeddedStore,
     database::unavailable,
     file::{StoreFile, WEB_SESSIONS},
 };
@@ -180,8 +178,8 @@ impl EmbeddedStore {
         &self,
         work: impl FnOnce(&StoreFile, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let shared = Arc::clone(&self.shared);
-        blocking(move || work(&shared.file.lock(), clock::unix_millis())).await
+        self.work(move |inner| work(&inner.file.lock(), clock::unix_millis()))
+            .await
     }
 }
 

@@ -47,7 +47,10 @@ pub(crate) use records::{
     a_record_is_replaced_by_one_that_was_made_from_it, of_two_records_from_one_only_one_holds,
     what_a_store_forgot_of_an_account_is_told_again,
 };
-pub(crate) use sums::{so_many_tags_a_day_are_summed_one_by_one, what_was_used_is_summed_by_day_model_key_and_tag};
+pub(crate) use sums::{
+    how_far_the_sums_come_is_known_of_each_node, so_many_tags_a_day_are_summed_one_by_one,
+    what_was_used_is_summed_by_day_model_key_and_tag,
+};
 pub(crate) use trimming::{
     a_day_that_has_changed_does_not_leave, rows_that_have_left_are_gone_and_their_sums_stay,
     rows_that_were_lost_are_put_back_without_a_charge,
@@ -141,6 +144,7 @@ macro_rules! ledger_suite {
             a_used_up_quota_is_not_put_off_by_leases_of_other_keys
             rows_are_paged_by_account_and_day
             what_was_used_is_summed_by_day_model_key_and_tag
+            how_far_the_sums_come_is_known_of_each_node
             so_many_tags_a_day_are_summed_one_by_one
             rows_that_have_left_are_gone_and_their_sums_stay
             a_day_that_has_changed_does_not_leave

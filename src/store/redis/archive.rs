@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply, reply::ScriptReply};
+use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply};
 use crate::{
     domain::keys::key::KeyId,
     store::{
@@ -80,21 +80,15 @@ impl Archive for RedisStore {
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
-        let mut call = self.scripts.empty.script.prepare_invoke();
-        for key in &self.keys {
-            call.key(key);
-        }
-        let mut reply = ScriptReply::read(self.link.call(&call, Effort::Read(ADMIN_BUDGET)).await?)?;
-        Ok(reply.text()? == "0")
+        let call = self.keyed(&self.scripts.empty);
+        Ok(self.call_alone(&call, Effort::Read(ADMIN_BUDGET)).await?.text()? == "0")
     }
 
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
         self.load_hours(items).await?;
         for items in items.chunks(LOAD_KEYS_MAX) {
-            let mut call = self.scripts.load.script.prepare_invoke();
-            for key in self.keys.iter().chain([&self.gone_key, &self.former_key]) {
-                call.key(key);
-            }
+            let mut call = self.keyed(&self.scripts.load);
+            call.key(&self.gone_key).key(&self.former_key);
             let mut is_any = false;
             for item in items {
                 match item {
@@ -127,8 +121,7 @@ impl Archive for RedisStore {
             if !is_any {
                 continue;
             }
-            let reply = ScriptReply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
-            if reply.is_conflict() {
+            if self.call_alone(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict() {
                 return Err(set_up_meanwhile());
             }
         }

@@ -3,8 +3,8 @@
 use ::redis::aio::MultiplexedConnection;
 use ::redis::io::tcp::TcpSettings;
 use ::redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo,
-    RedisError, RedisResult, TlsCertificates,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
 };
 
 use super::address::Address;
@@ -13,17 +13,22 @@ use super::settings::{RedisMode, RedisSettings};
 use crate::domain::keys::secret::Secret;
 use crate::store::StoreOpenError;
 
-/// How servers are talked to, and what has to be allowed there. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
+/// The most concurrent calls to one server, queued ones included. Further calls are refused at once.
+pub(super) const CALLS_MAX: usize = 4096;
+
+/// How servers are talked to, what they are given, and what has to be allowed there. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
 pub(super) struct Dialer {
     data: RedisConnectionInfo,
     sentinel: RedisConnectionInfo,
     tls: Option<TlsCertificates>,
+    /// Gives a server the scripts, so that each call of one is a single round trip, also the first.
+    pub(super) scripts: Pipeline,
     pub(super) rights: Rights,
 }
 
 impl Dialer {
     /// Reads the CA file and tries the TLS settings.
-    pub(super) fn new(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
+    pub(super) fn new(settings: &RedisSettings, scripts: Pipeline) -> Result<Self, StoreOpenError> {
         let fault = |text: String| StoreOpenError::Settings(format!("store.redis: {text}"));
         let root_cert = match &settings.ca_file {
             Some(path) if settings.tls => Some(
@@ -43,6 +48,7 @@ impl Dialer {
                 client_tls: None,
                 root_cert,
             }),
+            scripts,
             rights: Rights::new(settings),
         };
         for address in settings.addresses()? {
@@ -68,14 +74,8 @@ impl Dialer {
 
     /// What the user may not do at a server that holds data; `None` if it cannot be asked.
     pub(super) async fn missing_rights(&self, address: &Address) -> Option<Missing> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
         let client = self.asking(address).ok()?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .ok()?;
+        let connection = connect(&client, |_| {}).await.ok()?;
         let Missing { refusal, complaint } = self.rights.ask(connection).await.ok()?;
         let at = |text: String| format!("redis at {address}: {text}");
         Some(Missing {
@@ -109,18 +109,19 @@ impl Dialer {
     }
 }
 
-/// A connection without limits of time, which hands over what the server pushes.
-pub(super) async fn connect_for_pushes(
+/// A connection without limits of time, which says what the server pushes, and when it is closed.
+pub(super) async fn connect(
     client: &Client,
-    on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+    on_push: impl Fn(PushKind) + Send + Sync + 'static,
 ) -> RedisResult<MultiplexedConnection> {
-    let sender = move |push| {
-        on_push(push);
+    let sender = move |push: PushInfo| {
+        on_push(push.kind);
         Ok::<(), RedisError>(())
     };
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)
+        .set_pipeline_buffer_size(CALLS_MAX)
         .set_push_sender(sender);
     client.get_multiplexed_async_connection_with_config(&config).await
 }
@@ -164,7 +165,7 @@ mod tests {
     fn no_connection_waits_until_what_was_sent_before_has_arrived() {
         let node = Address::new("127.0.0.1", 6379).unwrap();
         for tls in [false, true] {
-            let dialer = Dialer::new(&settings(tls)).unwrap();
+            let dialer = Dialer::new(&settings(tls), ::redis::pipe()).unwrap();
             for client in [dialer.data(&node), dialer.sentinel(&node), dialer.asking(&node)] {
                 let info = client.unwrap().get_connection_info().clone();
                 assert!(info.tcp_settings().nodelay(), "{info:?}");

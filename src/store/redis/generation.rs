@@ -4,7 +4,7 @@ use crate::{
     domain::keys::secret::random_base62,
     store::{
         StoreError,
-        redis::{ADMIN_BUDGET, RedisStore, link::Effort, reply::ScriptReply},
+        redis::{ADMIN_BUDGET, RedisStore, link::Effort},
     },
 };
 
@@ -40,13 +40,9 @@ impl RedisStore {
 
     /// The same with a given word, which makes a Redis with its data put back the one that nodes knew.
     pub(super) async fn set_generation(&self, word: &str, adopt: Adopt) -> Result<Init, StoreError> {
-        let mut call = self.scripts.init.script.prepare_invoke();
-        for key in &self.keys {
-            call.key(key);
-        }
-        call.arg(word);
-        call.arg(if adopt == Adopt::Data { "adopt" } else { "" });
-        let mut reply = ScriptReply::read(self.link.call(&call, Effort::Write(ADMIN_BUDGET)).await?)?;
+        let mut call = self.keyed(&self.scripts.init);
+        call.arg(word).arg(if adopt == Adopt::Data { "adopt" } else { "" });
+        let mut reply = self.call_alone(&call, Effort::Write(ADMIN_BUDGET)).await?;
         match reply.text()?.as_str() {
             "made" => Ok(Init::Made),
             "there" => Ok(Init::Already),

@@ -3,8 +3,8 @@
 //! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
 //! cluster too. Scripts are given the name of the first and make the others from it, so while a cluster moves the slot they
 //! run only where all that they touch is:
-//! - `:state` the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see below), `wm:<node>` the watermark
-//!   of each node, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up, `recall`,
+//! - `:state` the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see below),
+//!   `wm:<node>` the watermark of each node, `sum:<node>` up to where its rows are in the sums, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up, `recall`,
 //!   `near`, `near:<key>`, `near_pace` and `near_pace:<key>` when leases are to come back (`recalls.lua`);
 //!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
 //! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
@@ -14,26 +14,25 @@
 //! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`), and how many of them have left for the log's home,
 //! - `:log:<day>` the other rows of a day as JSON, in the order they were applied in.
 //!
-//! `{<namespace>:accounts}:turn:<task>` is the node that does a task which one does at a time; it ends by itself.
-//! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
+//! `{<namespace>:accounts}:turn:<task>` is the node that does a task which one does at a time. `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
 //! whenever a process first changes an account in an epoch.
 //!
 //! A Redis that was emptied must not say that there is no such account, or that nobody has spent anything. The key store's
 //! generation is the sign; an account remembers the one it belongs to, and before an account counts as missing the
 //! generation is looked for.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 
 use super::ledger_scripts::LedgerScripts;
-use super::link::Effort;
-use super::loaded::Loaded;
+use super::link::{Effort, Keys};
+use super::script::{Script, ScriptCall};
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::key::KeyId;
 use crate::domain::ledger::consumption::Row;
@@ -47,7 +46,7 @@ use crate::domain::ledger::{
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
-use crate::store::ledger::{APPLY_STEPS_MAX, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore};
+use crate::store::ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, applicable};
 
 use self::answer::LedgerReply;
 use self::entered::Entered;
@@ -107,8 +106,8 @@ impl RedisLedger {
     }
 
     /// A call of a script about an account, with what every such script takes.
-    fn prepare<'a>(&self, loaded: &'a Loaded, account: &str) -> ScriptInvocation<'a> {
-        let mut call = loaded.script.prepare_invoke();
+    fn prepare<'a>(&self, script: &'a Script, account: &str) -> ScriptCall<'a> {
+        let mut call = script.call();
         call.key(format!("{{{}:a:{account}}}:state", self.store.namespace))
             .arg(self.now())
             .arg(self.store.generation.get().map_or("", String::as_str));
@@ -128,12 +127,16 @@ impl RedisLedger {
             .map_or_else(String::new, |clock| clock().to_string())
     }
 
-    async fn send(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<LedgerReply, StoreError> {
-        self.store.link.call_whole(call, effort).await.map(LedgerReply::new)
+    async fn send(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<LedgerReply, StoreError> {
+        self.store
+            .link
+            .call(call, effort, Keys::Made)
+            .await
+            .map(LedgerReply::new)
     }
 
     /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
-    async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<(String, LedgerReply), StoreError> {
+    async fn call(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<(String, LedgerReply), StoreError> {
         let mut answer = self.send(call, effort).await?;
         let status = answer.text()?;
         let known = match status.as_str() {
@@ -155,32 +158,41 @@ impl RedisLedger {
         Ok((status, answer))
     }
 
+    /// Asks about an account, and reads the answer; the default one is of an account that is not there.
+    async fn read<T: Default>(
+        &self,
+        call: &ScriptCall<'_>,
+        read: impl FnOnce(LedgerReply) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let (status, answer) = self.call(call, Effort::Read(ADMIN_BUDGET)).await?;
+        if status == "missing" {
+            Ok(T::default())
+        } else {
+            read(answer)
+        }
+    }
+
     async fn apply_pieces(
         &self,
-        node: &NodeId,
-        account: &str,
+        (node, account): (&NodeId, &str),
         pieces: &[Piece<'_>],
+        upto: u64,
         may_create: bool,
     ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
-        call.arg(node.as_str()).arg(u8::from(may_create));
-        for piece in pieces {
-            match piece {
-                Piece::One(step) => arguments::step(&mut call, step)?,
-                Piece::Together(together) => together.tell(&mut call)?,
-            }
-        }
+        call.arg(node.as_str()).arg(u8::from(may_create)).arg(upto);
+        together::tell(&mut call, pieces)?;
         // Steps that are sent twice have one effect.
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await
     }
 
     fn scripts(&self) -> &LedgerScripts {
-        &self.store.scripts.ledger
+        &self.store.ledger_scripts
     }
 
     /// A call about a node on an account, with an answer that nothing is read from.
-    async fn tell(&self, loaded: &Loaded, node: &NodeId, account: &str) -> Result<(), StoreError> {
-        let mut call = self.prepare(loaded, account);
+    async fn tell(&self, script: &Script, node: &NodeId, account: &str) -> Result<(), StoreError> {
+        let mut call = self.prepare(script, account);
         call.arg(node.as_str());
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await.map(drop)
     }
@@ -222,18 +234,19 @@ impl LedgerStore for RedisLedger {
         }
     }
 
-    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
-        let steps = steps.get(..APPLY_STEPS_MAX).unwrap_or(steps);
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
+        let (steps, upto) = applicable(steps, upto);
+        let at = (node, account);
         let mut pieces = together::pieces(steps);
-        let (mut status, mut answer) = self.apply_pieces(node, account, &pieces, false).await?;
+        let (mut status, mut answer) = self.apply_pieces(at, &pieces, upto, false).await?;
         let is_new = status == "missing";
         if is_new {
             // It may be made: the Redis is the one this node knows.
-            (status, answer) = self.apply_pieces(node, account, &pieces, true).await?;
+            (status, answer) = self.apply_pieces(at, &pieces, upto, true).await?;
         }
         if status == "each" {
             pieces = steps.iter().map(Piece::One).collect();
-            (status, answer) = self.apply_pieces(node, account, &pieces, is_new).await?;
+            (status, answer) = self.apply_pieces(at, &pieces, upto, is_new).await?;
         }
         if status != "ok" {
             return Err(answer::unknown());
@@ -253,8 +266,7 @@ impl LedgerStore for RedisLedger {
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
         let mut call = self.prepare(&self.scripts().watermark, account);
         call.arg(node.as_str());
-        let (status, mut answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        if status == "missing" { Ok(0) } else { answer.number() }
+        self.read(&call, |mut answer| answer.number()).await
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
@@ -271,12 +283,7 @@ impl LedgerStore for RedisLedger {
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
         let call = self.prepare(&self.scripts().account, id);
-        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        if status == "missing" {
-            Ok(None)
-        } else {
-            answer.account(id).map(Some)
-        }
+        self.read(&call, |answer| answer.account(id).map(Some)).await
     }
 
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
@@ -301,23 +308,13 @@ impl LedgerStore for RedisLedger {
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError> {
         let mut call = self.prepare(&self.scripts().key_spend, account);
         call.arg(key.as_str());
-        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        if status == "missing" {
-            Ok(KeySpend::default())
-        } else {
-            answer.key_spend()
-        }
+        self.read(&call, LedgerReply::key_spend).await
     }
 
     async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
         let mut call = self.prepare(&self.scripts().spent, account);
         call.arg(period.to_string());
-        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        if status == "missing" {
-            Ok(Spent::new())
-        } else {
-            answer.spent()
-        }
+        self.read(&call, LedgerReply::spent).await
     }
 
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
@@ -333,6 +330,11 @@ impl LedgerStore for RedisLedger {
 
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         self.daily_sums(account, days, of).await
+    }
+
+    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        let call = self.prepare(&self.scripts().summed, account);
+        self.read(&call, LedgerReply::summed).await
     }
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {

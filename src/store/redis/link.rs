@@ -5,29 +5,28 @@
 //! its [`call_timeout`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own
 //! connection and breaker ([`lane`]).
 //!
-//! The crate's own clients for sentinels and clusters are not used: they repeat calls that may have run, and show
-//! neither which server answered nor when it changed, which breakers and epochs need.
+//! The crate's own clients for sentinels and clusters are not used: they split accounts, hang, and do not leave a silent
+//! master (docs/redis.md, "Why weir has a link of its own").
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::redis::{Client, RedisResult, ScriptInvocation};
+use ::redis::{Client, Pipeline, RedisResult};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use self::call_timeout::{CallTimeout, TimeoutCheck};
 use self::cluster::Cluster;
-use self::epochs::Epochs;
 use self::finder::{Finder, Sentinel};
 use self::lane::{Lane, LaneState, unavailable};
-use self::last_answer::LastAnswer;
-use self::request::{Request, Verdict};
+use self::live_connection::Wire;
+use self::verdict::Verdict;
 use super::address::Address;
 use super::dialer::Dialer;
-use super::scripts::Scripts;
+use super::script::ScriptCall;
 use super::settings::{RedisMode, RedisSettings};
 use crate::edges::clock;
 use crate::store::{StoreError, StoreOpenError};
@@ -37,21 +36,17 @@ mod call_timeout;
 mod cluster;
 mod connecting;
 mod dial;
-mod epochs;
 mod finder;
 mod inspection;
 mod lane;
-mod last_answer;
 mod live_connection;
 mod misplaced_keys;
 mod report;
-mod request;
 mod runtime_connections;
 mod slots;
 mod supervisor;
+mod verdict;
 
-#[cfg(test)]
-pub(super) use connecting::CALLS_MAX;
 pub(super) use connecting::{CONNECT_WAIT_MAX, Pauses};
 #[cfg(test)]
 pub(super) use runtime_connections::CALLS_MIN as RUNTIME_CALLS_MIN;
@@ -65,7 +60,8 @@ const SLOT_PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Link {
     route: Route,
     dialer: Arc<Dialer>,
-    epochs: Epochs,
+    /// Moves at every reconnect and every change of a master, whoever notices it.
+    epochs: watch::Sender<u64>,
     /// How long a call may take in total, including the queue in front of it.
     queue: Duration,
 }
@@ -88,11 +84,12 @@ pub(super) enum Effort {
 
 /// What a call says of the keys that its script touches. All are of one slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Keys {
+pub(super) enum Keys {
     /// It names them all. While the slot is on its way Redis itself runs it only where all of them are.
     Named,
-    /// It names the first, and the script makes the names of others. To the server that the slot is on its way to it must not
-    /// go: there the script would make anew what is still with the other one.
+    /// It names the first, and the script makes the names of others. While a cluster moves the slot the call waits until all
+    /// that the script touches is with one server again. To the server that the slot is on its way to it must not go: there
+    /// the script would make anew what is still with the other one.
     Made,
 }
 
@@ -109,76 +106,53 @@ struct CallProgress {
 struct AwaitedAnswer {
     lane: Arc<Lane>,
     number: u64,
-    last_answer: LastAnswer,
-}
-
-impl CallProgress {
-    fn set(&self, awaited: Option<AwaitedAnswer>) {
-        *self.awaited.lock() = awaited;
-    }
-
-    fn get(&self) -> Option<AwaitedAnswer> {
-        self.awaited.lock().clone()
-    }
+    wire: Arc<Wire>,
 }
 
 impl Link {
-    /// Checks the settings. It connects nowhere yet.
-    pub(super) fn new(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
+    /// Checks the settings. It connects nowhere yet. `scripts` is what gives a server the scripts.
+    pub(super) fn new(settings: &RedisSettings, scripts: Pipeline) -> Result<Self, StoreOpenError> {
         let nodes = settings.addresses()?;
-        let dialer = Arc::new(Dialer::new(settings)?);
-        let epochs = Epochs::new();
+        let dialer = Arc::new(Dialer::new(settings, scripts)?);
+        let epochs = watch::Sender::new(0);
         let call_budget = settings.budget;
         let one = |finder| Route::One {
             lane: Arc::new(Lane::new(&dialer, &epochs, call_budget)),
             finder,
         };
-        let route = match (&settings.mode, nodes.as_slice()) {
-            (RedisMode::Cluster, _) => {
+        let route = match &settings.mode {
+            RedisMode::Cluster => {
                 Route::Cluster(Cluster::new(nodes, &settings.namespace, &dialer, &epochs, call_budget))
             }
-            (
-                RedisMode::Sentinel {
-                    master_name, username, ..
-                },
-                _,
-            ) => one(Finder::Sentinel(Sentinel::new(
-                nodes,
-                master_name.clone(),
-                username.as_deref(),
-            ))),
-            (RedisMode::Standalone, [node]) => one(Finder::Standalone(node.clone())),
-            (RedisMode::Standalone, _) => {
-                return Err(StoreOpenError::Settings(
-                    "store.redis.nodes: give exactly one server".to_owned(),
-                ));
+            RedisMode::Sentinel {
+                master_name, username, ..
+            } => {
+                let sentinel = Sentinel::new(nodes, master_name.clone(), username.as_deref());
+                one(Finder::Sentinel(sentinel))
             }
+            RedisMode::Standalone => match nodes.as_slice() {
+                [node] => one(Finder::Standalone(node.clone())),
+                _ => {
+                    let text = "store.redis.nodes: give exactly one server";
+                    return Err(StoreOpenError::Settings(text.to_owned()));
+                }
+            },
         };
-        let queue = settings.queue;
         Ok(Self {
             route,
             dialer,
             epochs,
-            queue,
+            queue: settings.queue,
         })
     }
 
-    /// Runs a script that touches no keys but those the call names, which share one slot.
-    pub(super) async fn call(&self, call: &ScriptInvocation<'_>, effort: Effort) -> Result<Vec<String>, StoreError> {
-        self.run(call, effort, Keys::Named).await
-    }
-
-    /// Runs a script that touches keys besides the one the call names, of the same slot. While a cluster moves the slot it
-    /// waits until all that the script touches is with one server again, and it runs there or not at all.
-    pub(super) async fn call_whole(
+    /// Runs a script, within the call's time.
+    pub(super) async fn call(
         &self,
-        call: &ScriptInvocation<'_>,
+        call: &ScriptCall<'_>,
         effort: Effort,
+        keys: Keys,
     ) -> Result<Vec<String>, StoreError> {
-        self.run(call, effort, Keys::Made).await
-    }
-
-    async fn run(&self, call: &ScriptInvocation<'_>, effort: Effort, keys: Keys) -> Result<Vec<String>, StoreError> {
         let (Effort::Read(silence) | Effort::Write(silence)) = effort;
         let mut call_timeout = CallTimeout::new(silence, self.queue, clock::instant());
         let progress = CallProgress::default();
@@ -188,8 +162,8 @@ impl Link {
             if let Ok(answer) = timeout(wait, attempt.as_mut()).await {
                 return answer;
             }
-            let awaited = progress.get();
-            let check = call_timeout.check(awaited.as_ref().map(|it| &it.last_answer), clock::instant());
+            let awaited = progress.awaited.lock().clone();
+            let check = call_timeout.check(awaited.as_ref().map(|it| &it.wire.last_answer), clock::instant());
             match (&check, awaited) {
                 (TimeoutCheck::Wait(more), _) => {
                     wait = *more;
@@ -211,39 +185,42 @@ impl Link {
     /// Whom to ask, and whether with ASKING.
     async fn towards(
         &self,
-        request: &Request,
+        call: &ScriptCall<'_>,
         redirect: Option<(Address, bool)>,
     ) -> Result<(Arc<Lane>, bool), StoreError> {
         Ok(match (&self.route, redirect) {
             (Route::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
-            (Route::Cluster(cluster), None) => (cluster.lane(request.slot.unwrap_or_default()).await?, false),
+            (Route::Cluster(cluster), None) => {
+                let slot = call.first_key().map(slots::of_key).unwrap_or_default();
+                (cluster.lane(slot).await?, false)
+            }
             (Route::One { lane, .. }, _) => (Arc::clone(lane), false),
         })
     }
 
     async fn attempt(
         &self,
-        call: &ScriptInvocation<'_>,
+        call: &ScriptCall<'_>,
         effort: Effort,
         keys: Keys,
         progress: &CallProgress,
     ) -> Result<Vec<String>, StoreError> {
-        let request = Request::of(call).await.map_err(|error| unavailable(&error))?;
+        let command = call.command();
         let mut again = matches!(effort, Effort::Read(_));
         let mut redirect: Option<(Address, bool)> = None;
         let mut redirects = 0;
         while redirects < REDIRECTS_MAX {
-            progress.set(None);
-            let (lane, asking) = self.towards(&request, redirect.take()).await?;
+            *progress.awaited.lock() = None;
+            let (lane, asking) = self.towards(call, redirect.take()).await?;
             let live = lane.live().await?;
-            let mut wire = lane.wire(&live);
-            progress.set(Some(AwaitedAnswer {
+            let wire = lane.runtime_connections.wire(&live);
+            *progress.awaited.lock() = Some(AwaitedAnswer {
                 lane: Arc::clone(&lane),
                 number: live.number,
-                last_answer: wire.last_answer.clone(),
-            }));
+                wire: Arc::clone(&wire),
+            });
             let _permit = lane.permit()?;
-            let error = match lane.send(&mut wire, call, &request, asking).await {
+            let error = match lane.send(&wire, call, &command, asking).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -299,19 +276,19 @@ impl Link {
     }
 
     /// Keeps all connections up. Cancel it to stop; what is connected then stays usable.
-    pub(super) async fn keep_up(&self, scripts: &Scripts) {
+    pub(super) async fn keep_up(&self) {
         match &self.route {
-            Route::Cluster(cluster) => cluster.keep_up(scripts).await,
+            Route::Cluster(cluster) => cluster.keep_up().await,
             Route::One { lane, finder } => tokio::select! {
-                () = lane.keep_up(finder, scripts) => {}
-                () = finder.follow(&self.dialer) => {}
+                () = lane.keep_up(finder) => {}
+                () = finder.follow(lane) => {}
             },
         }
     }
 
     /// Starts a new epoch: acknowledged changes may be lost for a reason that the link cannot see.
     pub(super) fn move_epoch(&self) {
-        self.epochs.move_on();
+        self.epochs.send_modify(|epoch| *epoch += 1);
     }
 
     /// How many runtimes have their own connection to the one master.
@@ -339,7 +316,10 @@ impl Link {
     /// Whether every known master is connected, and the sentinels, if any, have answered.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
-            Route::One { lane, finder } => lane.live_now().is_some() && finder.knows_master(),
+            Route::One { lane, finder } => {
+                let is_announced = lane.announced.borrow().is_some();
+                lane.live_now().is_some() && (is_announced || !finder.is_sentinel())
+            }
             Route::Cluster(cluster) => cluster.is_whole(),
         }
     }
@@ -352,7 +332,7 @@ impl Link {
     /// The master of a key, as far as known.
     pub(super) fn master_of(&self, key: &str) -> Option<Address> {
         match &self.route {
-            Route::One { lane, .. } => Some(lane.live_now()?.address),
+            Route::One { lane, .. } => Some(lane.live_now()?.address.clone()),
             Route::Cluster(cluster) => cluster.owner(slots::of_key(key.as_bytes())),
         }
     }

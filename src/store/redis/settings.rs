@@ -144,7 +144,7 @@ mod tests {
     fn passwords_are_not_repeated() {
         let url = settings("redis://:hunter2@host:1").addresses().unwrap_err().to_string();
         let settings = settings("host:1");
-        let dialer = Dialer::new(&settings).unwrap();
+        let dialer = Dialer::new(&settings, ::redis::pipe()).unwrap();
         let client = dialer.data(&settings.addresses().unwrap()[0]).unwrap();
         assert!(!format!("{url} {client:?} {settings:?}").contains("hunter2"));
     }

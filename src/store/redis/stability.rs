@@ -11,11 +11,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::vec::IntoIter;
 
-use ::redis::ScriptInvocation;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
-use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::Effort, loaded::Loaded};
+use super::{
+    ADMIN_BUDGET, RedisStore,
+    archive::set_up_meanwhile,
+    link::Effort,
+    script::{Script, ScriptCall},
+};
 use crate::domain::{
     faults::stability::{Bucket, Counters, Hour, Share, WINDOW_HOURS},
     ledger::{NodeId, consumption::RETENTION_DAYS},
@@ -48,8 +52,8 @@ struct NodeShare {
 
 impl RedisStore {
     /// A call of a script that takes these shares; at least one.
-    fn telling<'a>(&self, loaded: &'a Loaded, shares: &[(&NodeId, &Share)]) -> ScriptInvocation<'a> {
-        let mut call = self.prepare(loaded);
+    fn telling<'a>(&self, script: &'a Script, shares: &[(&NodeId, &Share)]) -> ScriptCall<'a> {
+        let mut call = self.prepare(script);
         for (node, share) in shares {
             call.key(self.hour_key(share.hour))
                 .arg(node.as_str())

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, PushInfo, PushKind, RedisResult};
+use ::redis::{Client, PushKind, RedisResult};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::dialer::connect_for_pushes;
+use super::dialer::connect;
 use super::link::{CONNECT_WAIT_MAX, Link, Pauses};
 
 /// How often the connection is asked for a sign of life.
@@ -56,12 +56,12 @@ async fn subscribe(
     lost: &Arc<Notify>,
 ) -> RedisResult<MultiplexedConnection> {
     let (nudge, lost) = (Arc::clone(nudge), Arc::clone(lost));
-    let on_push = move |push: PushInfo| match push.kind {
+    let on_push = move |kind| match kind {
         PushKind::Invalidate => nudge_once(&nudge),
         PushKind::Disconnection => lost.notify_one(),
         _ => {}
     };
-    let mut connection = connect_for_pushes(client, on_push).await?;
+    let mut connection = connect(client, on_push).await?;
     let mut track = ::redis::cmd("CLIENT");
     track
         .arg("TRACKING")

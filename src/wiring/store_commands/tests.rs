@@ -114,7 +114,10 @@ fn settled(at: &Node) -> Seen {
                 row: Some(row.into()),
             };
             let change = Change::Settle(Box::new(settlement));
-            ledger.apply(&node(1), "acme", &[Step { seq, change }]).await.unwrap();
+            ledger
+                .apply(&node(1), "acme", &[Step { seq, change }], 0)
+                .await
+                .unwrap();
         }
         ledger.flush().await.unwrap();
     });
@@ -252,7 +255,7 @@ fn old_rows_go_on_an_operators_word_and_others_do_not() {
     client_runtime().unwrap().block_on(async {
         let steps = [settle(1, 86_400_000), settle(2, START_MS)];
         ledger
-            .apply(&crate::store::ledger::contract::node(1), "acme", &steps)
+            .apply(&crate::store::ledger::contract::node(1), "acme", &steps, 0)
             .await
             .unwrap();
         ledger.flush().await.unwrap();

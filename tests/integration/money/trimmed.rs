@@ -203,7 +203,13 @@ fn a_home_is_moved_to_another_and_read_in_both_until_then() {
     };
     assert_eq!(rows(&weir), ROWS, "they are read where they were");
     let range = ["--from", &day(-DAYS_AGO - 2), "--until", &day(1)];
-    assert!(!weir.cli(&["log", "verify"], &range).status.success());
+    // Of a lane that is lost nobody knows whether it comes back.
+    let open = weir.cli(&["log", "verify"], &range);
+    let said = String::from_utf8_lossy(&open.stdout);
+    assert!(
+        open.status.success() && said.contains("postgres: open: node_"),
+        "{said}"
+    );
     for brought in [ROWS, 0] {
         let moved = weir.cli(&["log", "move"], &["--to", "postgres"]);
         let said = String::from_utf8_lossy(&moved.stdout);
@@ -263,7 +269,7 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
     server.psql(
         "CREATE TEMPORARY TABLE one AS SELECT * FROM weir.log ORDER BY request_id LIMIT 1;
          DELETE FROM weir.log WHERE model = (SELECT model FROM one) AND request_id <> (SELECT request_id FROM one);
-         UPDATE one SET number = number + 1000000;
+         UPDATE one SET number = number - 1;
          INSERT INTO weir.log SELECT * FROM one",
     );
     assert_eq!(there(), ROWS.to_string());

@@ -1,13 +1,16 @@
 //! `weir log verify` finds a counter that is off by a nano-dollar, and a row that only the journal still has.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::trimmed::{OFFSET, ROWS, builder, charge, day, rewrite, until_trimmed};
+use crate::harness::at_end::SetAtEnd;
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;
-use crate::harness::request::ALL_WIRES;
+use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::sample::SampleProvider;
-use crate::harness::tools::skip;
+use crate::harness::tools::{rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
-use crate::log_postgres::{URL, set_up};
+use crate::log_postgres::{URL, gateway, set_up};
 
 /// So long ago rows are charged whose day is over, and which the store still has.
 const HOURS_AGO: i64 = 26;
@@ -254,6 +257,142 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     server.psql(&dearer);
     wait_until("the other charge to be found", || {
         verify(&weir, &[]).2.contains("1 rows in postgres have another charge")
+    });
+}
+
+/// Values that no row has.
+const OTHERS: [(&str, &str); 9] = [
+    ("time", "time + interval '1 millisecond'"),
+    ("admitted_at", "admitted_at - interval '1 millisecond'"),
+    ("provider", "'another'"),
+    ("outcome", "'another'"),
+    ("model_asked", "'another'"),
+    ("price_version", "'another'"),
+    ("service_tier", "'another'"),
+    ("latency_ms", "latency_ms + 1"),
+    ("hold_nano_usd", "coalesce(hold_nano_usd, 0) + 1"),
+];
+
+#[test]
+fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_meanwhile() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let weir = gateway(&server, &provider);
+    set_up(&weir, &server);
+    let key = weir.key();
+    let ask = |wire: &Wire| assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
+    ALL_WIRES.iter().for_each(ask);
+    weir.books(ALL_WIRES.len());
+    let proven = format!("{} rows in postgres compared with the same sums", ALL_WIRES.len());
+    wait_until("the rows to be proven", || {
+        let (fine, said, _) = verify_from(&weir, 0, &[]);
+        fine && said.contains(&proven) && !said.contains("are open")
+    });
+    let row = "number = (SELECT min(number) FROM weir.log)";
+    for (column, other) in OTHERS {
+        let before = server.psql(&format!("SELECT quote_nullable({column}) FROM weir.log WHERE {row}"));
+        server.psql(&format!("UPDATE weir.log SET {column} = {other} WHERE {row}"));
+        let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+        assert!(!fine && said.contains("another column (digest "), "{column}: {said}");
+        assert!(
+            wrong.contains("on 1 days postgres does not have what the sums say"),
+            "{wrong}"
+        );
+        server.psql(&format!("UPDATE weir.log SET {column} = {before} WHERE {row}"));
+        assert!(verify_from(&weir, 0, &[]).0, "{column}");
+    }
+    // Rows that come while they are compared are no difference.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = SetAtEnd([&stop]);
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                ask(&Wire::Messages);
+            }
+        });
+        for _ in 0..rounds(3, 50) {
+            let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+            assert!(fine, "{said}{wrong}");
+        }
+    });
+    server.psql(&format!("DELETE FROM weir.log WHERE {row}"));
+    wait_until("the lost row to be missed", || {
+        verify_from(&weir, 0, &[])
+            .2
+            .contains("postgres does not have what the sums say")
+    });
+}
+
+#[test]
+fn a_day_whose_rows_have_not_come_to_the_home_is_open_and_names_the_lane() {
+    let provider = SampleProvider::start();
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("log.home", "files")
+        .set("log.files.path", "log")
+        .start();
+    let key = weir.key();
+    assert_eq!(
+        weir.exchange(&Wire::Messages.request(&key.text, "Tell me.")).status,
+        200
+    );
+    weir.books(1);
+    let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+    assert!(fine, "{said}{wrong}");
+    assert!(
+        said.contains("files: open: node_") && said.contains("1 comparisons"),
+        "{said}"
+    );
+    // The day is over, and the row is there.
+    weir.next_variable(OFFSET, &(2 * 86_400).to_string());
+    weir.kill_and_restart();
+    wait_until("the row to be proven", || {
+        let (fine, said, _) = verify_from(&weir, 0, &[]);
+        fine && said.contains("1 rows in files compared") && !said.contains("open")
+    });
+}
+
+#[test]
+fn a_node_whose_files_are_all_gone_gets_them_back_from_its_journal() {
+    let provider = SampleProvider::start();
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("log.home", "files")
+        .set("log.files.path", "log")
+        .set("log.files.seconds", 1)
+        .start();
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
+    }
+    let rows = ALL_WIRES.len();
+    let proven = format!("{rows} rows in files compared");
+    let is_proven = |(fine, said, _): (bool, String, String)| fine && said.contains(&proven) && !said.contains("open");
+    wait_until("the rows to be proven", || is_proven(verify_from(&weir, 0, &[])));
+    for day in std::fs::read_dir(weir.folder().join("log")).unwrap() {
+        let day = day.unwrap().path();
+        if day.is_dir() {
+            std::fs::remove_dir_all(day).unwrap();
+        }
+    }
+    let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+    assert!(
+        !fine && said.contains(&format!("journal: {rows} rows are missing")),
+        "{said}{wrong}"
+    );
+    let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
+    assert!(fine && said.contains(&format!("{rows} rows brought")), "{said}{wrong}");
+    assert!(is_proven(verify_from(&weir, 0, &[])));
+    assert_eq!(
+        weir.exchange(&Wire::Messages.request(&key.text, "Tell me.")).status,
+        200
+    );
+    let more = format!("{} rows in files compared", rows + 1);
+    wait_until("the next row to be proven", || {
+        let (fine, said, _) = verify_from(&weir, 0, &[]);
+        fine && said.contains(&more) && !said.contains("open")
     });
 }
 

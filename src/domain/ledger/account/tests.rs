@@ -82,7 +82,7 @@ fn apply(account: &mut Account, by: u8, changes: impl IntoIterator<Item = Change
         .zip(first..)
         .map(|(change, seq)| Step { seq, change })
         .collect();
-    let (watermark, _) = account.apply(&node(by), &steps);
+    let (watermark, _) = account.apply(&node(by), &steps, 0);
     assert_eq!(watermark, first + steps.len() as u64 - 1);
 }
 

@@ -140,7 +140,7 @@ mod tests {
             at: 1,
             operation: None,
         };
-        account.apply(&node, &[Step { seq: 1, change: open }]);
+        account.apply(&node, &[Step { seq: 1, change: open }], 0);
         let AdmitReply::Granted(first) = account.admit(&ask(&node, "r1"), 1_000) else {
             panic!("not admitted")
         };
@@ -172,7 +172,7 @@ mod tests {
             more: NanoUsd::from_nanos(1),
         };
         assert_eq!(next.top_up(&more, 1_001), ToppedUp::Refused, "the hold is there");
-        account.apply(&node, &[]);
+        account.apply(&node, &[], 0);
         let mut other = account.clone();
         assert!(matches!(other.admit(&ask(&node, "r2"), 1_001), AdmitReply::Granted(_)));
         let third = next.admit(&ask(&node, "r3"), 1_002);

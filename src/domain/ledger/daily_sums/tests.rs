@@ -1,7 +1,7 @@
 //! Tests of the daily sums.
 
 use super::*;
-use crate::domain::ledger::consumption::Modifiers;
+use crate::domain::ledger::consumption::{Modifiers, row_json::tests::row};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const START_MS: i64 = 1_795_262_400_000;
@@ -79,6 +79,21 @@ fn rows_and_sums_are_read_as_they_were_written() {
 }
 
 proptest::proptest! {
+    #[test]
+    fn rows_that_differ_in_any_column_have_other_sums(
+        rows in proptest::collection::vec(row(), 1..4),
+        other in row(),
+        at: proptest::sample::Index,
+    ) {
+        let sum = |rows: &[Row]| rows.iter().fold(Sums::default(), |sum, row| sum.plus(&Sums::of(row)));
+        let whole = sum(&rows);
+        let mut changed = rows.clone();
+        changed[at.index(rows.len())] = other;
+        proptest::prop_assert_eq!(sum(&changed).digest == whole.digest, changed == rows);
+        proptest::prop_assert_eq!(sum(&rows[1..]).digest, whole.beyond(&Sums::of(&rows[0])).digest);
+        proptest::prop_assert!(whole.digest < DIGESTS);
+    }
+
     #[test]
     fn rows_that_are_added_up_before_come_to_what_each_adds(
         rows in proptest::collection::vec((0..3_i64, 0..3_u8, 0..3_u8, 0..150_u8, -2..9_i64), 0..400),

@@ -98,6 +98,7 @@ impl Sums {
             requests: from.number()?,
             errors: from.number()?,
             cost_nano_usd: from.amount()?,
+            digest: from.number()?,
             usage: from.usage()?,
         };
         from.is_at_end().then_some(sums)

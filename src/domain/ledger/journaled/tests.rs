@@ -131,11 +131,11 @@ proptest! {
 
     #[test]
     fn sums_are_read_as_they_were_written_and_nothing_else_is(
-        (requests, errors, cost) in (any::<u64>(), any::<u64>(), any::<i64>()),
+        (requests, errors, cost, digest) in (any::<u64>(), any::<u64>(), any::<i64>(), any::<u64>()),
         usage in usage(),
         at: prop::sample::Index,
     ) {
-        let sums = Sums { requests, errors, cost_nano_usd: NanoUsd::from_nanos(cost), usage };
+        let sums = Sums { requests, errors, cost_nano_usd: NanoUsd::from_nanos(cost), digest, usage };
         let mut bytes = Vec::new();
         sums.write_bytes(&mut bytes);
         prop_assert_eq!(Sums::read_bytes(&bytes), Some(sums));

@@ -115,6 +115,13 @@ const fn flag(is_there: bool, flag: u64) -> u64 {
     if is_there { flag } else { 0 }
 }
 
+impl Row {
+    /// Appends the row as the journal has it.
+    pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
+        without_zeros(out, |to| to.row(self, 0, None));
+    }
+}
+
 impl Sums {
     /// Appends the sums as the embedded ledger's file has them.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
@@ -122,6 +129,7 @@ impl Sums {
             to.number(self.requests);
             to.number(self.errors);
             to.signed(self.cost_nano_usd.nanos());
+            to.number(self.digest);
             to.usage(&self.usage);
         });
     }

@@ -25,7 +25,7 @@ fn rate(scope: Scope, limit: u64) -> Denial {
 async fn change(fixture: &Fixture, change: Change) {
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let steps = [Step { seq, change }];
-    fixture.ledger.apply(&node(9), "acme", &steps).await.unwrap();
+    fixture.ledger.apply(&node(9), "acme", &steps, 0).await.unwrap();
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ pub(super) async fn fixture(balance: i64) -> Fixture {
             operation: None,
         },
     };
-    ledger.apply(&node(9), "acme", &[open]).await.unwrap();
+    ledger.apply(&node(9), "acme", &[open], 0).await.unwrap();
     let key_store = Arc::new(ModelStore::new());
     let keys = KeyCache::new(key_store.clone(), KEY_CACHE);
     Fixture {
@@ -182,7 +182,7 @@ impl Fixture {
                 _ => None,
             })
             .collect();
-        let watermark = self.ledger.apply(self.journal.node(), "acme", &steps).await.unwrap();
+        let watermark = self.ledger.apply(self.journal.node(), "acme", &steps, 0).await.unwrap();
         self.journal.acknowledged("acme", watermark);
     }
 

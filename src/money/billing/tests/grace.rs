@@ -9,7 +9,7 @@ use crate::store::ledger::contract::{limit, suspend};
 async fn change(fixture: &Fixture, change: Change) {
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let steps = [Step { seq, change }];
-    fixture.ledger.apply(&node(9), "acme", &steps).await.unwrap();
+    fixture.ledger.apply(&node(9), "acme", &steps, 0).await.unwrap();
 }
 
 fn with_terms(number: u8, terms: KeyTerms) -> KeyRecord {

@@ -1,5 +1,6 @@
 //! A ledger that can be away.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{
     Arc,
@@ -121,8 +122,8 @@ impl LedgerStore for Ledger {
         }
     }
 
-    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
-        self.inner.apply(node, account, steps).await
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
+        self.inner.apply(node, account, steps, upto).await
     }
 
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
@@ -181,6 +182,10 @@ impl LedgerStore for Ledger {
 
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         self.inner.sums(account, days, of).await
+    }
+
+    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        self.inner.summed(account).await
     }
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {

@@ -79,7 +79,7 @@ pub(super) fn quota_change(amount: i64) -> KeyTermsChange {
 pub(super) async fn change_account(fixture: &Fixture, change: Change) {
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let steps = [Step { seq, change }];
-    fixture.ledger.apply(&node(9), "acme", &steps).await.unwrap();
+    fixture.ledger.apply(&node(9), "acme", &steps, 0).await.unwrap();
 }
 
 pub(super) async fn credit(fixture: &Fixture, amount: i64) {

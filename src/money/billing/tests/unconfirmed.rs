@@ -52,7 +52,7 @@ async fn one_part_of_the_ledger_that_is_away_keeps_no_hold_of_another() {
             operation: None,
         },
     };
-    fixture.ledger.apply(&node(9), "beta", &[open]).await.unwrap();
+    fixture.ledger.apply(&node(9), "beta", &[open], 0).await.unwrap();
     let beta = KeyRecord {
         account: "beta".into(),
         ..record(2)

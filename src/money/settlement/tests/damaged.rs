@@ -64,7 +64,7 @@ async fn a_damaged_settlement_is_charged_again_only_if_the_store_has_not_applied
             change: Change::nothing(),
         };
         let steps: Vec<_> = (1..=applied).map(step).collect();
-        store.apply(journal.node(), "acme", &steps).await.unwrap();
+        store.apply(journal.node(), "acme", &steps, 0).await.unwrap();
 
         judge_possibly_settled(&journal, &*store, opened.possibly_settled)
             .await

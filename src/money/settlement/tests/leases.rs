@@ -33,7 +33,7 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
             operation: None,
         },
     };
-    ledger.apply(&node(9), "acme", &[open]).await.unwrap();
+    ledger.apply(&node(9), "acme", &[open], 0).await.unwrap();
     let first = Admit {
         node: node(9),
         request: "first".into(),

@@ -156,7 +156,7 @@ impl LedgerStore for Store {
     async fn lease(&self, _: &AskLease) -> Result<LeaseAnswer, StoreError> {
         unasked()
     }
-    async fn apply(&self, _: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
+    async fn apply(&self, _: &NodeId, account: &str, steps: &[Step], _: u64) -> Result<u64, StoreError> {
         assert!(steps.len() <= APPLY_STEPS_MAX);
         let reply = self.fault().await?;
         let watermark = {
@@ -219,6 +219,10 @@ impl LedgerStore for Store {
         unasked()
     }
     async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        unasked()
+    }
+
+    async fn summed(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         unasked()
     }
 

@@ -193,7 +193,7 @@ async fn an_operation_that_another_node_makes_meanwhile_counts_once() {
     };
     let node = NodeId::generate(&mut rand::rng());
     let step = Step { seq: 1, change };
-    admin.ledger.apply(&node, "a", &[step]).await.unwrap();
+    admin.ledger.apply(&node, "a", &[step], 0).await.unwrap();
     admin.changes.fail(None);
     admin.changes.send("a").await;
     let again = admin.post("/v1/accounts/a/credit", credit).await;
@@ -346,7 +346,7 @@ async fn a_key_shows_its_quota_and_what_it_has_spent_in_the_period() {
         change: Change::Settle(Box::new(settlement)),
     };
     let node = NodeId::generate(&mut rand::rng());
-    admin.ledger.apply(&node, "a", &[step]).await.unwrap();
+    admin.ledger.apply(&node, "a", &[step], 0).await.unwrap();
     let path = format!("/v1/keys/{id}");
     let shown = admin.get(&path).await;
     assert_eq!(

@@ -53,7 +53,7 @@ async fn filled(count: u64) -> (Fixture, i64) {
             let change = Change::Settle(Box::new(settlement));
             admin
                 .ledger
-                .apply(&node, account, &[Step { seq, change }])
+                .apply(&node, account, &[Step { seq, change }], 0)
                 .await
                 .unwrap();
         }
@@ -115,7 +115,7 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
     for number in 0..40 {
         let (name, change) = (format!("Idle{number}"), Change::nothing());
         assert_eq!(
-            admin.ledger.apply(&node, &name, &[Step { seq: 1, change }]).await,
+            admin.ledger.apply(&node, &name, &[Step { seq: 1, change }], 0).await,
             Ok(1)
         );
     }
@@ -271,7 +271,7 @@ async fn the_lines_of_a_charge_are_told_on_request_where_its_prices_are_in_force
     let node = NodeId::generate(&mut rand::rng());
     admin
         .ledger
-        .apply(&node, "a", &[Step { seq: 1, change }])
+        .apply(&node, "a", &[Step { seq: 1, change }], 0)
         .await
         .unwrap();
     let lines = async |path: &str| {

@@ -161,7 +161,7 @@ async fn used() -> Fixture {
         let node = NodeId::generate(&mut rand::rng());
         admin
             .ledger
-            .apply(&node, "a", &[Step { seq: 1, change }])
+            .apply(&node, "a", &[Step { seq: 1, change }], 0)
             .await
             .unwrap();
     }

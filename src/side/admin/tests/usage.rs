@@ -29,7 +29,7 @@ async fn filled(accounts: u64) -> Fixture {
                 seq: u64::from(seq),
                 change,
             };
-            admin.ledger.apply(&node, &account, &[step]).await.unwrap();
+            admin.ledger.apply(&node, &account, &[step], 0).await.unwrap();
         }
     }
     admin
@@ -104,7 +104,7 @@ async fn all_of_a_report_by_tag_counts_each_request_once() {
         let change = Change::Settle(Box::new(Settlement::of(row, 0)));
         admin
             .ledger
-            .apply(&node, "acme", &[Step { seq, change }])
+            .apply(&node, "acme", &[Step { seq, change }], 0)
             .await
             .unwrap();
     }

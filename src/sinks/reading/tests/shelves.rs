@@ -20,6 +20,7 @@ use crate::{
         },
         money::NanoUsd,
     },
+    journal::NumberedRow,
     sinks::{
         batching::Batching,
         sink::{Batch, Sink, SinkError},
@@ -124,7 +125,7 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn apply(&self, _: &NodeId, _: &str, _: &[Step]) -> Result<u64, StoreError> {
+    async fn apply(&self, _: &NodeId, _: &str, _: &[Step], _: u64) -> Result<u64, StoreError> {
         unreachable!("the log is only read")
     }
 
@@ -188,6 +189,10 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
+    async fn summed(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        unreachable!("the log is only read")
+    }
+
     async fn resum(&self, _: &str, _: i64) -> Result<(), StoreError> {
         unreachable!("the log is only read")
     }
@@ -247,7 +252,7 @@ impl Sink for HomeShelf {
 
 #[async_trait]
 impl Home for HomeShelf {
-    async fn rows(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<Row>, HomeError> {
+    async fn numbered(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<(NodeId, NumberedRow)>, HomeError> {
         unreachable!("pages are asked for")
     }
 

@@ -8,10 +8,16 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::{HandoverStore, call::Call, successor::line};
-use crate::store::{KeyStore, StoreError, ledger::LedgerStore, sessions::SessionStore, stability::StabilityStore};
+use super::EmbeddedFiles;
+use crate::store::{
+    KeyStore, StoreError,
+    embedded::ownership::{call::Call, successor::line},
+    ledger::LedgerStore,
+    sessions::SessionStore,
+    stability::StabilityStore,
+};
 
-impl HandoverStore {
+impl EmbeddedFiles {
     /// Answers the predecessor at the other end. Returns when it has ended.
     pub(crate) async fn serve_predecessor(self: Arc<Self>, stream: UnixStream) {
         let (read, mut write) = stream.into_split();
@@ -36,21 +42,20 @@ impl HandoverStore {
             }
         };
         match call {
-            Call::Find(digest) => text(&self.find(&digest).await),
-            Call::Touch(used) => text(&self.touch(&used).await),
-            Call::ChangesSince(version) => text(&self.changes_since(version).await),
-            Call::Recall(states) => text(&self.recall(&states).await),
-            Call::Remember(served, now) => text(&self.remember(&served, now).await),
-            Call::Admit(ask) => text(&self.admit(&ask).await),
-            Call::TopUp(ask) => text(&self.top_up(&ask).await),
-            Call::Lease(ask) => text(&self.lease(&ask).await),
-            Call::Apply(node, account, steps) => text(&self.apply(&node, &account, &steps).await),
-            Call::Watermark(node, account) => text(&self.watermark(&node, &account).await),
-            Call::Renew(node, accounts) => text(&self.renew(&node, &accounts).await),
-            Call::Release(node, account) => text(&self.release(&node, &account).await),
-            Call::Operation(account, id) => text(&self.operation(&account, &id).await),
-            Call::Tell(node, shares) => text(&self.tell(&node, &shares).await),
-            Call::Buckets(first, last) => text(&self.buckets(first, last).await),
+            Call::Find(digest) => text(&self.keys.find(&digest).await),
+            Call::Touch(used) => text(&self.keys.touch(&used).await),
+            Call::ChangesSince(version) => text(&self.keys.changes_since(version).await),
+            Call::Recall(states) => text(&self.keys.recall(&states).await),
+            Call::Remember(served, now) => text(&self.keys.remember(&served, now).await),
+            Call::Admit(ask) => text(&self.ledger.admit(&ask).await),
+            Call::TopUp(ask) => text(&self.ledger.top_up(&ask).await),
+            Call::Apply(node, account, steps, upto) => text(&self.ledger.apply(&node, &account, &steps, upto).await),
+            Call::Watermark(node, account) => text(&self.ledger.watermark(&node, &account).await),
+            Call::Renew(node, accounts) => text(&self.ledger.renew(&node, &accounts).await),
+            Call::Release(node, account) => text(&self.ledger.release(&node, &account).await),
+            Call::Operation(account, id) => text(&self.ledger.operation(&account, &id).await),
+            Call::Tell(node, shares) => text(&self.ledger.tell(&node, &shares).await),
+            Call::Buckets(first, last) => text(&self.ledger.buckets(first, last).await),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::EmbeddedLedger;
+use super::{EmbeddedLedger, flush};
 use crate::store::{
     StoreError,
     archive::{Archive, Item},
@@ -16,8 +16,9 @@ use crate::store::{
 #[async_trait]
 impl Archive for EmbeddedLedger {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
-        self.flush().await?;
-        let books = Arc::clone(&self.books);
+        // Other calls, and who waits for them to end, do not wait for the client.
+        let books = Arc::clone(&*self.ownership.here().await?);
+        flush(&books).await?;
         blocking(move || books.file().dump(&to)).await
     }
 
@@ -32,7 +33,6 @@ impl Archive for EmbeddedLedger {
         if items.is_empty() {
             return Ok(());
         }
-        let books = Arc::clone(&self.books);
-        blocking(move || books.file().load(&items)).await
+        self.work(move |books, _| books.file().load(&items)).await
     }
 }

@@ -16,7 +16,7 @@ use super::file::{Changed, LedgerFile, Unwritten};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountRecord, AccountView, Admit, AdmitReply, Change, NodeId, Step, Transient,
+        Account, AccountRecord, AccountView, Admit, AdmitReply, Change, NodeId, Step,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::{DailySum, SumsOf, day_of},
         notice::{NoticeOf, TakenNotices},
@@ -28,9 +28,13 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 mod putting_back;
 mod retention;
+mod transient;
 mod trimming;
 
-pub(super) struct Books {
+pub(crate) use transient::Carried;
+
+/// All accounts, and the file.
+pub(crate) struct Books {
     file: LedgerFile,
     accounts: RwLock<BTreeMap<String, Arc<SharedBook>>>,
     /// Names of the accounts that have changed since they were last written.
@@ -103,9 +107,10 @@ impl Books {
         accounts.get(id).map(Arc::clone)
     }
 
-    #[cfg(test)]
-    pub(super) fn signals(&self) -> &CommitSignals {
-        &self.signals
+    /// The last step of a node that was applied to an account, in memory.
+    pub(crate) fn applied(&self, node: &NodeId, account: &str) -> u64 {
+        let slot = self.slot(account);
+        slot.map_or(0, |slot| slot.lock().account.watermark(node))
     }
 
     fn slot_or_new(&self, id: &str) -> Arc<SharedBook> {
@@ -135,7 +140,7 @@ impl Books {
         answer
     }
 
-    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step]) -> Applied {
+    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64) -> Applied {
         let slot = self.slot_or_new(id);
         let mut book = slot.lock();
         let days = steps.iter().filter_map(settled_row).map(day_of);
@@ -143,7 +148,7 @@ impl Books {
             return Applied::NeedsDay(day);
         }
         let before = book.account.watermark(node);
-        let (watermark, rows) = book.account.apply(node, steps);
+        let (watermark, rows) = book.account.apply(node, steps, upto);
         if watermark != before {
             let applied = steps.iter().filter(|step| step.seq > before && step.seq <= watermark);
             for step in applied {
@@ -315,15 +320,6 @@ impl Books {
     pub(super) fn resum(&self, id: &str, day: i64) -> Result<(), StoreError> {
         let _writing = self.writing.lock();
         self.file.resum(id, day)
-    }
-
-    /// What the accounts have that the file does not keep.
-    pub(super) fn transient(&self) -> Vec<(String, Transient)> {
-        let accounts = self.accounts.read();
-        let of = accounts
-            .iter()
-            .map(|(id, slot)| (id.clone(), slot.lock().account.transient()));
-        of.filter(|(_, transient)| !transient.is_empty()).collect()
     }
 
     fn names(&self) -> Vec<String> {

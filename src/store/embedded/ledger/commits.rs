@@ -6,13 +6,13 @@ use tokio::{sync::Notify, time::timeout};
 
 pub(super) const HOUR_MS: i64 = 3600 * 1000;
 /// How long a change may wait for others to be written with it.
-pub(in crate::store::embedded) const COMMIT_AFTER: Duration = Duration::from_secs(1);
+pub(super) const COMMIT_AFTER: Duration = Duration::from_secs(1);
 /// So many rows are written at once.
 pub(super) const COMMIT_ROWS: usize = 2048;
 
 /// Tells who writes the file that there is something to write. It outlives the file, which may be opened again.
 #[derive(Debug, Default)]
-pub(in crate::store::embedded) struct CommitSignals {
+pub(super) struct CommitSignals {
     /// Something has changed, after everything was written.
     pub(super) changed: Notify,
     /// [`COMMIT_ROWS`] wait.
@@ -21,7 +21,7 @@ pub(in crate::store::embedded) struct CommitSignals {
 
 impl CommitSignals {
     /// Waits until a turn of the upkeep is due: changes have waited for `most`, there are many rows, or an hour has begun.
-    pub(in crate::store::embedded) async fn due(&self, most: Duration, now_ms: i64) {
+    pub(super) async fn due(&self, most: Duration, now_ms: i64) {
         let changes = async {
             self.changed.notified().await;
             let _ = timeout(most, self.full.notified()).await;

@@ -13,7 +13,10 @@ use crate::domain::{
 };
 use crate::store::{
     StoreError,
-    embedded::blocking,
+    embedded::{
+        blocking,
+        ownership::{Owner, call::Call},
+    },
     stability::{HOURS_MAX, SHARES_MAX, StabilityStore},
 };
 
@@ -23,14 +26,22 @@ mod tests;
 #[async_trait]
 impl StabilityStore for EmbeddedLedger {
     async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Tell(node.clone(), shares.to_vec())).await;
+        };
         let shares: Vec<Share> = shares.iter().take(SHARES_MAX).cloned().collect();
-        let (books, node) = (Arc::clone(&self.books), node.clone());
+        let (books, node) = (Arc::clone(books), node.clone());
         blocking(move || books.file().tell(&node, &shares)).await
     }
 
     async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+        let owner = self.ownership.owner().await;
+        let Owner::Here(books) = &*owner else {
+            return owner.ask(&Call::Buckets(first, last)).await;
+        };
         let first = first.max(last.plus(1 - HOURS_MAX));
-        let books = Arc::clone(&self.books);
+        let books = Arc::clone(books);
         blocking(move || books.file().buckets(first, last)).await
     }
 

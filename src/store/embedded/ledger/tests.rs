@@ -6,12 +6,15 @@ use std::path::Path;
 use redb::ReadableTable;
 use tempfile::TempDir;
 
+use super::commits::HOUR_MS;
+use super::upkeep::Upkeep;
 use super::*;
 use crate::domain::ledger::daily_sums::{DailySums, differences};
 use crate::domain::ledger::retention::Retention;
 use crate::domain::ledger::{Change, Denial, Settlement};
 use crate::domain::money::NanoUsd;
 use crate::store::contract::until;
+use crate::store::ledger::APPLY_STEPS_MAX;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
 mod commits;
@@ -22,18 +25,32 @@ mod sums;
 mod trimming;
 
 impl EmbeddedLedger {
-    /// Its upkeep, until `shutdown` turns true or its sender is gone; then once more.
-    async fn run(&self, mut shutdown: watch::Receiver<bool>) {
+    /// The accounts, as long as they are here.
+    pub(crate) fn books(&self) -> Arc<Books> {
+        Arc::clone(&self.ownership.here_now().unwrap())
+    }
+
+    async fn remove_old_rows(&self) -> Result<(), StoreError> {
+        self.work(|books, now_ms| books.remove_old_rows(now_ms)).await
+    }
+
+    /// One turn of the upkeep, which is not the last one.
+    async fn turn(&self, upkeep: &mut Upkeep) -> bool {
+        upkeep.turn(&self.books(), (self.now_ms)(), false).await
+    }
+
+    /// The upkeep in short turns, until `shutdown` turns true or its sender is gone; then once more.
+    async fn write_often(&self, mut shutdown: watch::Receiver<bool>) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
-            upkeep.turn(self, ended).await;
+            upkeep.turn(&self.books(), (self.now_ms)(), ended).await;
             if ended {
                 return;
             }
             let turn = std::time::Duration::from_millis(100);
             ended = tokio::select! {
                 _ = shutdown.wait_for(|ended| *ended) => true,
-                () = self.books.signals().due(turn, (self.now_ms)()) => false,
+                () = self.signals.due(turn, (self.now_ms)()) => false,
             };
         }
     }
@@ -48,7 +65,7 @@ async fn open() -> Option<Fixture> {
     let store = Arc::new(EmbeddedLedger::open(folder.path(), clock.source()).unwrap());
     let (shutdown, ended) = watch::channel(false);
     let writer = Arc::clone(&store);
-    tokio::spawn(async move { writer.run(ended).await });
+    tokio::spawn(async move { writer.write_often(ended).await });
     Some(Fixture {
         store,
         clock,
@@ -131,9 +148,9 @@ async fn lasting(store: &EmbeddedLedger) -> (Vec<AccountView>, KeySpend, Vec<u64
 async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
-    store.apply(&node(1), "acme", &journal(30)).await.unwrap();
-    store.apply(&node(2), "acme", &journal(3)[..2]).await.unwrap();
-    store.apply(&node(1), "beta", &journal(0)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(30), 0).await.unwrap();
+    store.apply(&node(2), "acme", &journal(3)[..2], 0).await.unwrap();
+    store.apply(&node(1), "beta", &journal(0), 0).await.unwrap();
     let order = OperationId::parse("order-7").unwrap();
     let change = Change::Credit {
         amount: nanos(5),
@@ -141,7 +158,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
         operation: Some(order.clone()),
     };
     let credit = Step { seq: 32, change };
-    store.apply(&node(1), "acme", &[credit]).await.unwrap();
+    store.apply(&node(1), "acme", &[credit], 0).await.unwrap();
     let before = lasting(&store).await;
     assert!(matches!(store.admit(&ask("a", 5)).await, Ok(AdmitReply::Granted(_))));
     store.flush().await.unwrap();
@@ -166,9 +183,9 @@ async fn a_page_of_rows_goes_on_from_the_disk_into_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let steps = journal(30);
-    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
     store.flush().await.unwrap();
-    store.apply(&node(1), "acme", &steps[20..]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[20..], 0).await.unwrap();
     let mixed = lasting(&store).await;
     let mut paged = Vec::new();
     for day in TODAY - 2..=TODAY {
@@ -186,7 +203,7 @@ async fn a_page_of_rows_goes_on_from_the_disk_into_memory() {
         seq: 32,
         change: settled(99, 1, TODAY),
     };
-    store.apply(&node(1), "acme", &[more]).await.unwrap();
+    store.apply(&node(1), "acme", &[more], 0).await.unwrap();
     store.flush().await.unwrap();
     let rows = store.rows("acme", TODAY, 0, 100).await.unwrap();
     assert_eq!((rows.len(), rows[20].request_id.as_str()), (21, "r99"));
@@ -196,14 +213,14 @@ async fn a_page_of_rows_goes_on_from_the_disk_into_memory() {
 async fn rows_go_when_they_are_older_than_they_are_kept() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
-    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     let keep_days = i64::from(crate::domain::ledger::consumption::RETENTION_DAYS);
     let kept = keep_days * DAY_MS;
     clock.advance(kept);
     // As it stood the day before.
     let before = Retention::until(TODAY - 1, clock.now_ms() - DAY_MS, keep_days);
-    store.books.file().note_retention(before).unwrap();
+    store.books().file().note_retention(before).unwrap();
     store.remove_old_rows().await.unwrap();
     assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
     assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
@@ -220,7 +237,7 @@ async fn starts_far_ahead_keep_the_log() {
     let start = || EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     let store = start();
     store.remove_old_rows().await.unwrap();
-    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
     assert_eq!(before.3.len(), 9);
@@ -240,7 +257,7 @@ async fn an_operators_word_removes_all_before_a_day_and_no_day_that_is_kept() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     store.remove_old_rows().await.unwrap();
-    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     clock.advance(200 * DAY_MS);
     let first_kept = TODAY + 200 - i64::from(crate::domain::ledger::consumption::RETENTION_DAYS);
@@ -249,7 +266,7 @@ async fn an_operators_word_removes_all_before_a_day_and_no_day_that_is_kept() {
     assert_eq!(store.prune(first_kept).await, Ok(Some(6)));
     // From there it goes on.
     store.remove_old_rows().await.unwrap();
-    assert_eq!(store.books.file().retention().unwrap().unwrap().kept_from, first_kept);
+    assert_eq!(store.books().file().retention().unwrap().unwrap().kept_from, first_kept);
 }
 
 #[tokio::test]
@@ -258,11 +275,11 @@ async fn the_writer_writes_by_itself_and_at_the_end() {
     let store = Arc::new(opened(folder.path()));
     let (shutdown, ended) = watch::channel(false);
     let writer = Arc::clone(&store);
-    let running = tokio::spawn(async move { writer.run(ended).await });
+    let running = tokio::spawn(async move { writer.write_often(ended).await });
     let steps = journal(30);
-    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
-    until("all rows are written", async || store.books.unwritten_rows() == 0).await;
-    store.apply(&node(1), "acme", &steps).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
+    until("all rows are written", async || store.books().unwritten_rows() == 0).await;
+    store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     let before = lasting(&store).await;
     shutdown.send_replace(true);
     running.await.unwrap();
@@ -279,8 +296,8 @@ async fn more_rows_than_may_wait_are_written_before_more_is_applied() {
     for first in (1..=many).step_by(APPLY_STEPS_MAX) {
         let changes = (first..).map(|seq| (seq, settled(seq, 1, TODAY))).take(APPLY_STEPS_MAX);
         let steps: Vec<Step> = changes.map(|(seq, change)| Step { seq, change }).collect();
-        store.apply(&node(1), "acme", &steps).await.unwrap();
-        most = most.max(store.books.unwritten_rows());
+        store.apply(&node(1), "acme", &steps, 0).await.unwrap();
+        most = most.max(store.books().unwritten_rows());
     }
     assert!(most < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX, "{most}");
     let last = store
@@ -324,7 +341,7 @@ fn tamper(folder: &TempDir, table: &str, value: impl FnOnce(Vec<u8>) -> Vec<u8>)
 async fn a_balance_that_was_changed_on_the_disk_is_refused_and_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
-    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     drop(store);
     tamper(&folder, "accounts", |before| {

@@ -71,11 +71,13 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
     );
     store.release(&node(1), "acme").await.unwrap();
     store.renew(&node(1), &["acme".to_owned()]).await.unwrap();
-    assert_eq!(store.apply(&node(1), "acme", &[]).await, Ok(0));
-    assert_eq!(store.apply(&node(1), "acme", &steps(2, [open(7, 50)])).await, Ok(0));
+    assert_eq!(store.apply(&node(1), "acme", &[], 0).await, Ok(0));
+    assert_eq!(store.apply(&node(1), "acme", &steps(2, [open(7, 50)]), 0).await, Ok(0));
     assert_eq!(store.account("acme").await, Ok(None));
     assert_eq!(
-        store.apply(&node(1), "acme", &steps(1, [credit(3), open(7, 50)])).await,
+        store
+            .apply(&node(1), "acme", &steps(1, [credit(3), open(7, 50)]), 0)
+            .await,
         Ok(2)
     );
     let view = store.account("acme").await.unwrap().unwrap();
@@ -84,7 +86,7 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
         ("acme", nanos(10), 50)
     );
     // Opening again adds the money and keeps the rest.
-    assert_eq!(store.apply(&node(2), "acme", &steps(1, [open(7, 60)])).await, Ok(1));
+    assert_eq!(store.apply(&node(2), "acme", &steps(1, [open(7, 60)]), 0).await, Ok(1));
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.created_at), (nanos(17), 50));
     assert_eq!(store.account("acm").await, Ok(None));
@@ -114,7 +116,7 @@ pub(crate) async fn what_was_paid_in_is_told_by_day_and_month(fixture: &Fixture)
     ];
     let all = steps(1, all);
     for _ in 0..2 {
-        assert_eq!(store.apply(&node(1), "acme", &all).await, Ok(6));
+        assert_eq!(store.apply(&node(1), "acme", &all, 0).await, Ok(6));
         let view = store.account("acme").await.unwrap().unwrap();
         assert_eq!(view.balance, nanos(1106));
         assert_eq!((view.paid_today, view.paid_this_month), (nanos(6), nanos(6)));
@@ -127,18 +129,18 @@ pub(crate) async fn a_step_is_applied_once_and_in_order(fixture: &Fixture) {
     let changes = (0..APPLY_STEPS_MAX + 5).map(|_| credit(1));
     let all = steps(1, changes);
     let most = u64::try_from(APPLY_STEPS_MAX).unwrap();
-    assert_eq!(store.apply(&node(1), "acme", &all[..3]).await, Ok(3));
-    assert_eq!(store.apply(&node(1), "acme", &all[..3]).await, Ok(3));
-    assert_eq!(store.apply(&node(1), "acme", &all[5..8]).await, Ok(3));
+    assert_eq!(store.apply(&node(1), "acme", &all[..3], 0).await, Ok(3));
+    assert_eq!(store.apply(&node(1), "acme", &all[..3], 0).await, Ok(3));
+    assert_eq!(store.apply(&node(1), "acme", &all[5..8], 0).await, Ok(3));
     assert_eq!(
         store
-            .apply(&node(1), "acme", &[all[1].clone(), all[3].clone(), all[5].clone()])
+            .apply(&node(1), "acme", &[all[1].clone(), all[3].clone(), all[5].clone()], 0)
             .await,
         Ok(4)
     );
-    assert_eq!(store.apply(&node(1), "acme", &all).await, Ok(most));
+    assert_eq!(store.apply(&node(1), "acme", &all, 0).await, Ok(most));
     assert_eq!(
-        store.apply(&node(1), "acme", &all[APPLY_STEPS_MAX - 9..]).await,
+        store.apply(&node(1), "acme", &all[APPLY_STEPS_MAX - 9..], 0).await,
         Ok(most + 5)
     );
     assert_eq!(store.watermark(&node(1), "acme").await, Ok(most + 5));
@@ -150,7 +152,10 @@ pub(crate) async fn a_step_is_applied_once_and_in_order(fixture: &Fixture) {
 
 pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
-    store.apply(&node(1), "acme", &steps(1, [open(100, 50)])).await.unwrap();
+    store
+        .apply(&node(1), "acme", &steps(1, [open(100, 50)]), 0)
+        .await
+        .unwrap();
     let Ok(AdmitReply::Granted(grant)) = store.admit(&ask("r1", 30)).await else {
         panic!("there is money")
     };
@@ -160,7 +165,7 @@ pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixtur
     assert_eq!((view.held, view.running), (nanos(30), 1));
     let end = steps(2, [settled("r1", now, now + 9, 42)]);
     for _ in 0..2 {
-        assert_eq!(store.apply(&node(1), "acme", &end).await, Ok(2));
+        assert_eq!(store.apply(&node(1), "acme", &end, 0).await, Ok(2));
         let view = store.account("acme").await.unwrap().unwrap();
         assert_eq!((view.balance, view.spent, view.held), (nanos(58), nanos(42), nanos(0)));
         assert_eq!(view.running, 0);
@@ -182,7 +187,10 @@ pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixtur
 /// By whoever sends it, alone, at the same time as itself, and behind a question whose answer nobody waited for.
 pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
-    store.apply(&node(1), "acme", &steps(1, [open(100, 50)])).await.unwrap();
+    store
+        .apply(&node(1), "acme", &steps(1, [open(100, 50)]), 0)
+        .await
+        .unwrap();
     for (request, watermark) in [("r1", 2), ("r2", 3)] {
         assert!(matches!(
             store.admit(&ask(request, 30)).await,
@@ -190,13 +198,13 @@ pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture:
         ));
         let end = steps(watermark, [settled(request, now, now, 10)]);
         let by = node(1);
-        let mut lost = store.apply(&by, "acme", &end);
+        let mut lost = store.apply(&by, "acme", &end, 0);
         // It is sent, and its answer is lost.
         let _ = std::future::poll_fn(|context| std::task::Poll::Ready(lost.as_mut().poll(context))).await;
         drop(lost);
         let calls = (0..5).map(|_| {
             let (store, end) = (Arc::clone(store), end.clone());
-            tokio::spawn(async move { store.apply(&node(1), "acme", &end).await })
+            tokio::spawn(async move { store.apply(&node(1), "acme", &end, 0).await })
         });
         for call in calls.collect::<Vec<_>>() {
             assert_eq!(call.await.unwrap(), Ok(watermark));
@@ -218,7 +226,7 @@ pub(crate) async fn rows_are_paged_by_account_and_day(fixture: &Fixture) {
     let today = requests.iter().map(|request| settled(request, now, now, 1));
     let tomorrow = settled("late", now, now + DAY_MS, 1);
     let all = steps(1, today.chain([tomorrow]));
-    assert_eq!(store.apply(&node(1), "acme", &all).await, Ok(26));
+    assert_eq!(store.apply(&node(1), "acme", &all, 0).await, Ok(26));
     let mut seen = Vec::new();
     loop {
         let page = store.rows("acme", now / DAY_MS, seen.len(), 10).await.unwrap();
@@ -240,7 +248,7 @@ pub(crate) async fn accounts_are_listed_by_name(fixture: &Fixture) {
     let store = &fixture.store;
     assert_eq!(store.accounts(None, 10).await, Ok(vec![]));
     for name in ["b", "a-c", "ab", "c", "B"] {
-        store.apply(&node(1), name, &steps(1, [open(1, 1)])).await.unwrap();
+        store.apply(&node(1), name, &steps(1, [open(1, 1)]), 0).await.unwrap();
     }
     let names = async |after: Option<&str>, limit| {
         let views = store.accounts(after, limit).await.unwrap();
@@ -256,7 +264,10 @@ pub(crate) async fn accounts_are_listed_by_name(fixture: &Fixture) {
 
 pub(crate) async fn admissions_at_once_never_hold_more_than_is_left(fixture: &Fixture) {
     let store = &fixture.store;
-    store.apply(&node(1), "acme", &steps(1, [open(100, 1)])).await.unwrap();
+    store
+        .apply(&node(1), "acme", &steps(1, [open(100, 1)]), 0)
+        .await
+        .unwrap();
     let asked = (0..200).map(|number| {
         let store = Arc::clone(store);
         let by = node(number % 4);

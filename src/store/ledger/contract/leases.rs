@@ -50,7 +50,7 @@ impl Fixture {
     async fn change(&self, change: Change) {
         let seq = self.store.watermark(&node(1), "acme").await.unwrap() + 1;
         let step = Step { seq, change };
-        assert_eq!(self.store.apply(&node(1), "acme", &[step]).await, Ok(seq));
+        assert_eq!(self.store.apply(&node(1), "acme", &[step], 0).await, Ok(seq));
     }
 
     async fn open_with(&self, balance: i64) {

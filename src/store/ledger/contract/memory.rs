@@ -54,8 +54,8 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().lease(ask, self.clock.now_ms()))
     }
 
-    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step]) -> Result<u64, StoreError> {
-        Ok(self.state.lock().apply(node, account, steps))
+    async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
+        Ok(self.state.lock().apply(node, account, steps, upto))
     }
 
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
@@ -99,6 +99,10 @@ impl LedgerStore for MemoryLedger {
 
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         Ok(self.state.lock().sums(account, &days, of))
+    }
+
+    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        Ok(self.state.lock().summed(account))
     }
 
     async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {

@@ -126,7 +126,10 @@ impl Midnight<'_> {
                     change: Change::Settle(Box::new(settlement)),
                 });
             }
-            assert_eq!(self.fixture.store.apply(&node(1), "acme", &steps).await, Ok(self.seq));
+            assert_eq!(
+                self.fixture.store.apply(&node(1), "acme", &steps, 0).await,
+                Ok(self.seq)
+            );
         }
     }
 
@@ -162,7 +165,7 @@ pub(crate) async fn a_request_counts_in_the_periods_of_its_admission(fixture: &F
             operation: None,
         },
     };
-    assert_eq!(fixture.store.apply(&node(1), "acme", &[open]).await, Ok(1));
+    assert_eq!(fixture.store.apply(&node(1), "acme", &[open], 0).await, Ok(1));
     let mut seq = 1;
     for ((midnight, reset), number) in MIDNIGHTS.into_iter().zip(1..) {
         seq = turn(fixture, midnight.parse().unwrap(), reset, number, seq).await;

@@ -18,7 +18,7 @@ use crate::{
         },
         money::NanoUsd,
     },
-    store::ledger::APPLY_STEPS_MAX,
+    store::ledger::applicable,
 };
 
 /// All accounts and all rows. Unlike a store it is told the time.
@@ -48,9 +48,9 @@ impl Model {
         self.account_mut(&ask.account).lease(ask, now_ms)
     }
 
-    pub(crate) fn apply(&mut self, node: &NodeId, account: &str, steps: &[Step]) -> u64 {
-        let steps = &steps[..steps.len().min(APPLY_STEPS_MAX)];
-        let (watermark, rows) = self.account_mut(account).apply(node, steps);
+    pub(crate) fn apply(&mut self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> u64 {
+        let (steps, upto) = applicable(steps, upto);
+        let (watermark, rows) = self.account_mut(account).apply(node, steps, upto);
         for row in rows {
             let day = daily_sums::day_of(&row);
             let tags = self.tags.entry((account.to_owned(), day)).or_default();
@@ -115,6 +115,11 @@ impl Model {
 
     pub(crate) fn sums(&self, account: &str, days: &RangeInclusive<i64>, of: &SumsOf) -> Vec<DailySum> {
         self.sums.get(account).map_or_else(Vec::new, |sums| sums.of(days, of))
+    }
+
+    pub(crate) fn summed(&self, account: &str) -> BTreeMap<NodeId, u64> {
+        let summary = self.accounts.get(account).and_then(Account::summary);
+        summary.map(|summary| summary.summed.clone()).unwrap_or_default()
     }
 
     pub(crate) fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Vec<LogDay> {

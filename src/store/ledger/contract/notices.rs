@@ -31,7 +31,11 @@ async fn open_with(fixture: &Fixture, balance: i64, low: i64) {
         ..AccountTerms::default()
     };
     limit(&*fixture.store, "acme", terms).await;
-    fixture.store.apply(&node(1), "acme", &steps(1, [open])).await.unwrap();
+    fixture
+        .store
+        .apply(&node(1), "acme", &steps(1, [open]), 0)
+        .await
+        .unwrap();
 }
 
 fn charge(at_ms: i64, cost: i64) -> Change {
@@ -86,10 +90,10 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     let first = steps(2, charges);
     // Sent again, they are applied once.
     for _ in 0..2 {
-        store.apply(&node(1), "acme", &first).await.unwrap();
+        store.apply(&node(1), "acme", &first, 0).await.unwrap();
     }
     store
-        .apply(&node(2), "acme", &steps(1, [charge(now, 100), charge(now, 50)]))
+        .apply(&node(2), "acme", &steps(1, [charge(now, 100), charge(now, 50)]), 0)
         .await
         .unwrap();
     let noted = |tries| {
@@ -137,7 +141,7 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     assert_eq!(take().await, TakenNotices::default());
     // The next day has a quota of its own; the balance is low already.
     let next_day = steps(6, [charge(now + DAY_MS, 500)]);
-    store.apply(&node(1), "acme", &next_day).await.unwrap();
+    store.apply(&node(1), "acme", &next_day, 0).await.unwrap();
     assert_eq!(told(&take().await), [("q:50:d20261122".to_owned(), 500, 1_000, 1)]);
 }
 
@@ -152,7 +156,7 @@ pub(crate) async fn notices_that_find_no_room_are_counted(fixture: &Fixture) {
     open_with(fixture, 10, 5).await;
     let all = steps(2, lows);
     for part in all.chunks(APPLY_STEPS_MAX) {
-        store.apply(&node(1), "acme", part).await.unwrap();
+        store.apply(&node(1), "acme", part, 0).await.unwrap();
     }
     let mut seen = 0;
     for round in 0.. {

@@ -43,11 +43,11 @@ pub(crate) async fn an_operation_counts_once_whoever_brings_it(fixture: &Fixture
         operation: Some(id("b")),
     };
     let first = steps(1, [open(100), credit(5, "a"), adjust.clone(), credit(5, "a")]);
-    assert_eq!(store.apply(&node(1), "acme", &first).await, Ok(4));
+    assert_eq!(store.apply(&node(1), "acme", &first, 0).await, Ok(4));
     assert_eq!(balance().await, Some(nanos(102)));
     // Again, by another node, one of them with another amount.
     let second = steps(1, [open(100), credit(5, "a"), adjust, credit(7, "a"), credit(7, "c")]);
-    assert_eq!(store.apply(&node(2), "acme", &second).await, Ok(5));
+    assert_eq!(store.apply(&node(2), "acme", &second, 0).await, Ok(5));
     assert_eq!(balance().await, Some(nanos(109)));
     for (operation, amount) in [
         ("made", Some(100)),
@@ -68,14 +68,14 @@ pub(crate) async fn so_many_operations_are_remembered(fixture: &Fixture) {
     let changes = (0..OPERATIONS_MAX).map(|number| credit(1, &format!("op{number}")));
     let all = steps(1, changes);
     for part in all.chunks(APPLY_STEPS_MAX) {
-        store.apply(&node(1), "acme", part).await.unwrap();
+        store.apply(&node(1), "acme", part, 0).await.unwrap();
     }
     let most = i64::try_from(OPERATIONS_MAX).unwrap();
     let balance = async || store.account("acme").await.unwrap().unwrap().balance;
     // One more makes the first forgotten, and that one, new again, the second.
     let again = ["op0", "one-more", "op0", "op2"].map(|operation| credit(1, operation));
     let again = steps(1, again);
-    store.apply(&node(2), "acme", &again).await.unwrap();
+    store.apply(&node(2), "acme", &again, 0).await.unwrap();
     assert_eq!(balance().await, nanos(most + 2));
     for (operation, known) in [("op0", true), ("op1", false), ("op2", true), ("one-more", true)] {
         let amount = store.operation("acme", &id(operation)).await.unwrap();

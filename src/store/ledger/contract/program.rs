@@ -317,8 +317,8 @@ impl<'a> Program<'a> {
 
     async fn send_steps(&mut self, number: u8, account: usize, steps: &[Step], what: &str) -> u64 {
         let (id, account) = (node(number), ACCOUNTS[account]);
-        let expected = self.model.apply(&id, account, steps);
-        let given = self.fixture.store.apply(&id, account, steps).await;
+        let expected = self.model.apply(&id, account, steps, upto(steps));
+        let given = self.fixture.store.apply(&id, account, steps, upto(steps)).await;
         assert_eq!(given, Ok(expected), "{what}: {account}, {steps:?}");
         expected
     }
@@ -380,6 +380,12 @@ fn operation_id(kind: &str, number: i64) -> OperationId {
 }
 
 /// Which account a key belongs to.
+/// The number of the last row in a journal. It grows with its step's own.
+fn upto(steps: &[Step]) -> u64 {
+    let last = steps.iter().rev().find(|step| step.has_row());
+    last.map_or(0, |last| 10 * last.seq + 1)
+}
+
 fn account_of(key: u8) -> usize {
     usize::from(key) % ACCOUNTS.len()
 }

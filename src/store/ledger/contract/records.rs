@@ -18,7 +18,10 @@ async fn open(fixture: &Fixture) {
         at: 50,
         operation: None,
     };
-    let opened = fixture.store.apply(&node(1), "acme", &[Step { seq: 1, change }]).await;
+    let opened = fixture
+        .store
+        .apply(&node(1), "acme", &[Step { seq: 1, change }], 0)
+        .await;
     assert_eq!(opened, Ok(1));
 }
 

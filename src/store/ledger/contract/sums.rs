@@ -1,5 +1,7 @@
 //! Daily sums: what they count, by whom and by what, and that they can be made anew from the rows.
 
+use std::collections::BTreeMap;
+
 use super::{Fixture, key_id, node, row};
 use crate::domain::{
     ledger::{
@@ -10,7 +12,7 @@ use crate::domain::{
     },
     money::NanoUsd,
 };
-use crate::store::ledger::LedgerStore;
+use crate::store::ledger::{APPLY_STEPS_MAX, LedgerStore};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -48,7 +50,7 @@ pub(crate) async fn what_was_used_is_summed_by_day_model_key_and_tag(fixture: &F
     ];
     // Sent again, they count once.
     for _ in 0..2 {
-        assert_eq!(store.apply(&node(1), "acme", &settled(rows.clone(), 1)).await, Ok(4));
+        assert_eq!(store.apply(&node(1), "acme", &settled(rows.clone(), 1), 0).await, Ok(4));
     }
     let expected = DailySums::of_day(&rows);
     let asked = async |of: SumsOf| {
@@ -80,6 +82,49 @@ pub(crate) async fn what_was_used_is_summed_by_day_model_key_and_tag(fixture: &F
     }
 }
 
+pub(crate) async fn how_far_the_sums_come_is_known_of_each_node(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let rows = |first: usize, count: usize| {
+        (first..first + count).map(move |number| row("acme", 1, &format!("r{number}"), now, NanoUsd::from_nanos(1)))
+    };
+    assert_eq!(
+        store.summed("acme").await,
+        Ok(BTreeMap::new()),
+        "of an account that is not there"
+    );
+    let first = settled(rows(0, 3), 1);
+    // Sent again, after an answer that was lost, and a gap change nothing.
+    for (steps, upto) in [(&first, 70), (&first, 70), (&settled(rows(9, 1), 9), 900)] {
+        assert_eq!(store.apply(&node(1), "acme", steps, upto).await, Ok(3));
+        assert_eq!(store.summed("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
+    }
+    // Steps without a row leave it where it is.
+    let nothing = |seq| Step {
+        seq,
+        change: Change::nothing(),
+    };
+    assert_eq!(store.apply(&node(1), "acme", &[nothing(4)], 0).await, Ok(4));
+    assert_eq!(store.apply(&node(2), "acme", &[nothing(1)], 0).await, Ok(1));
+    assert_eq!(store.summed("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
+    // The number may be larger than a double counts exactly.
+    let large = u64::MAX - 1;
+    assert_eq!(
+        store.apply(&node(2), "acme", &settled(rows(20, 1), 2), large).await,
+        Ok(2)
+    );
+    let both = BTreeMap::from([(node(1), 70), (node(2), large)]);
+    assert_eq!(store.summed("acme").await, Ok(both.clone()));
+    // Of more steps than a call applies, nothing says where the last of those stands that it does apply.
+    let many = settled(rows(100, APPLY_STEPS_MAX + 1), 5);
+    let last = 4 + APPLY_STEPS_MAX as u64;
+    assert_eq!(store.apply(&node(1), "acme", &many, 9_000).await, Ok(last));
+    assert_eq!(store.summed("acme").await, Ok(both));
+    assert_eq!(store.apply(&node(1), "acme", &many[1..], 9_000).await, Ok(last + 1));
+    let both = BTreeMap::from([(node(1), 9_000), (node(2), large)]);
+    assert_eq!(store.summed("acme").await, Ok(both));
+    assert_eq!(store.summed("beta").await, Ok(BTreeMap::new()));
+}
+
 pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     let day = now / DAY_MS;
@@ -93,7 +138,7 @@ pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) 
     for rows in rows.chunks(7) {
         let steps = settled(rows.iter().cloned(), first);
         first += rows.len() as u64;
-        assert_eq!(store.apply(&node(1), "acme", &steps).await, Ok(first - 1));
+        assert_eq!(store.apply(&node(1), "acme", &steps, 0).await, Ok(first - 1));
     }
     let expected: Vec<DailySum> = DailySums::of_day(&rows).iter().collect();
     assert_eq!(all(&**store, day).await.len(), expected.len());
@@ -115,7 +160,7 @@ pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) 
     );
     let more = tagged(row("acme", 1, "more", now, NanoUsd::from_nanos(1)), &["a=7", "a=new"]);
     store
-        .apply(&node(1), "acme", &settled([more.clone()], first))
+        .apply(&node(1), "acme", &settled([more.clone()], first), 0)
         .await
         .unwrap();
     let rows: Vec<Row> = rows.into_iter().chain([more]).collect();

@@ -48,8 +48,8 @@ pub(crate) async fn rows_that_have_left_are_gone_and_their_sums_stay(fixture: &F
     let (store, now) = (&*fixture.store, fixture.clock.now_ms());
     let day = now / DAY_MS - 3;
     let (old, other) = (some(0..30, day * DAY_MS + 5), some(30..33, now));
-    store.apply(&node(1), "acme", &settled(&old, 1)).await.unwrap();
-    store.apply(&node(1), "acme", &settled(&other, 31)).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&old, 1), 0).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&other, 31), 0).await.unwrap();
     let seen = |day, rows, trimmed| LogDay { day, rows, trimmed };
     let today = now / DAY_MS;
     let standing = store.log_days("acme", day - 5..=today).await;
@@ -73,7 +73,7 @@ pub(crate) async fn rows_that_have_left_are_gone_and_their_sums_stay(fixture: &F
     // Rows that come late are there, are summed with the others, and leave as well.
     let late = some(33..45, day * DAY_MS + 9);
     for _ in 0..2 {
-        store.apply(&node(1), "acme", &settled(&late, 34)).await.unwrap();
+        store.apply(&node(1), "acme", &settled(&late, 34), 0).await.unwrap();
     }
     assert_eq!(store.rows("acme", day, 0, 100).await, Ok(late.clone()));
     assert_eq!(store.rows("acme", day, 5, 3).await, Ok(late[5..8].to_vec()));
@@ -89,9 +89,9 @@ pub(crate) async fn a_day_that_has_changed_does_not_leave(fixture: &Fixture) {
     let (store, now) = (&*fixture.store, fixture.clock.now_ms());
     let day = now / DAY_MS - 3;
     let rows = some(0..6, day * DAY_MS + 5);
-    store.apply(&node(1), "acme", &settled(&rows[..5], 1)).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&rows[..5], 1), 0).await.unwrap();
     let seen = store.log_days("acme", day..=day).await.unwrap()[0];
-    store.apply(&node(1), "acme", &settled(&rows[5..], 6)).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&rows[5..], 6), 0).await.unwrap();
     assert_eq!(store.trim("acme", &seen).await, Ok(false), "a row has come");
     assert_eq!(store.rows("acme", day, 0, 100).await, Ok(rows));
     let seen = store.log_days("acme", day..=day).await.unwrap()[0];
@@ -99,7 +99,7 @@ pub(crate) async fn a_day_that_has_changed_does_not_leave(fixture: &Fixture) {
     assert_eq!(store.trim("acme", &seen).await, Ok(false), "they have left already");
     // As many have come again as there were.
     let again = some(6..12, day * DAY_MS + 5);
-    store.apply(&node(1), "acme", &settled(&again, 7)).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&again, 7), 0).await.unwrap();
     assert_eq!(store.trim("acme", &seen).await, Ok(false));
     assert_eq!(store.rows("acme", day, 0, 100).await, Ok(again));
     for (account, day) in [("beta", day), ("acme", day - 1)] {
@@ -119,7 +119,7 @@ pub(crate) async fn rows_that_were_lost_are_put_back_without_a_charge(fixture: &
     let rows = some(0..9, day * DAY_MS + 5);
     assert_eq!(store.put_rows("acme", day, &rows).await, Ok(false), "of no account");
     assert_eq!(store.log_days("acme", day..=day).await, Ok(vec![]));
-    store.apply(&node(1), "acme", &settled(&rows[..4], 1)).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&rows[..4], 1), 0).await.unwrap();
     let view = store.account("acme").await;
     assert_eq!(store.put_rows("acme", day, &rows[4..]).await, Ok(true));
     store.resum("acme", day).await.unwrap();
@@ -137,7 +137,7 @@ pub(crate) async fn rows_that_were_lost_are_put_back_without_a_charge(fixture: &
         [PUT_ROWS_MAX as u64, 9]
     );
     let next = some(9..10, day * DAY_MS + 6);
-    store.apply(&node(1), "acme", &settled(&next, 5)).await.unwrap();
+    store.apply(&node(1), "acme", &settled(&next, 5), 0).await.unwrap();
     assert_eq!(
         store.rows("acme", day, 9, 100).await,
         Ok(next),

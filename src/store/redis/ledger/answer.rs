@@ -1,5 +1,6 @@
 //! What the ledger's scripts answer: a status, then what was asked for, all as text, because Lua's numbers are doubles.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::vec::IntoIter;
 
@@ -9,8 +10,8 @@ use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{Given, Leased};
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
-    AccountRecord, AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, ProviderState, QuotaUse,
-    Rates, Scope, Spent, ToppedUp,
+    AccountRecord, AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, NodeId, ProviderState,
+    QuotaUse, Rates, Scope, Spent, ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -214,6 +215,15 @@ impl LedgerReply {
                 },
             },
         })
+    }
+
+    /// What `summed.lua` answers behind its status.
+    pub(super) fn summed(mut self) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        let mut summed = BTreeMap::new();
+        while let Some(node) = self.words.next() {
+            summed.insert(NodeId::parse(&node).ok_or_else(unknown)?, self.number()?);
+        }
+        Ok(summed)
     }
 
     /// What `spent.lua` answers behind its status.

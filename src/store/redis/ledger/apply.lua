@@ -1,4 +1,5 @@
--- ARGV: now, generation, node, whether the account may be made, then for each step: its number, what it is, what that needs.
+-- ARGV: now, generation, node, whether the account may be made, the number of the last row in the node's journal or 0,
+-- then for each step: its number, what it is, what that needs.
 -- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, each
 -- group, each row. -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
 local may_create = ARGV[4] == '1'
@@ -87,7 +88,7 @@ local widths = {settle = 13, open = 3, add = 3}
 
 local before = tonumber(state.get(MARK)) or 0
 local watermark = before
-local i = 5
+local i = 6
 while i <= #ARGV do
   local seq, what = tonumber(ARGV[i]), ARGV[i + 1]
   if seq > watermark + 1 then
@@ -119,6 +120,9 @@ if watermark == before then
   return {'ok', text(before)}
 end
 
+if i > #ARGV and ARGV[5] ~= '0' then
+  state.set('sum:' .. node, ARGV[5])
+end
 draw_all()
 local is_empty = held.changed.running and holds_nothing(held)
 if is_empty then

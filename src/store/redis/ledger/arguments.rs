@@ -1,8 +1,6 @@
 //! What the ledger's scripts are given: all of it as text, a `None` as an empty one, amounts and tokens no larger than a
 //! double counts exactly.
 
-use ::redis::ScriptInvocation;
-
 use crate::domain::keys::key::{KeyId, KeyState};
 use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded, paid_in::PaidIn};
@@ -11,6 +9,7 @@ use crate::domain::ledger::lease::{AskLease, LeaseChange};
 use crate::domain::ledger::{AccountRecord, Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
+use crate::store::redis::script::ScriptCall;
 
 use super::daily_sums;
 
@@ -22,7 +21,7 @@ const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
 const TOKENS_MAX: u64 = 3 * Rates::MAX;
 
 /// What `admit.lua` takes.
-pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
+pub(super) fn admit(call: &mut ScriptCall<'_>, ask: &Admit) {
     let key = &ask.key;
     call.arg(ask.node.as_str())
         .arg(ask.request.as_str())
@@ -40,14 +39,14 @@ pub(super) fn admit(call: &mut ScriptInvocation<'_>, ask: &Admit) {
 }
 
 /// What `top_up.lua` takes.
-pub(super) fn top_up(call: &mut ScriptInvocation<'_>, ask: &TopUp) {
+pub(super) fn top_up(call: &mut ScriptCall<'_>, ask: &TopUp) {
     call.arg(ask.node.as_str())
         .arg(ask.request.as_str())
         .arg(bounded(ask.more));
 }
 
 /// What `lease.lua` takes.
-pub(super) fn lease(call: &mut ScriptInvocation<'_>, ask: &AskLease) {
+pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &AskLease) {
     call.arg(ask.node.as_str())
         .arg(ask.lease.holder.as_str())
         .arg(ask.lease.hold().as_str())
@@ -73,7 +72,7 @@ pub(super) fn lease(call: &mut ScriptInvocation<'_>, ask: &AskLease) {
 }
 
 /// What `apply.lua` takes for each step: its number, what it is, and what that needs.
-pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), StoreError> {
+pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step) -> Result<(), StoreError> {
     call.arg(step.seq);
     match &step.change {
         Change::Settle(settlement) => settle(call, settlement)?,
@@ -89,7 +88,7 @@ pub(super) fn step(call: &mut ScriptInvocation<'_>, step: &Step) -> Result<(), S
     Ok(())
 }
 
-fn settle(call: &mut ScriptInvocation<'_>, settlement: &Settlement) -> Result<(), StoreError> {
+fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement) -> Result<(), StoreError> {
     call.arg("settle")
         .arg(settlement.request.as_str())
         .arg(settlement.key.as_str())
@@ -157,8 +156,10 @@ pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let fields = fields.filter(|(_, value)| !value.is_empty());
     let own = fields.map(|(name, value)| field(name, value));
     let watermarks = standing.watermarks.iter();
-    own.chain(watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string())))
-        .collect()
+    let watermarks = watermarks.map(|(node, seq)| field(&format!("wm:{}", node.as_str()), seq.to_string()));
+    let summed = standing.summed.iter();
+    let summed = summed.map(|(node, number)| field(&format!("sum:{}", node.as_str()), number.to_string()));
+    own.chain(watermarks).chain(summed).collect()
 }
 
 /// The fields of an account's record, in the order of `set_terms.lua`; those that are not set are empty.
@@ -242,7 +243,7 @@ fn state(revoked: bool) -> &'static str {
     if revoked { "revoked" } else { "active" }
 }
 
-fn rates(call: &mut ScriptInvocation<'_>, rates: &Rates) {
+fn rates(call: &mut ScriptCall<'_>, rates: &Rates) {
     call.arg(optional(rates.rpm))
         .arg(optional(rates.tpm))
         .arg(optional(rates.concurrency));

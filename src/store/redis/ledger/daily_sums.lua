@@ -3,6 +3,8 @@
 -- is percent-encoded. `tags` is how many tags the day has, `trimmed` how many of its rows have left for the log's home.
 local TAGS_A_DAY_MAX = 100
 local TAGS = 'tags'
+-- Which of the numbers is the sum of the rows' digests, modulo this. It is exact: a digest is less.
+local DIGEST, DIGESTS = 4, 2 ^ 48
 -- The numbers of a list, each behind another; more than the others has the list of a later weir.
 local function numbers(list)
   local all = {}
@@ -57,7 +59,8 @@ local function opened_day(name)
       known.models[#known.models + 1] = model
     end
     for i = 1, #added do
-      sums[i] = bounded((sums[i] or 0) + added[i])
+      local sum = (sums[i] or 0) + added[i]
+      sums[i] = i == DIGEST and sum % DIGESTS or bounded(sum)
     end
   end
   function day.write()

@@ -38,7 +38,10 @@ fn encoded(model: &str) -> String {
 fn numbers(sums: &Sums) -> String {
     let cost = sums.cost_nano_usd.nanos().unsigned_abs();
     let mut list = String::new();
-    for number in [sums.requests, sums.errors, cost].into_iter().chain(sums.usage.parts()) {
+    for number in [sums.requests, sums.errors, cost, sums.digest]
+        .into_iter()
+        .chain(sums.usage.parts())
+    {
         // Writing to a text cannot fail.
         let _ = match number {
             0 => write!(list, "|"),
@@ -60,7 +63,7 @@ fn read_numbers(list: &str) -> Result<Sums, StoreError> {
         number => parse::<u64>(number),
     });
     let mut next = || numbers.next().unwrap_or(Ok(0));
-    let (requests, errors, cost) = (next()?, next()?, next()?);
+    let (requests, errors, cost, digest) = (next()?, next()?, next()?, next()?);
     let mut parts = Usage::default().parts();
     for part in &mut parts {
         *part = next()?;
@@ -70,6 +73,7 @@ fn read_numbers(list: &str) -> Result<Sums, StoreError> {
         requests,
         errors,
         cost_nano_usd: NanoUsd::from_nanos(cost),
+        digest,
         usage: Usage::of_parts(parts),
     })
 }

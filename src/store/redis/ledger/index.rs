@@ -17,7 +17,7 @@ impl RedisLedger {
         if !is_new && self.entered.has(account, epoch) {
             return Ok(());
         }
-        let mut call = self.scripts().enter.script.prepare_invoke();
+        let mut call = self.scripts().enter.call();
         call.key(self.index()).arg(account);
         self.send(&call, Effort::Read(ADMIN_BUDGET)).await?;
         self.entered.note(account, epoch);
@@ -26,7 +26,7 @@ impl RedisLedger {
 
     /// The names behind one, at most so many.
     pub(super) async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-        let mut call = self.scripts().names.script.prepare_invoke();
+        let mut call = self.scripts().names.call();
         call.key(self.index()).arg(after).arg(limit);
         let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
         Ok(answer.rest().collect())

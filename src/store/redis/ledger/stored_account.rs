@@ -83,6 +83,10 @@ impl StoredAccount {
                     let node = NodeId::parse(node).ok_or_else(answer::unknown)?;
                     self.standing.watermarks.insert(node, parse(value)?);
                 }
+                Some(("sum", node)) => {
+                    let node = NodeId::parse(node).ok_or_else(answer::unknown)?;
+                    self.standing.summed.insert(node, parse(value)?);
+                }
                 Some(("k", id)) => self.key(id)?.mirror = Some(mirror(value)?),
                 // The generation, and what a later weir may add.
                 _ => {}

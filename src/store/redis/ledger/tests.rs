@@ -151,7 +151,7 @@ async fn a_quota_is_used_up_to_the_last_nano_by_many_at_once() {
     let second = join(&server, &clock).await;
     first
         .ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]), 0)
         .await
         .unwrap();
     let asked = (0..200).map(|number| {
@@ -186,7 +186,7 @@ async fn a_dead_nodes_holds_stop_counting_and_its_steps_still_settle() {
     };
     let living = join(&server, &clock).await;
     dead.ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(10)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(10)]), 0)
         .await
         .unwrap();
     let at_ms = granted(dead.ledger.admit(&ask(&node(1), "r1", 10)).await).at_ms;
@@ -199,7 +199,7 @@ async fn a_dead_nodes_holds_stop_counting_and_its_steps_still_settle() {
         nanos(4)
     );
     let late = steps(2, [settled("r1", at_ms, 9)]);
-    assert_eq!(living.ledger.apply(&node(1), "acme", &late).await, Ok(2));
+    assert_eq!(living.ledger.apply(&node(1), "acme", &late, 0).await, Ok(2));
     let view = living.ledger.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.spent, view.held), (nanos(1), nanos(9), nanos(4)));
     assert_eq!(view.running, 1);
@@ -212,7 +212,7 @@ async fn the_servers_clock_is_the_time_where_no_test_has_another() {
     };
     let ledger = RedisLedger::new(node_1.joined.store.clone());
     ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(10)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(10)]), 0)
         .await
         .unwrap();
     let before = crate::edges::clock::unix_seconds();
@@ -232,13 +232,13 @@ async fn an_admission_is_one_round_trip_and_so_is_a_settlement() {
     };
     let ledger = &first.ledger;
     let opened = steps(1, [open_with(1_000)]);
-    ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let () = server.ask(&["CONFIG", "RESETSTAT"]).await;
     for number in 0..REQUESTS {
         let request = format!("r{number}");
         let at_ms = granted(ledger.admit(&ask(&node(1), &request, 5)).await).at_ms;
         let end = steps(2 + number, [settled(&request, at_ms, 5)]);
-        ledger.apply(&node(1), "acme", &end).await.unwrap();
+        ledger.apply(&node(1), "acme", &end, 0).await.unwrap();
     }
     let stats: String = server.ask(&["INFO", "commandstats"]).await;
     let calls = format!("cmdstat_evalsha:calls={},", 2 * REQUESTS);
@@ -258,14 +258,14 @@ async fn no_moment_and_no_amount_is_too_far_out_to_be_settled() {
     let ends = [i64::MIN + 5, -1, i64::MAX].map(|at_ms| settled("r", at_ms, 1));
     let mut all = vec![open_with(i64::MAX), open_with(i64::MAX)];
     all.extend(ends);
-    assert_eq!(ledger.apply(&node(1), "acme", &steps(1, all)).await, Ok(5));
+    assert_eq!(ledger.apply(&node(1), "acme", &steps(1, all), 0).await, Ok(5));
     let view = ledger.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.spent), (nanos(NanoUsd::MAX.nanos() - 3), nanos(3)));
     let key = ledger.key_spend("acme", &key_id(1)).await.unwrap();
     assert_eq!((key.all, key.day), (nanos(3), nanos(0)));
     let end = settled("r", clock.now_ms(), i64::MAX);
     assert_eq!(
-        ledger.apply(&node(1), "acme", &steps(6, [end.clone(), end])).await,
+        ledger.apply(&node(1), "acme", &steps(6, [end.clone(), end]), 0).await,
         Ok(7)
     );
     let view = ledger.account("acme").await.unwrap().unwrap();
@@ -284,7 +284,7 @@ async fn an_epoch_begins_when_the_server_is_back() {
     let first = join(&server, &clock).await;
     let epochs = first.ledger.epochs();
     let opened = steps(1, [open_with(1)]);
-    first.ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    first.ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let before = *epochs.borrow();
     server.kill();
     until("the loss is noticed", async || {
@@ -305,11 +305,11 @@ async fn an_account_that_is_missing_in_the_list_comes_back_with_the_next_process
         return;
     };
     let opened = steps(1, [open_with(10)]);
-    first.ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    first.ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let () = server.ask(&["DEL", "{weir:accounts}:index"]).await;
     assert_eq!(first.ledger.accounts(None, 9).await, Ok(vec![]));
     let second = join(&server, &clock).await;
-    second.ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    second.ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     assert_eq!(first.ledger.accounts(None, 9).await.unwrap().len(), 1);
 }
 
@@ -322,7 +322,7 @@ async fn what_is_kept_for_a_time_has_an_end_and_the_rest_has_none() {
     let now = clock.now_ms();
     first
         .ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(10), settled("r0", now, 1)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(10), settled("r0", now, 1)]), 0)
         .await
         .unwrap();
     granted(first.ledger.admit(&ask(&node(1), "r1", 1)).await);

@@ -4,8 +4,6 @@
 //! Nothing depends on their order but notices and the bounds of token buckets. Where it might, the script says so and changes
 //! nothing; then each is told by itself.
 
-use ::redis::ScriptInvocation;
-
 use super::{arguments, daily_sums};
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::daily_sums::{Sums, day_of};
@@ -13,6 +11,7 @@ use crate::domain::ledger::lease::day_of as day_of_ms;
 use crate::domain::ledger::{Change, Settlement, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
+use crate::store::redis::script::ScriptCall;
 
 /// What goes to a script as one.
 pub(super) enum Piece<'a> {
@@ -80,6 +79,14 @@ pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
     pieces
 }
 
+/// What `apply.lua` takes of pieces.
+pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+    pieces.iter().try_for_each(|piece| match piece {
+        Piece::One(step) => arguments::step(call, step),
+        Piece::Together(together) => together.tell(call),
+    })
+}
+
 fn leased(step: &Step) -> Option<(&Settlement, &Row)> {
     match &step.change {
         Change::Settle(settlement) if settlement.lease.is_some() => Some((settlement, settlement.row.as_deref()?)),
@@ -119,7 +126,7 @@ impl<'a> Together<'a> {
     }
 
     /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups, each group, each row.
-    pub(super) fn tell(&self, call: &mut ScriptInvocation<'_>) -> Result<(), StoreError> {
+    fn tell(&self, call: &mut ScriptCall<'_>) -> Result<(), StoreError> {
         call.arg(self.first).arg("together").arg(self.rows.len());
         call.arg(self.day).arg(self.groups.len());
         for group in &self.groups {
@@ -141,7 +148,7 @@ impl Group<'_> {
             && self.row.tags == row.tags
     }
 
-    fn tell(&self, call: &mut ScriptInvocation<'_>) {
+    fn tell(&self, call: &mut ScriptCall<'_>) {
         call.arg(self.of.key.as_str())
             .arg(arguments::dated(self.of.at_ms))
             .arg(self.cost.nanos());

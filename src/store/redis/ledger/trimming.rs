@@ -41,7 +41,7 @@ impl RedisLedger {
     }
 
     pub(super) async fn turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
-        let mut call = self.scripts().turn.script.prepare_invoke();
+        let mut call = self.scripts().turn.call();
         call.key(format!("{{{}:accounts}}:turn:{task}", self.store.namespace));
         call.arg(node.as_str()).arg(for_ms);
         let (_, mut answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;

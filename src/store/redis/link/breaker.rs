@@ -9,7 +9,7 @@ use ::redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
 use super::lane::{Lane, LaneState};
-use super::request::Verdict;
+use super::verdict::Verdict;
 use crate::edges::clock;
 
 /// How long a server may leave everything unanswered.
@@ -40,7 +40,7 @@ impl Lane {
             let lane = &suspicion.0;
             let silent = clock::instant().saturating_duration_since(since);
             let wait = SILENCE_MAX.saturating_sub(silent).max(SIGN_WAIT_MIN);
-            match timeout(wait, sign_of_life(live.connection)).await {
+            match timeout(wait, sign_of_life(live.wire.connection.clone())).await {
                 Ok(true) => lane.last_answer.note(clock::instant()),
                 // Its end is noticed by others.
                 Ok(false) => {}

@@ -1,9 +1,9 @@
 //! How long a call waits for its answer. Redis answers the calls of a connection in order, so a queued call is not
 //! stuck while earlier ones are answered. A wait ends by silence, or by its total limit.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::last_answer::LastAnswer;
 use crate::store::StoreError;
 
 /// How late a timer may ring. One that rings later says that this process was held up: nobody has listened so long.
@@ -82,6 +82,35 @@ impl CallTimeout {
                 format!("redis gave no answer within {} ms", self.silence.as_millis())
             }
         })
+    }
+}
+
+/// When a connection or a server last answered.
+pub(super) struct LastAnswer {
+    born: Instant,
+    /// In microseconds since then.
+    micros: AtomicU64,
+}
+
+impl LastAnswer {
+    /// What came into being now; that counts as an answer.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            born: now,
+            micros: AtomicU64::new(0),
+        }
+    }
+
+    /// Something was answered, be it an error.
+    pub(super) fn note(&self, now: Instant) {
+        let micros = now.saturating_duration_since(self.born).as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        self.micros.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// When that was last.
+    pub(super) fn at(&self) -> Instant {
+        self.born + Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }
 }
 

@@ -2,19 +2,18 @@
 //!
 //! The map is read each second, at once when a server redirects a call, and more often while a master is unreachable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, RedisResult, Value};
+use ::redis::{RedisResult, Value};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::epochs::Epochs;
 use super::finder::Finder;
 use super::lane::{Lane, until};
 use super::live_connection::LiveConnection;
@@ -22,9 +21,8 @@ use super::misplaced_keys::MisplacedKeys;
 use super::slots::{Slot, SlotMap};
 use crate::store::StoreError;
 use crate::store::redis::address::Address;
-use crate::store::redis::dialer::Dialer;
+use crate::store::redis::dialer::{Dialer, connect};
 use crate::store::redis::rights;
-use crate::store::redis::scripts::Scripts;
 
 /// How often the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -48,22 +46,16 @@ pub(super) struct Cluster {
     stale: Notify,
     misplaced: MisplacedKeys,
     dialer: Arc<Dialer>,
-    epochs: Epochs,
+    epochs: watch::Sender<u64>,
     call_budget: Duration,
 }
 
-#[derive(Clone)]
-enum MapState {
-    Unread,
-    Read(Arc<SlotMap>),
-    Unreadable { reason: String },
-}
+/// The last map that was read, or why none was; nothing before the first attempt.
+type MapState = Option<Result<Arc<SlotMap>, String>>;
 
 struct ClusterLane {
     lane: Arc<Lane>,
-    /// Notified when the lane must end.
-    end: Arc<Notify>,
-    driven: bool,
+    /// How many maps in a row were without its server.
     absent: u32,
 }
 
@@ -73,12 +65,12 @@ impl Cluster {
         seeds: Vec<Address>,
         namespace: &str,
         dialer: &Arc<Dialer>,
-        epochs: &Epochs,
+        epochs: &watch::Sender<u64>,
         call_budget: Duration,
     ) -> Self {
         Self {
             seeds,
-            map: watch::channel(MapState::Unread).0,
+            map: watch::Sender::default(),
             lanes: Mutex::default(),
             grown: Notify::new(),
             stale: Notify::new(),
@@ -93,11 +85,10 @@ impl Cluster {
     pub(super) async fn lane(&self, slot: Slot) -> Result<Arc<Lane>, StoreError> {
         let owner = {
             let mut maps = self.map.subscribe();
-            let map = maps.wait_for(|map| !matches!(map, MapState::Unread)).await;
-            match map.as_deref() {
-                Ok(MapState::Read(map)) => map.owner(slot).cloned(),
-                Ok(MapState::Unreadable { reason }) => return Err(StoreError::Unavailable(reason.clone())),
-                Ok(MapState::Unread) | Err(_) => None,
+            match maps.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(Ok(map))) => map.owner(slot).cloned(),
+                Ok(Some(Err(reason))) => return Err(StoreError::Unavailable(reason.clone())),
+                Ok(None) | Err(_) => None,
             }
         };
         match owner {
@@ -115,8 +106,6 @@ impl Cluster {
             self.grown.notify_one();
             ClusterLane {
                 lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.call_budget)),
-                end: Arc::default(),
-                driven: false,
                 absent: 0,
             }
         });
@@ -125,10 +114,7 @@ impl Cluster {
 
     /// The master of a slot, as far as known.
     pub(super) fn owner(&self, slot: Slot) -> Option<Address> {
-        match &*self.map.borrow() {
-            MapState::Read(map) => map.owner(slot).cloned(),
-            MapState::Unread | MapState::Unreadable { .. } => None,
-        }
+        self.map.borrow().as_ref()?.as_ref().ok()?.owner(slot).cloned()
     }
 
     /// Waits until something is so that can only become so with a change of the map.
@@ -147,10 +133,8 @@ impl Cluster {
     }
 
     /// The map and all masters in it, if all of them are there.
-    fn whole(&self) -> Option<(Arc<SlotMap>, Vec<LiveConnection>)> {
-        let MapState::Read(map) = self.map.borrow().clone() else {
-            return None;
-        };
+    fn whole(&self) -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)> {
+        let map = self.map.borrow().clone()?.ok()?;
         let lanes = self.lanes.lock();
         let live = |address| lanes.get(address)?.lane.live_now();
         let masters = map.masters().into_iter().map(live).collect::<Option<Vec<_>>>()?;
@@ -164,47 +148,31 @@ impl Cluster {
 
     /// Why there is no map; `None` if there is one.
     pub(super) fn unreadable(&self) -> Option<String> {
-        match &*self.map.borrow() {
-            MapState::Unreadable { reason } => Some(reason.clone()),
-            MapState::Unread | MapState::Read(_) => None,
-        }
+        self.map.borrow().as_ref()?.as_ref().err().cloned()
     }
 
     /// Keeps the map and all lanes up. Cancel it to stop.
-    pub(super) async fn keep_up(&self, scripts: &Scripts) {
-        // Lanes may be left from a run that was cancelled.
-        self.lanes.lock().values_mut().for_each(|kept| kept.driven = false);
+    pub(super) async fn keep_up(&self) {
         let mut running = FuturesUnordered::new();
+        let mut driven = BTreeSet::new();
         let reading = self.keep_map();
         let looking = self.misplaced.keep_looking(|| self.whole());
         tokio::pin!(reading, looking);
         loop {
-            for (address, lane, end) in self.undriven() {
-                running.push(async move {
-                    let finder = Finder::Node(address);
-                    tokio::select! {
-                        () = lane.keep_up(&finder, scripts) => {}
-                        () = end.notified() => {}
-                    }
-                });
+            for (address, ClusterLane { lane, .. }) in &*self.lanes.lock() {
+                if driven.insert(address.clone()) {
+                    running.push(keep_up(Arc::clone(lane), address.clone()));
+                }
             }
             tokio::select! {
                 () = self.grown.notified() => {}
-                Some(()) = running.next() => {}
+                Some(address) = running.next() => {
+                    driven.remove(&address);
+                }
                 () = &mut reading => {}
                 () = &mut looking => {}
             }
         }
-    }
-
-    fn undriven(&self) -> Vec<(Address, Arc<Lane>, Arc<Notify>)> {
-        let mut lanes = self.lanes.lock();
-        let new = lanes.iter_mut().filter(|(_, kept)| !kept.driven);
-        new.map(|(address, kept)| {
-            kept.driven = true;
-            (address.clone(), Arc::clone(&kept.lane), Arc::clone(&kept.end))
-        })
-        .collect()
     }
 
     /// Reads the map periodically. Never returns.
@@ -228,14 +196,14 @@ impl Cluster {
     /// The last map goes on; calls are told only where there is none.
     fn note_unreadable(&self, reason: String) {
         self.map.send_if_modified(|map| {
-            let unread = !matches!(map, MapState::Read(_));
-            if unread {
-                if matches!(map, MapState::Unread) {
+            let is_there = matches!(map, Some(Ok(_)));
+            if !is_there {
+                if map.is_none() {
                     tracing::error!(reason, "the redis cluster cannot be reached, trying on");
                 }
-                *map = MapState::Unreadable { reason };
+                *map = Some(Err(reason));
             }
-            unread
+            !is_there
         });
     }
 
@@ -254,7 +222,7 @@ impl Cluster {
         let mut reasons = Vec::new();
         let first = turn.checked_rem(up.len()).unwrap_or_default();
         for live in up.iter().cycle().skip(first).take(up.len()) {
-            match ask(Some(live.connection.clone()), &live.address, &self.dialer).await {
+            match ask(Some(live.wire.connection.clone()), &live.address, &self.dialer).await {
                 Ok(map) => return Ok(map),
                 Err(reason) => reasons.push(reason),
             }
@@ -279,28 +247,38 @@ impl Cluster {
             kept.absent = if masters.contains(address) { 0 } else { kept.absent + 1 };
             let stays = kept.absent < ABSENT_MAX;
             if !stays {
-                kept.end.notify_one();
+                kept.lane.ended.notify_one();
             }
             stays
         });
         let mut handed_over = false;
         let map = Arc::new(map);
         self.map.send_if_modified(|known| {
-            if let MapState::Read(before) = known {
+            if let Some(Ok(before)) = known {
                 handed_over = before.hands_over_to(&map);
                 if *before == map {
                     return false;
                 }
             }
             tracing::info!(masters = map.masters().len(), "redis cluster map read");
-            *known = MapState::Read(Arc::clone(&map));
+            *known = Some(Ok(Arc::clone(&map)));
             true
         });
         if handed_over {
             tracing::warn!("slots of the redis cluster have other masters now, what they have acknowledged is checked");
-            self.epochs.move_on();
+            self.epochs.send_modify(|epoch| *epoch += 1);
         }
     }
+}
+
+/// Keeps the lane to a server up until that has left the cluster; answers with which it was.
+async fn keep_up(lane: Arc<Lane>, address: Address) -> Address {
+    let finder = Finder::Node(address.clone());
+    tokio::select! {
+        () = lane.keep_up(&finder) => {}
+        () = lane.ended.notified() => {}
+    }
+    address
 }
 
 /// Reads the map of one node, over a connection of its own if none is given.
@@ -308,11 +286,7 @@ async fn ask(connection: Option<MultiplexedConnection>, node: &Address, dialer: 
     let asked = async {
         let mut connection = match connection {
             Some(connection) => connection,
-            None => {
-                let config = AsyncConnectionConfig::new().set_response_timeout(None);
-                let client = dialer.data(node)?;
-                client.get_multiplexed_async_connection_with_config(&config).await?
-            }
+            None => connect(&dialer.data(node)?, |_| {}).await?,
         };
         let answer: RedisResult<Value> = ::redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await;
         answer

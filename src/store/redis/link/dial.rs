@@ -1,76 +1,60 @@
 //! Connects a lane to a server and looks at what that says of itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{ErrorKind, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind};
+use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::runtime::Handle;
 
-use super::connecting::connection_config;
-use super::lane::{Lane, LaneState, leave};
-use super::last_answer::LastAnswer;
-use super::live_connection::{LiveConnection, Origin};
+use super::lane::{Lane, LaneState};
+use super::live_connection::{LiveConnection, Wire};
 use super::report::Report;
-use crate::edges::clock;
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
 use crate::store::redis::rights::Missing;
-use crate::store::redis::scripts::Scripts;
 
-/// A connection, what its server says of itself (nothing where the user may not ask), and whether it has been closed since.
+/// A connection, and what its server says of itself; nothing where the user may not ask.
 pub(super) struct DialedConnection {
-    pub(super) live: LiveConnection,
+    pub(super) live: Arc<LiveConnection>,
     pub(super) report: Option<Report>,
-    pub(super) closed: Arc<AtomicBool>,
 }
 
 impl Lane {
-    /// Connects to a server and looks at it. A master, or any server that may be a replica, is given the scripts: with them
-    /// in place a call is one round trip, also the first one.
-    pub(super) async fn dial(&self, address: &Address, scripts: &Scripts) -> Result<DialedConnection, String> {
+    /// Connects to a server, looks at it, and gives it the scripts.
+    pub(super) async fn dial(self: &Arc<Self>, address: &Address) -> Result<DialedConnection, String> {
         let fault = |error: RedisError| format!("redis at {address} cannot be used: {error}");
         let number = self.dialed.fetch_add(1, Ordering::Relaxed);
-        let closed = Arc::new(AtomicBool::new(false));
-        let (state, flag) = (Arc::downgrade(&self.state), Arc::clone(&closed));
-        let on_push = move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                flag.store(true, Ordering::Release);
-                if let Some(state) = state.upgrade() {
-                    leave(&state, number, LaneState::Connecting);
-                }
+        let lane = Arc::downgrade(self);
+        let at_end = move || {
+            if let Some(lane) = lane.upgrade() {
+                lane.leave(number, LaneState::Connecting);
             }
-            Ok::<(), RedisError>(())
         };
-        let config = connection_config().set_push_sender(on_push);
         let client = self.dialer.data(address).map_err(fault)?;
-        let (missing, connected) = tokio::join!(
-            self.dialer.missing_rights(address),
-            client.get_multiplexed_async_connection_with_config(&config)
-        );
+        let (missing, connected) = tokio::join!(self.dialer.missing_rights(address), Wire::connect(&client, at_end));
         if let Some(refusal) = missing.and_then(|missing| self.note_rights(missing)) {
             return Err(refusal);
         }
-        let mut connection = connected.map_err(fault)?;
+        let wire = connected.map_err(fault)?;
+        let mut connection = wire.connection.clone();
         let report = look(&mut connection).await.map_err(fault)?;
         if let Some(reason) = report.as_ref().and_then(Report::refusal) {
             self.note_report(report.as_ref());
             return Err(self.refuse(format!("redis at {address} {reason}")));
         }
-        scripts.load(&mut connection).await.map_err(fault)?;
+        let loaded = self.dialer.scripts.exec_async(&mut connection).await;
+        loaded.map_err(fault)?;
+        let live = LiveConnection {
+            wire: Arc::new(wire),
+            number,
+            address: address.clone(),
+            client,
+            runtime: Handle::current().id(),
+        };
         Ok(DialedConnection {
-            live: LiveConnection {
-                connection,
-                last_answer: LastAnswer::new(clock::instant()),
-                number,
-                address: address.clone(),
-                origin: Arc::new(Origin {
-                    client,
-                    runtime: Handle::current().id(),
-                }),
-            },
+            live: Arc::new(live),
             report,
-            closed,
         })
     }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisResult};
+use ::redis::{PushKind, RedisResult};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::connecting::Pauses;
@@ -17,9 +17,8 @@ use super::lane::Lane;
 use super::report::Report;
 use crate::store::StoreWarning;
 use crate::store::redis::address::Address;
-use crate::store::redis::dialer::{Dialer, connect_for_pushes};
+use crate::store::redis::dialer::{Dialer, connect};
 use crate::store::redis::rights;
-use crate::store::redis::scripts::Scripts;
 
 /// How long one sentinel may take to answer, connecting included.
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
@@ -43,81 +42,45 @@ impl Finder {
     }
 
     /// Connects the lane to the server.
-    pub(super) async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<DialedConnection, String> {
+    pub(super) async fn open(&self, lane: &Arc<Lane>) -> Result<DialedConnection, String> {
         match self {
-            Self::Node(address) => lane.dial(address, scripts).await,
+            Self::Node(address) => lane.dial(address).await,
             Self::Standalone(address) => {
-                let opened = lane.dial(address, scripts).await?;
+                let opened = lane.dial(address).await?;
                 if opened.report.as_ref().is_some_and(Report::is_cluster_node) {
                     return Err(lane.refuse(format!(
                         "redis at {address} is a node of a cluster; set store.redis.mode = \"cluster\""
                     )));
                 }
-                match opened.report.as_ref().filter(|report| report.is_replica()) {
-                    None => Ok(opened),
-                    Some(_) => Err(format!(
+                if opened.report.as_ref().is_some_and(Report::is_replica) {
+                    return Err(format!(
                         "redis at {address} is a replica; give its master in store.redis.nodes, or set store.redis.mode = \"sentinel\""
-                    )),
+                    ));
                 }
+                Ok(opened)
             }
-            Self::Sentinel(sentinel) => sentinel.open(lane, scripts).await,
+            Self::Sentinel(sentinel) => sentinel.open(lane).await,
         }
     }
 
     /// What the sentinels deny, with what to do.
     pub(super) fn complaint(&self) -> Option<String> {
-        match self {
-            Self::Standalone(_) | Self::Node(_) => None,
-            Self::Sentinel(sentinel) => {
-                let denied = sentinel.denied.lock();
-                (!denied.is_empty()).then(|| denied.values().map(String::as_str).collect::<Vec<_>>().join("; "))
-            }
-        }
+        let Self::Sentinel(sentinel) = self else { return None };
+        let denied = sentinel.denied.lock();
+        (!denied.is_empty()).then(|| denied.values().map(String::as_str).collect::<Vec<_>>().join("; "))
     }
 
-    /// Whether the sentinels, if there are any, have named a master to whoever listens.
-    pub(super) fn knows_master(&self) -> bool {
-        match self {
-            Self::Standalone(_) | Self::Node(_) => true,
-            Self::Sentinel(sentinel) => sentinel.announced.borrow().is_some(),
-        }
+    /// Whether there are sentinels, who name the master.
+    pub(super) fn is_sentinel(&self) -> bool {
+        matches!(self, Self::Sentinel(_))
     }
 
-    /// What will be heard from now on.
-    pub(super) fn master_changes(&self) -> MasterChanges {
-        MasterChanges(match self {
-            Self::Standalone(_) | Self::Node(_) => None,
-            Self::Sentinel(sentinel) => Some(sentinel.announced.subscribe()),
-        })
-    }
-
-    /// Listens for news. Never returns.
-    pub(super) async fn follow(&self, dialer: &Dialer) {
+    /// Listens for news, for a lane. Never returns.
+    pub(super) async fn follow(&self, lane: &Lane) {
         match self {
             Self::Standalone(_) | Self::Node(_) => std::future::pending().await,
-            Self::Sentinel(sentinel) => sentinel.follow(dialer).await,
+            Self::Sentinel(sentinel) => sentinel.follow(lane).await,
         }
-    }
-}
-
-/// Tells when another server is named as the master.
-pub(super) struct MasterChanges(Option<watch::Receiver<Option<Address>>>);
-
-impl MasterChanges {
-    /// Returns when the name has changed; never where nobody names any.
-    pub(super) async fn changed(&mut self) {
-        let told = match &mut self.0 {
-            None => false,
-            Some(announced) => announced.changed().await.is_ok(),
-        };
-        if !told {
-            std::future::pending().await
-        }
-    }
-
-    /// The server named last.
-    pub(super) fn master(&self) -> Option<Address> {
-        self.0.as_ref()?.borrow().clone()
     }
 }
 
@@ -127,7 +90,6 @@ pub(super) struct Sentinel {
     master_name: String,
     /// Which of them is asked first: the last that answered.
     first: AtomicUsize,
-    announced: watch::Sender<Option<Address>>,
     user: String,
     /// What the user may not do at the sentinel that was asked last, by what would grant it.
     denied: Mutex<BTreeMap<&'static str, String>>,
@@ -143,7 +105,6 @@ impl Sentinel {
             nodes,
             master_name,
             first: AtomicUsize::new(0),
-            announced: watch::channel(None).0,
             user: username.unwrap_or("default").to_owned(),
             denied: Mutex::default(),
         }
@@ -171,7 +132,7 @@ impl Sentinel {
 
     /// Asks each sentinel until one names a server that says of itself that it is the master. A named one that has become a
     /// replica says who its master is, and that one is taken: a failover without the sentinels shows there first.
-    async fn open(&self, lane: &Lane, scripts: &Scripts) -> Result<DialedConnection, String> {
+    async fn open(&self, lane: &Arc<Lane>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
             let named = match self.ask(sentinel, &lane.dialer).await {
@@ -182,7 +143,7 @@ impl Sentinel {
                 }
             };
             self.first.store(index, Ordering::Relaxed);
-            match follow_replica(lane, &named, scripts).await {
+            match follow_replica(lane, &named).await {
                 Ok(opened) => return Ok(opened),
                 Err(reason) => reasons.push(reason),
             }
@@ -193,9 +154,7 @@ impl Sentinel {
 
     async fn ask(&self, sentinel: &Address, dialer: &Dialer) -> Result<Address, String> {
         let asked = async {
-            let client = dialer.sentinel(sentinel)?;
-            let config = AsyncConnectionConfig::new().set_response_timeout(None);
-            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let mut connection = connect(&dialer.sentinel(sentinel)?, |_| {}).await?;
             self.master(&mut connection).await
         };
         match timeout(SENTINEL_WAIT_MAX, asked).await {
@@ -223,16 +182,16 @@ impl Sentinel {
         Ok(named.and_then(|(host, port)| Address::new(&host, port)))
     }
 
-    async fn follow(&self, dialer: &Dialer) {
+    async fn follow(&self, lane: &Lane) {
         let mut pauses = Pauses::new();
         loop {
             for (index, sentinel) in self.in_turn() {
                 let told = Arc::new(SentinelPushes::default());
-                let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, dialer, &told)).await;
+                let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, &lane.dialer, &told)).await;
                 if let Ok(Ok(connection)) = subscribed {
                     pauses.reset();
                     self.first.store(index, Ordering::Relaxed);
-                    self.listen(connection, &told).await;
+                    self.listen(connection, &told, lane).await;
                     tracing::info!(%sentinel, "redis sentinel lost, going on to the next");
                     break;
                 }
@@ -249,12 +208,12 @@ impl Sentinel {
         told: &Arc<SentinelPushes>,
     ) -> RedisResult<MultiplexedConnection> {
         let told = Arc::clone(told);
-        let on_push = move |push: PushInfo| match push.kind {
+        let on_push = move |kind| match kind {
             PushKind::Message => told.switched.notify_one(),
             PushKind::Disconnection => told.lost.notify_one(),
             _ => {}
         };
-        let mut connection = connect_for_pushes(&dialer.sentinel(sentinel)?, on_push).await?;
+        let mut connection = connect(&dialer.sentinel(sentinel)?, on_push).await?;
         match connection.subscribe(SWITCHES).await {
             Err(error) if rights::is_refused(&error) => {
                 self.deny(
@@ -270,9 +229,9 @@ impl Sentinel {
     }
 
     /// Notes whom the sentinel names, at once when it tells of a switch. Returns when it is gone.
-    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes) {
+    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, lane: &Lane) {
         while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.master(&mut connection)).await {
-            self.announced.send_if_modified(|known| {
+            lane.announced.send_if_modified(|known| {
                 let other = named.is_some() && *known != named;
                 if other {
                     known.clone_from(&named);
@@ -295,15 +254,15 @@ struct SentinelPushes {
     lost: Notify,
 }
 
-async fn follow_replica(lane: &Lane, named: &Address, scripts: &Scripts) -> Result<DialedConnection, String> {
-    let opened = lane.dial(named, scripts).await?;
+async fn follow_replica(lane: &Arc<Lane>, named: &Address) -> Result<DialedConnection, String> {
+    let opened = lane.dial(named).await?;
     let Some(report) = opened.report.as_ref().filter(|report| report.is_replica()) else {
         return Ok(opened);
     };
     let Some(master) = report.replica_of.clone() else {
         return Err(format!("redis at {named} is a replica and names no master"));
     };
-    let opened = lane.dial(&master, scripts).await?;
+    let opened = lane.dial(&master).await?;
     if opened.report.as_ref().is_some_and(Report::is_replica) {
         return Err(format!("redis at {named} and {master} are both replicas"));
     }

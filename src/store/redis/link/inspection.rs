@@ -45,10 +45,10 @@ impl Link {
     /// What the masters that are connected say of one of their settings; nothing where the user may not ask.
     pub(in crate::store::redis) async fn setting(&self, name: &str) -> Vec<String> {
         let mut values = Vec::new();
-        for mut live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
+        for live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
             let mut ask = ::redis::cmd("CONFIG");
             ask.arg("GET").arg(name);
-            let told = timeout(CONNECT_WAIT_MAX, ask.query_async(&mut live.connection)).await;
+            let told = timeout(CONNECT_WAIT_MAX, ask.query_async(&mut live.wire.connection.clone())).await;
             let told: HashMap<String, String> = told.ok().and_then(RedisResult::ok).unwrap_or_default();
             values.extend(told.into_values());
         }

@@ -9,27 +9,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{ErrorKind, RedisError, RedisResult, ScriptInvocation, ServerErrorKind};
+use ::redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch};
 
-use super::connecting::CALLS_MAX;
-use super::epochs::Epochs;
-use super::last_answer::LastAnswer;
+use super::call_timeout::LastAnswer;
 use super::live_connection::{LiveConnection, Wire};
 use super::report::Identity;
-use super::request::{Request, Verdict};
 use super::runtime_connections::RuntimeConnections;
+use super::verdict::Verdict;
 use crate::edges::clock;
-use crate::store::redis::dialer::Dialer;
+use crate::store::redis::address::Address;
+use crate::store::redis::dialer::{CALLS_MAX, Dialer};
+use crate::store::redis::script::ScriptCall;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
 /// The connection to one master, with its breaker.
 pub(super) struct Lane {
-    pub(super) state: Arc<watch::Sender<LaneState>>,
+    pub(super) state: watch::Sender<LaneState>,
     pub(super) dialer: Arc<Dialer>,
-    pub(super) epochs: Epochs,
+    /// Moves when acknowledged changes may be lost; all lanes move the same.
+    pub(super) epochs: watch::Sender<u64>,
+    /// Whom the sentinels name as the master, if there are any.
+    pub(super) announced: watch::Sender<Option<Address>>,
     /// How long calls wait for the first attempt after a drop.
     pub(super) call_budget: Duration,
     pub(super) status: Mutex<ServerStatus>,
@@ -45,13 +47,15 @@ pub(super) struct Lane {
     reload: AsyncMutex<()>,
     /// A call was refused because a right is missing.
     pub(super) denied: Notify,
+    /// The server has left its cluster.
+    pub(super) ended: Notify,
 }
 
 /// Whether the lane can be used.
 #[derive(Clone)]
 pub(super) enum LaneState {
     Connecting,
-    Up(LiveConnection),
+    Up(Arc<LiveConnection>),
     Down { reason: String },
 }
 
@@ -73,12 +77,12 @@ pub(super) struct ServerStatus {
 }
 
 impl Lane {
-    pub(super) fn new(dialer: &Arc<Dialer>, epochs: &Epochs, call_budget: Duration) -> Self {
-        let (state, _) = watch::channel(LaneState::Connecting);
+    pub(super) fn new(dialer: &Arc<Dialer>, epochs: &watch::Sender<u64>, call_budget: Duration) -> Self {
         Self {
-            state: Arc::new(state),
+            state: watch::Sender::new(LaneState::Connecting),
             dialer: Arc::clone(dialer),
             epochs: epochs.clone(),
+            announced: watch::Sender::default(),
             call_budget,
             status: Mutex::default(),
             dialed: AtomicU64::new(0),
@@ -88,11 +92,12 @@ impl Lane {
             permits: Semaphore::new(CALLS_MAX),
             reload: AsyncMutex::default(),
             denied: Notify::new(),
+            ended: Notify::new(),
         }
     }
 
     /// The live connection; waits while one is being established.
-    pub(super) async fn live(&self) -> Result<LiveConnection, StoreError> {
+    pub(super) async fn live(&self) -> Result<Arc<LiveConnection>, StoreError> {
         let mut states = self.state.subscribe();
         let gone = || StoreError::Unavailable("the store has been closed".to_owned());
         let state = states
@@ -100,16 +105,16 @@ impl Lane {
             .await
             .map_err(|_| gone())?;
         match &*state {
-            LaneState::Up(live) => Ok(live.clone()),
+            LaneState::Up(live) => Ok(Arc::clone(live)),
             LaneState::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
             LaneState::Connecting => Err(gone()),
         }
     }
 
     /// The live connection, if there is one.
-    pub(super) fn live_now(&self) -> Option<LiveConnection> {
+    pub(super) fn live_now(&self) -> Option<Arc<LiveConnection>> {
         match &*self.state.borrow() {
-            LaneState::Up(live) => Some(live.clone()),
+            LaneState::Up(live) => Some(Arc::clone(live)),
             LaneState::Connecting | LaneState::Down { .. } => None,
         }
     }
@@ -155,56 +160,75 @@ impl Lane {
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis are under way")))
     }
 
-    /// The connection that a call from this runtime uses.
-    pub(super) fn wire(&self, live: &LiveConnection) -> Wire {
-        self.runtime_connections.wire(live)
-    }
-
-    /// Sends a call. `asking` is for a server that is importing the slot.
+    /// Sends a call, of which this is the command. `asking` is for a server that is importing the slot.
     pub(super) async fn send(
         &self,
-        wire: &mut Wire,
-        call: &ScriptInvocation<'_>,
-        request: &Request,
+        wire: &Wire,
+        call: &ScriptCall<'_>,
+        command: &Cmd,
         asking: bool,
     ) -> RedisResult<Vec<String>> {
-        let mut answer = self.ask(wire, request, asking).await;
+        let mut answer = self.ask(wire, command, asking).await;
         if is_unknown_script(&answer) {
             let _alone = self.reload.lock().await;
-            answer = self.ask(wire, request, asking).await;
+            answer = self.ask(wire, command, asking).await;
             if is_unknown_script(&answer) {
-                call.load_async(&mut wire.connection).await?;
-                answer = self.ask(wire, request, asking).await;
+                call.script.load().exec_async(&mut wire.connection.clone()).await?;
+                answer = self.ask(wire, command, asking).await;
             }
         }
         answer
     }
 
-    async fn ask(&self, wire: &mut Wire, request: &Request, asking: bool) -> RedisResult<Vec<String>> {
-        let answer = ask(&mut wire.connection, request, asking).await;
+    async fn ask(&self, wire: &Wire, command: &Cmd, asking: bool) -> RedisResult<Vec<String>> {
+        let connection = &mut wire.connection.clone();
+        let answer: RedisResult<Vec<String>> = if asking {
+            // In one write: ASKING counts for the very next command of the connection.
+            let mut both = ::redis::pipe();
+            both.cmd("ASKING").ignore().add_command(command.clone());
+            both.query_async(connection).await.map(|(answer,)| answer)
+        } else {
+            command.query_async(connection).await
+        };
         let is_broken = answer.as_ref().err().map(Verdict::of) == Some(Verdict::Broken);
         if !is_broken {
-            let now = clock::instant();
-            wire.last_answer.note(now);
-            self.last_answer.note(now);
+            self.note_answer(wire);
         }
         answer
     }
 
+    /// The server has answered something there.
+    pub(super) fn note_answer(&self, wire: &Wire) {
+        let now = clock::instant();
+        wire.last_answer.note(now);
+        self.last_answer.note(now);
+    }
+
     /// Drops a connection, if it is still the one in use.
     pub(super) fn leave(&self, number: u64, next: LaneState) {
-        leave(&self.state, number, next);
+        self.change(
+            next,
+            |state| matches!(state, LaneState::Up(live) if live.number == number),
+        );
     }
-}
 
-pub(super) fn leave(state: &watch::Sender<LaneState>, number: u64, next: LaneState) {
-    state.send_if_modified(|state| {
-        let current = matches!(state, LaneState::Up(live) if live.number == number);
-        if current {
-            *state = next;
-        }
-        current
-    });
+    /// Has calls fail at once that wait for a connection.
+    pub(super) fn end_waiting(&self, reason: &str) {
+        let reason = reason.to_owned();
+        self.change(LaneState::Down { reason }, |state| {
+            matches!(state, LaneState::Connecting)
+        });
+    }
+
+    fn change(&self, next: LaneState, is_from: impl Fn(&LaneState) -> bool) {
+        self.state.send_if_modified(|state| {
+            let changes = is_from(state);
+            if changes {
+                *state = next;
+            }
+            changes
+        });
+    }
 }
 
 /// Waits until something is so that can only become so with a change of what is watched.
@@ -218,17 +242,6 @@ pub(super) async fn until<T>(mut watched: watch::Receiver<T>, mut is_so: impl Fn
 
 pub(super) fn unavailable(error: &RedisError) -> StoreError {
     StoreError::Unavailable(format!("redis: {error}"))
-}
-
-async fn ask(connection: &mut MultiplexedConnection, request: &Request, asking: bool) -> RedisResult<Vec<String>> {
-    if !asking {
-        return request.command.query_async(connection).await;
-    }
-    // In one write: ASKING counts for the very next command of the connection.
-    let mut both = ::redis::pipe();
-    both.cmd("ASKING").ignore().add_command(request.command.clone());
-    let (answer,) = both.query_async(connection).await?;
-    Ok(answer)
 }
 
 fn is_unknown_script(answer: &RedisResult<Vec<String>>) -> bool {

@@ -1,34 +1,56 @@
-//! An established connection, as those who call see it.
+//! Established connections, as those who call see them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::redis::{Client, aio::MultiplexedConnection};
+use ::redis::{Client, PushKind, RedisResult, aio::MultiplexedConnection};
 use tokio::runtime::Id;
 
-use super::last_answer::LastAnswer;
+use super::call_timeout::LastAnswer;
+use crate::edges::clock;
 use crate::store::redis::address::Address;
+use crate::store::redis::dialer::connect;
 
-/// An established connection.
-#[derive(Clone)]
+/// A lane's connection.
 pub(super) struct LiveConnection {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) last_answer: LastAnswer,
+    pub(super) wire: Arc<Wire>,
     /// Which of the lane's connections it is.
     pub(super) number: u64,
     pub(super) address: Address,
-    pub(super) origin: Arc<Origin>,
+    /// What others to the same server are made with.
+    pub(super) client: Client,
+    /// The runtime that reads its answers.
+    pub(super) runtime: Id,
 }
 
-/// The connection that a call uses.
+/// A connection that calls are sent on.
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
     /// When something was last answered there.
     pub(super) last_answer: LastAnswer,
+    closed: Arc<AtomicBool>,
 }
 
-/// How a connection was made.
-pub(super) struct Origin {
-    pub(super) client: Client,
-    /// The runtime that reads its answers.
-    pub(super) runtime: Id,
+impl Wire {
+    /// Connects. `at_end` is called when the connection is closed.
+    pub(super) async fn connect(client: &Client, at_end: impl Fn() + Send + Sync + 'static) -> RedisResult<Self> {
+        let closed = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&closed);
+        let connection = connect(client, move |kind| {
+            if kind == PushKind::Disconnection {
+                flag.store(true, Ordering::Release);
+                at_end();
+            }
+        })
+        .await?;
+        Ok(Self {
+            connection,
+            last_answer: LastAnswer::new(clock::instant()),
+            closed,
+        })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
 }

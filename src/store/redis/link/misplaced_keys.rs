@@ -62,7 +62,7 @@ impl MisplacedKeys {
     }
 
     /// Looks again and again. Never returns. `whole` gives the map and all masters in it while all of them are there.
-    pub(super) async fn keep_looking(&self, whole: impl Fn() -> Option<(Arc<SlotMap>, Vec<LiveConnection>)>) {
+    pub(super) async fn keep_looking(&self, whole: impl Fn() -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)>) {
         let mut suspected = Found::new();
         let mut was_refused = false;
         loop {
@@ -110,10 +110,10 @@ impl MisplacedKeys {
         }
     }
 
-    async fn look(&self, map: &SlotMap, masters: &[LiveConnection]) -> Result<Found, SlotQueryError> {
+    async fn look(&self, map: &SlotMap, masters: &[Arc<LiveConnection>]) -> Result<Found, SlotQueryError> {
         let mut found = Found::new();
         for live in masters {
-            let mut connection = live.connection.clone();
+            let mut connection = live.wire.connection.clone();
             let of_others: Vec<Slot> = (0..SLOTS)
                 .filter(|slot| map.owner(*slot) != Some(&live.address))
                 .collect();

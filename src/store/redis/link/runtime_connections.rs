@@ -6,18 +6,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{PushInfo, PushKind, RedisError};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
 
-use super::connecting::{CONNECT_WAIT_MAX, connection_config};
-use super::last_answer::LastAnswer;
+use super::connecting::CONNECT_WAIT_MAX;
 use super::live_connection::{LiveConnection, Wire};
-use crate::edges::clock;
 
 /// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is
 /// followed by another.
@@ -39,29 +34,24 @@ enum DialState {
     /// There is none; so many calls were made.
     Counting(u32),
     Dialing,
-    Ready {
-        connection: MultiplexedConnection,
-        last_answer: LastAnswer,
-        closed: Arc<AtomicBool>,
-    },
+    Ready(Arc<Wire>),
 }
 
 impl RuntimeConnections {
     /// What a call from here is to be sent on.
-    pub(super) fn wire(&self, live: &LiveConnection) -> Wire {
-        let shared = || Wire {
-            connection: live.connection.clone(),
-            last_answer: live.last_answer.clone(),
-        };
-        let Ok(here) = Handle::try_current() else {
-            return shared();
-        };
-        if here.id() == live.origin.runtime {
-            return shared();
+    pub(super) fn wire(&self, live: &Arc<LiveConnection>) -> Arc<Wire> {
+        self.own_wire(live).unwrap_or_else(|| Arc::clone(&live.wire))
+    }
+
+    /// The connection of this runtime, if it has one.
+    fn own_wire(&self, live: &Arc<LiveConnection>) -> Option<Arc<Wire>> {
+        let here = Handle::try_current().ok()?;
+        if here.id() == live.runtime {
+            return None;
         }
         let mut all = self.0.lock();
         if !all.contains_key(&here.id()) && all.len() >= RUNTIMES_MAX {
-            return shared();
+            return None;
         }
         let entry = all
             .entry(here.id())
@@ -70,25 +60,16 @@ impl RuntimeConnections {
             *entry = RuntimeConnection::counting(live.number);
         }
         match &mut entry.state {
-            DialState::Ready {
-                connection,
-                last_answer,
-                ..
-            } => {
-                return Wire {
-                    connection: connection.clone(),
-                    last_answer: last_answer.clone(),
-                };
-            }
+            DialState::Ready(wire) => return Some(Arc::clone(wire)),
             DialState::Dialing => {}
             DialState::Counting(calls) if *calls < CALLS_MIN => *calls += 1,
             DialState::Counting(_) => {
                 entry.state = DialState::Dialing;
                 drop(all);
-                here.spawn(self.clone().dial(live.clone(), here.id()));
+                here.spawn(self.clone().dial(Arc::clone(live), here.id()));
             }
         }
-        shared()
+        None
     }
 
     /// A call from here waited in vain.
@@ -103,31 +84,17 @@ impl RuntimeConnections {
     pub(super) fn ready(&self) -> usize {
         let all = self.0.lock();
         all.values()
-            .filter(|entry| matches!(entry.state, DialState::Ready { .. }) && !entry.is_closed())
+            .filter(|entry| matches!(entry.state, DialState::Ready(_)) && !entry.is_closed())
             .count()
     }
 
-    async fn dial(self, live: LiveConnection, runtime: Id) {
-        let closed = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&closed);
-        let on_push = move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                flag.store(true, Ordering::Release);
-            }
-            Ok::<(), RedisError>(())
-        };
-        let config = connection_config().set_push_sender(on_push);
-        let connect = live.origin.client.get_multiplexed_async_connection_with_config(&config);
-        let connected = timeout(CONNECT_WAIT_MAX, connect).await;
+    async fn dial(self, live: Arc<LiveConnection>, runtime: Id) {
+        let connected = timeout(CONNECT_WAIT_MAX, Wire::connect(&live.client, || {})).await;
         let mut all = self.0.lock();
         // Unless it is for a connection of the lane that has been given up meanwhile.
         if let Some(entry) = all.get_mut(&runtime).filter(|entry| entry.number == live.number) {
             entry.state = match connected {
-                Ok(Ok(connection)) => DialState::Ready {
-                    connection,
-                    last_answer: LastAnswer::new(clock::instant()),
-                    closed,
-                },
+                Ok(Ok(wire)) => DialState::Ready(Arc::new(wire)),
                 Ok(Err(_)) | Err(_) => DialState::Counting(0),
             };
         }
@@ -143,6 +110,6 @@ impl RuntimeConnection {
     }
 
     fn is_closed(&self) -> bool {
-        matches!(&self.state, DialState::Ready { closed, .. } if closed.load(Ordering::Acquire))
+        matches!(&self.state, DialState::Ready(wire) if wire.is_closed())
     }
 }

@@ -1,17 +1,17 @@
 //! Keeps one lane up: connects, inspects the server, pings it each second, and reconnects.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::connecting::{CONNECT_WAIT_MAX, PAUSE_MIN, Pauses};
 use super::dial::{DialedConnection, look};
-use super::finder::{Finder, MasterChanges};
+use super::finder::Finder;
 use super::lane::{Lane, LaneState};
 use crate::edges::clock;
 use crate::store::redis::address::Address;
-use crate::store::redis::scripts::Scripts;
 
 /// How often the server in use is looked at: its role, its history, its settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -22,21 +22,21 @@ const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Lane {
     /// Keeps a connection up. Cancel it to stop; what is connected then stays usable.
-    pub(super) async fn keep_up(&self, finder: &Finder, scripts: &Scripts) {
+    pub(super) async fn keep_up(self: &Arc<Self>, finder: &Finder) {
         let mut pauses = Pauses::new();
         let mut is_away = false;
         let mut logged = String::new();
         loop {
             let began = clock::instant();
-            let mut changes = finder.master_changes();
-            let pause = match self.connect(finder, scripts).await {
+            let mut announced = self.announced.subscribe();
+            let pause = match self.connect(finder).await {
                 Ok(opened) => {
                     let (server, number) = (opened.live.address.clone(), opened.live.number);
                     tracing::info!(%server, again = is_away, "redis connected");
                     is_away = false;
                     self.enter(opened);
                     let entered = clock::instant();
-                    self.stay(number, &server, finder, &mut changes).await;
+                    self.stay(number, &server, finder, &mut announced).await;
                     tracing::warn!(%server, "redis connection given up");
                     // Whoever has answered is asked again at once, however short the connection lived.
                     if self.last_answer.at() > entered {
@@ -60,43 +60,24 @@ impl Lane {
             };
             // From start to start, so that a server that hangs for the whole attempt is asked again at once.
             let wait = pause.saturating_sub(since(began));
-            self.close_for(wait);
+            if wait > self.call_budget {
+                self.end_waiting("redis closes connections as soon as they are made");
+            }
             tokio::select! {
                 () = sleep(wait) => {}
-                () = changes.changed() => {}
+                _ = announced.changed() => {}
             }
         }
     }
 
-    /// Has calls fail at once when the next attempt is further away than they would wait.
-    fn close_for(&self, wait: Duration) {
-        self.state.send_if_modified(|state| {
-            let waiting = matches!(state, LaneState::Connecting) && wait > self.call_budget;
-            if waiting {
-                *state = LaneState::Down {
-                    reason: "redis closes connections as soon as they are made".to_owned(),
-                };
-            }
-            waiting
-        });
-    }
-
     /// One attempt. When it outlasts the callers' budget they are told so, and it goes on without them.
-    async fn connect(&self, finder: &Finder, scripts: &Scripts) -> Result<DialedConnection, String> {
-        let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self, scripts));
+    async fn connect(self: &Arc<Self>, finder: &Finder) -> Result<DialedConnection, String> {
+        let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self));
         tokio::pin!(attempt);
         let outcome = match timeout(self.call_budget, &mut attempt).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.state.send_if_modified(|state| {
-                    let waiting = matches!(state, LaneState::Connecting);
-                    if waiting {
-                        *state = LaneState::Down {
-                            reason: "redis does not answer".to_owned(),
-                        };
-                    }
-                    waiting
-                });
+                self.end_waiting("redis does not answer");
                 attempt.await
             }
         };
@@ -108,7 +89,7 @@ impl Lane {
 
     /// Takes a connection into use.
     fn enter(&self, opened: DialedConnection) {
-        let DialedConnection { live, report, closed } = opened;
+        let DialedConnection { live, report } = opened;
         self.note_report(report.as_ref());
         let again = {
             let mut status = self.status.lock();
@@ -117,18 +98,23 @@ impl Lane {
             std::mem::replace(&mut status.connected, true)
         };
         self.last_answer.note(clock::instant());
-        let number = live.number;
-        self.state.send_replace(LaneState::Up(live));
-        if closed.load(Ordering::Acquire) {
-            self.leave(number, LaneState::Connecting);
+        self.state.send_replace(LaneState::Up(Arc::clone(&live)));
+        if live.wire.is_closed() {
+            self.leave(live.number, LaneState::Connecting);
         }
         if again {
-            self.epochs.move_on();
+            self.epochs.send_modify(|epoch| *epoch += 1);
         }
     }
 
     /// Returns when the connection is given up: by a call, by its end, by another master that is announced, or by what the server says.
-    async fn stay(&self, number: u64, server: &Address, finder: &Finder, changes: &mut MasterChanges) {
+    async fn stay(
+        &self,
+        number: u64,
+        server: &Address,
+        finder: &Finder,
+        announced: &mut watch::Receiver<Option<Address>>,
+    ) {
         let mut states = self.state.subscribe();
         let gone = states.wait_for(|state| !matches!(state, LaneState::Up(live) if live.number == number));
         let looks = async {
@@ -153,10 +139,9 @@ impl Lane {
             }
         };
         let elsewhere = async {
-            loop {
-                changes.changed().await;
-                let here = self.live_now().map(|live| live.address);
-                if changes.master().is_some_and(|master| Some(master) != here) {
+            while announced.changed().await.is_ok() {
+                let master = announced.borrow().clone();
+                if master.is_some_and(|master| master != *server) {
                     self.leave(number, LaneState::Connecting);
                 }
             }
@@ -171,23 +156,21 @@ impl Lane {
 
     /// Looks at the server in use. What the lane's state has to become, if it cannot stay in use.
     async fn inspect(&self, finder: &Finder) -> Option<LaneState> {
-        let mut live = self.live_now()?;
-        let server = &live.address;
+        let live = self.live_now()?;
+        let (server, wire) = (&live.address, &live.wire);
         let silent = || LaneState::Down {
             reason: format!("redis at {server} gives no sign of life"),
         };
         let began = clock::instant();
-        let report = match timeout(PROBE_WAIT_MAX, look(&mut live.connection)).await {
+        let report = match timeout(PROBE_WAIT_MAX, look(&mut wire.connection.clone())).await {
             // It stands behind calls, and those are answered.
-            Err(_) if live.last_answer.at() > began => return None,
+            Err(_) if wire.last_answer.at() > began => return None,
             Err(_) => return Some(silent()),
             Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
             Ok(Err(_)) => return None,
             Ok(Ok(report)) => report,
         };
-        let now = clock::instant();
-        live.last_answer.note(now);
-        self.last_answer.note(now);
+        self.note_answer(wire);
         self.note_report(report.as_ref());
         if report.is_none() && self.status.lock().complaint.is_none() {
             self.denied.notify_one();
@@ -205,7 +188,7 @@ impl Lane {
         let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
             tracing::warn!(%server, "redis has another history now, what it has acknowledged is checked");
-            self.epochs.move_on();
+            self.epochs.send_modify(|epoch| *epoch += 1);
         }
         None
     }

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::redis::Script;
-
 use super::*;
-use crate::store::redis::link::Effort;
+use crate::store::redis::link::{Effort, Keys};
+use crate::store::redis::script::Script;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 
@@ -94,9 +93,9 @@ async fn a_frozen_master_does_not_stop_the_others(cluster: &TestCluster) {
     }
     let names = names.map(Option::unwrap);
     let count = async |name: &str, budget| {
-        let mut call = script.prepare_invoke();
+        let mut call = script.call();
         call.key(name);
-        joined.store.link.call(&call, Effort::Write(budget)).await
+        joined.store.link.call(&call, Effort::Write(budget), Keys::Named).await
     };
     for name in &names {
         until("each master is connected", async || count(name, BUDGET).await.is_ok()).await;

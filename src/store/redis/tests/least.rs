@@ -8,7 +8,8 @@ use crate::domain::ledger::{Change, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, node};
-use crate::store::redis::link::Effort;
+use crate::store::redis::link::{Effort, Keys};
+use crate::store::redis::script::Script;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 use crate::store::redis::test_server::sentinel::Watched;
@@ -98,7 +99,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
         operation: None,
     };
     ledger
-        .apply(&node(1), "acme", &[Step { seq: 1, change }])
+        .apply(&node(1), "acme", &[Step { seq: 1, change }], 0)
         .await
         .unwrap();
     let (keys, accounts) = (
@@ -114,18 +115,19 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     }
     let generation = store.known_generation().await.unwrap().unwrap();
     // As if it had been emptied: each key by its name, for the user may use no other.
-    let script = ::redis::Script::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
+    let script = Script::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
     let families: [(&str, &[&str]); 3] = [
         ("{backup:keys}", &KEY_NAMES),
         ("{backup:a:acme}", &["state"]),
         ("{backup:accounts}", &["index"]),
     ];
     for (family, names) in families {
-        let mut call = script.prepare_invoke();
+        let mut call = script.call();
         for name in names {
             call.key(format!("{family}:{name}"));
         }
-        store.link.call(&call, Effort::Write(AMPLE_BUDGET)).await.unwrap();
+        let effort = Effort::Write(AMPLE_BUDGET);
+        store.link.call(&call, effort, Keys::Named).await.unwrap();
     }
     assert!(store.is_empty().await.unwrap() && store.list(None, 9).await.is_err());
     store.load(&items).await.unwrap();

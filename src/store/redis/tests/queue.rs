@@ -14,7 +14,7 @@ use crate::domain::ledger::{Admit, AdmitReply, Change, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{node, record as key_record};
-use crate::store::redis::link::CALLS_MAX;
+use crate::store::redis::dialer::CALLS_MAX;
 use crate::store::redis::{RedisLedger, RedisSettings};
 
 /// Passes questions on as they come, and answers in small pieces with a pause behind each, or not at all for a while.
@@ -104,7 +104,7 @@ async fn open_account(ledger: &RedisLedger) {
         operation: None,
     };
     let step = Step { seq: 1, change: open };
-    ledger.apply(&node(1), "acme", &[step]).await.unwrap();
+    ledger.apply(&node(1), "acme", &[step], 0).await.unwrap();
 }
 
 fn ask(number: usize) -> Admit {

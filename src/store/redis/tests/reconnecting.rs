@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use ::redis::Script;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -13,7 +12,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::*;
 use crate::store::redis::RedisSettings;
-use crate::store::redis::link::Effort;
+use crate::store::redis::link::{Effort, Keys};
+use crate::store::redis::script::Script;
 
 /// How long new connections are closed at once behind a cut: the first attempt to reconnect fails.
 const CLOSED: Duration = Duration::from_millis(30);
@@ -97,9 +97,10 @@ async fn connections_that_live_for_half_a_second_are_made_anew_at_once() {
             made += 1;
             let (store, script, done) = (joined.store.clone(), Arc::clone(&script), Arc::clone(&done));
             calls.spawn(async move {
-                let mut call = script.prepare_invoke();
+                let mut call = script.call();
                 call.key("{weir:keys}:count");
-                let answer = store.link.call(&call, Effort::Write(CALL_BUDGET)).await;
+                let effort = Effort::Write(CALL_BUDGET);
+                let answer = store.link.call(&call, effort, Keys::Named).await;
                 done.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
             });
         }

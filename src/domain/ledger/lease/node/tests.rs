@@ -64,7 +64,7 @@ proptest! {
                 Deed::Adjust(amount) => {
                     let seq = world.account.watermark(&named(9)) + 1;
                     let change = Change::Credit { amount: nanos(amount), at: 0, operation: None };
-                    world.account.apply(&named(9), &[Step { seq, change }]);
+                    world.account.apply(&named(9), &[Step { seq, change }], 0);
                     world.credits += amount;
                 }
             }

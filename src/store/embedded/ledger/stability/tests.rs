@@ -51,7 +51,7 @@ async fn hours_are_removed_when_the_log_removes_its_rows() {
     }
     // As on the days before, half a day apart.
     for half_days in (0..=4).rev() {
-        let books = Arc::clone(&store.books);
+        let books = store.books();
         let at_ms = now_ms - half_days * crate::domain::ledger::retention::EVERY_MS;
         blocking(move || books.remove_old_rows(at_ms)).await.unwrap();
     }

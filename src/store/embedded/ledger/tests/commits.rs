@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(600);
 /// An upkeep after its first turn, of a ledger that has written everything.
 async fn idle(store: &EmbeddedLedger) -> Upkeep {
     let mut upkeep = Upkeep::default();
-    assert!(upkeep.turn(store, false).await);
+    assert!(store.turn(&mut upkeep).await);
     upkeep
 }
 
@@ -21,13 +21,13 @@ async fn nothing_is_due_before_something_has_changed() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     idle(&store).await;
-    let mut due = Box::pin(store.books.signals().due(Duration::ZERO, START_MS));
+    let mut due = Box::pin(store.signals.due(Duration::ZERO, START_MS));
     assert!(poll_immediate(&mut due).await.is_none());
-    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     due.await;
     // What an explicit write has taken is not due again.
     store.flush().await.unwrap();
-    let mut due = Box::pin(store.books.signals().due(Duration::ZERO, START_MS));
+    let mut due = Box::pin(store.signals.due(Duration::ZERO, START_MS));
     assert!(poll_immediate(&mut due).await.is_none());
 }
 
@@ -38,19 +38,19 @@ async fn so_many_rows_are_due_at_once_and_fewer_are_not() {
     let mut upkeep = idle(&store).await;
     for _ in 0..2 {
         let known = store.watermark(&node(1), "acme").await.unwrap();
-        let mut due = Box::pin(store.books.signals().due(LONG, START_MS));
+        let mut due = Box::pin(store.signals.due(LONG, START_MS));
         for seq in known + 1..=known + u64::try_from(COMMIT_ROWS).unwrap() {
             assert!(poll_immediate(&mut due).await.is_none(), "{seq}");
             let step = Step {
                 seq,
                 change: settled(seq, 1, TODAY),
             };
-            store.apply(&node(1), "acme", &[step]).await.unwrap();
+            store.apply(&node(1), "acme", &[step], 0).await.unwrap();
         }
         due.await;
-        assert_eq!(store.books.unwritten_rows(), COMMIT_ROWS);
-        assert!(upkeep.turn(&store, false).await);
-        assert_eq!(store.books.unwritten_rows(), 0);
+        assert_eq!(store.books().unwritten_rows(), COMMIT_ROWS);
+        assert!(store.turn(&mut upkeep).await);
+        assert_eq!(store.books().unwritten_rows(), 0);
     }
 }
 
@@ -61,5 +61,5 @@ async fn an_hour_that_begins_is_due_without_a_change() {
     let upkeep = idle(&store).await;
     let hour = START_MS - START_MS.rem_euclid(HOUR_MS) + HOUR_MS;
     assert!(!upkeep.is_hourly(hour - 1) && upkeep.is_hourly(hour));
-    store.books.signals().due(LONG, hour - 1).await;
+    store.signals.due(LONG, hour - 1).await;
 }

@@ -14,10 +14,10 @@ async fn a_copy_taken_while_it_is_open_has_all_that_was_flushed() {
     let store = opened(folder.path());
     let steps = journal(40);
     for many in (4..40).step_by(9) {
-        store.apply(&node(1), "acme", &steps[..many]).await.unwrap();
+        store.apply(&node(1), "acme", &steps[..many], 0).await.unwrap();
         store.flush().await.unwrap();
         let flushed = lasting(&store).await;
-        store.apply(&node(1), "acme", &steps[..many + 2]).await.unwrap();
+        store.apply(&node(1), "acme", &steps[..many + 2], 0).await.unwrap();
         // What the disk holds at this moment is what a process killed now leaves behind.
         let image = tempfile::tempdir().unwrap();
         std::fs::copy(folder.path().join("ledger.redb"), image.path().join("ledger.redb")).unwrap();
@@ -47,7 +47,9 @@ fn deed() -> impl Strategy<Value = Deed> {
 async fn send(store: &EmbeddedLedger, by: u8, steps: &[Step], many: usize) {
     let known = usize::try_from(store.watermark(&node(by), "acme").await.unwrap()).unwrap();
     let some = &steps[known..steps.len().min(known + many)];
-    store.apply(&node(by), "acme", some).await.unwrap();
+    let last = some.iter().rev().find(|step| step.has_row());
+    let upto = last.map_or(0, |step| step.seq);
+    store.apply(&node(by), "acme", some, upto).await.unwrap();
 }
 
 async fn crash_and_send_again(deeds: Vec<Deed>) {
@@ -70,6 +72,8 @@ async fn crash_and_send_again(deeds: Vec<Deed>) {
         let opened = watermarks.iter().filter(|mark| **mark > 0).count();
         let settled: u64 = watermarks.iter().map(|mark| mark.saturating_sub(1)).sum();
         assert_eq!(rows.len() as u64, settled);
+        let reached = store.summed("acme").await.unwrap();
+        assert_eq!(reached.values().map(|mark| mark - 1).sum::<u64>(), settled);
         if let Some(view) = views.first() {
             let credits = 1_000 * i64::try_from(opened).unwrap();
             assert_eq!((view.spent.nanos(), view.balance.nanos()), (charged, credits - charged));
@@ -79,7 +83,7 @@ async fn crash_and_send_again(deeds: Vec<Deed>) {
     let mut costs: BTreeMap<String, usize> = BTreeMap::new();
     for by in 1..4 {
         send(&store, by, &steps, steps.len()).await;
-        let (_, rows) = model.apply(&node(by), &steps);
+        let (_, rows) = model.apply(&node(by), &steps, 0);
         rows.iter()
             .for_each(|row| *costs.entry(row.request_id.to_string()).or_default() += 1);
     }

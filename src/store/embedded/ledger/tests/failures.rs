@@ -87,11 +87,14 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
         })
     });
     let (file, accounts) = LedgerFile::open_by(&path, opening).unwrap();
+    let signals = Arc::default();
+    let books = Books::of(file, accounts, Arc::clone(&signals));
     EmbeddedLedger {
         folder: PathBuf::new(),
-        books: Arc::new(Books::of(file, accounts, Arc::default())),
+        ownership: Ownership::new(books),
         now_ms: TestClock::new().source(),
         epochs: watch::channel(0).0,
+        signals,
     }
 }
 
@@ -100,10 +103,10 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
     let store = on_a_disk(folder.path(), &full);
     let steps = journal(40);
-    store.apply(&node(1), "acme", &steps[..20]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
     store.flush().await.unwrap();
     full.store(true, Ordering::SeqCst);
-    store.apply(&node(1), "acme", &steps[..30]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..30], 0).await.unwrap();
     for _ in 0..3 {
         assert!(matches!(store.flush().await, Err(StoreError::Unavailable(_))));
         // Nobody waits for the disk.
@@ -112,7 +115,7 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     }
     store.release(&node(1), "acme").await.unwrap();
     full.store(false, Ordering::SeqCst);
-    store.apply(&node(1), "acme", &steps).await.unwrap();
+    store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
     assert_eq!((before.3.len(), &before.2[..1]), (40, &[41][..]));
@@ -124,37 +127,37 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
 async fn nothing_counts_as_written_before_it_is() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
     let store = on_a_disk(folder.path(), &full);
-    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     let mut upkeep = Upkeep::default();
     full.store(true, Ordering::SeqCst);
-    assert!(!upkeep.turn(&store, false).await);
+    assert!(!store.turn(&mut upkeep).await);
     // It is due again without a further change.
-    store.books.signals().due(std::time::Duration::ZERO, START_MS).await;
+    store.signals.due(std::time::Duration::ZERO, START_MS).await;
     full.store(false, Ordering::SeqCst);
-    assert!(upkeep.turn(&store, false).await);
-    assert_eq!(store.books.unwritten_rows(), 0);
+    assert!(store.turn(&mut upkeep).await);
+    assert_eq!(store.books().unwritten_rows(), 0);
 }
 
 #[tokio::test]
 async fn steps_wait_in_the_journal_when_the_disk_takes_no_more_rows() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
     let store = on_a_disk(folder.path(), &full);
-    store.apply(&node(1), "acme", &journal(3)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     full.store(true, Ordering::SeqCst);
     let mut known = store.watermark(&node(1), "acme").await.unwrap();
     let refused = loop {
         let changes = (known + 1..).map(|seq| (seq, settled(seq, 1, TODAY)));
         let steps = changes.map(|(seq, change)| Step { seq, change }).take(APPLY_STEPS_MAX);
-        match store.apply(&node(1), "acme", &steps.collect::<Vec<_>>()).await {
+        match store.apply(&node(1), "acme", &steps.collect::<Vec<_>>(), 0).await {
             Ok(watermark) => known = watermark,
             Err(error) => break error,
         }
     };
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
-    assert!(store.books.unwritten_rows() < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX);
+    assert!(store.books().unwritten_rows() < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX);
     full.store(false, Ordering::SeqCst);
     store.flush().await.unwrap();
-    assert_eq!(store.books.unwritten_rows(), 0);
+    assert_eq!(store.books().unwritten_rows(), 0);
     assert_eq!(store.watermark(&node(1), "acme").await, Ok(known));
 }
 
@@ -162,7 +165,7 @@ async fn steps_wait_in_the_journal_when_the_disk_takes_no_more_rows() {
 async fn damage_in_any_place_is_an_error_or_no_loss() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
-    store.apply(&node(1), "acme", &journal(60)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(60), 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
     let whole = std::fs::read(folder.path().join("ledger.redb")).unwrap();

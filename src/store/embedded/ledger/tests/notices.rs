@@ -17,9 +17,9 @@ async fn what_waits_to_be_told_outlives_the_process_with_the_charge_that_made_it
         seq: 4,
         change: settled(9, 7, TODAY),
     };
-    store.apply(&node(1), "acme", &journal(2)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(2), 0).await.unwrap();
     limit(&store, "acme", terms).await;
-    store.apply(&node(1), "acme", &[charge]).await.unwrap();
+    store.apply(&node(1), "acme", &[charge], 0).await.unwrap();
     store.flush().await.unwrap();
     drop(store);
     let of = NoticeOf::Balance { seq: 4, node: node(1) };

@@ -31,13 +31,13 @@ async fn a_file_without_sums_begins_with_the_next_row_and_is_completed_from_its_
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let steps = journal(30);
-    store.apply(&node(1), "acme", &steps[..25]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..25], 0).await.unwrap();
     store.flush().await.unwrap();
     drop(store);
     without_sums(folder.path());
     let store = opened(folder.path());
     assert_eq!(all(&store).await, DailySums::default());
-    store.apply(&node(1), "acme", &steps).await.unwrap();
+    store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     // On their way or on the disk, they count once.
     for _ in 0..2 {
         assert_eq!(requests(&all(&store).await), [(TODAY - 1, 2), (TODAY, 4)]);
@@ -57,9 +57,9 @@ async fn rows_on_their_way_are_in_the_sums_once_whenever_they_are_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let steps = journal(12);
-    store.apply(&node(1), "acme", &steps[..7]).await.unwrap();
+    store.apply(&node(1), "acme", &steps[..7], 0).await.unwrap();
     store.flush().await.unwrap();
-    store.apply(&node(1), "acme", &steps).await.unwrap();
+    store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     store.resum("acme", TODAY).await.unwrap();
     let before = lasting(&store).await;
     store.flush().await.unwrap();
@@ -71,7 +71,7 @@ async fn sums_go_with_their_rows() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     store.remove_old_rows().await.unwrap();
-    store.apply(&node(1), "acme", &journal(9)).await.unwrap();
+    store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     clock.advance(200 * DAY_MS);
     assert_eq!(all(&store).await, DailySums::default(), "no longer told");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::RngExt;
 
-use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id};
+use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id, upto};
 use crate::domain::{
     ledger::{
         Admit,
@@ -63,8 +63,12 @@ impl Program<'_> {
                 let missing = &self.journals[usize::from(number)][index][known..];
                 for steps in missing.chunks(100) {
                     let expected = steps.last().unwrap().seq;
-                    self.model.apply(&node(number), account, steps);
-                    let given = self.fixture.store.apply(&node(number), account, steps).await;
+                    self.model.apply(&node(number), account, steps, upto(steps));
+                    let given = self
+                        .fixture
+                        .store
+                        .apply(&node(number), account, steps, upto(steps))
+                        .await;
                     assert_eq!(given, Ok(expected), "a journal that is sent again");
                 }
             }
@@ -121,6 +125,8 @@ impl Program<'_> {
         let by = node(self.one_of(NODES));
         let expected = self.model.watermark(&by, account);
         assert_eq!(store.watermark(&by, account).await, Ok(expected), "{what}");
+        let expected = self.model.summed(account);
+        assert_eq!(store.summed(account).await, Ok(expected), "{what}");
         if !self.rolled_back {
             let day = now.div_euclid(DAY_MS) - i64::from(self.one_of(3));
             let (skip, limit) = (usize::from(self.one_of(20)), usize::from(self.one_of(20)));

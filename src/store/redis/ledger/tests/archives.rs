@@ -1,5 +1,7 @@
 //! Accounts of a Redis in a backup, and accounts of a backup in a Redis.
 
+use std::collections::BTreeMap;
+
 use tokio::sync::mpsc;
 
 use super::*;
@@ -121,14 +123,17 @@ async fn fill(ledger: &dyn LedgerStore) {
         }))
     };
     ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]), 0)
         .await
         .unwrap();
     limit(ledger, "acme", terms()).await;
     for hundred in 0..5 {
         let changes = (hundred * 100..).take(100).map(charge);
         let first = 2 + hundred * 100;
-        ledger.apply(&node(1), "acme", &steps(first, changes)).await.unwrap();
+        ledger
+            .apply(&node(1), "acme", &steps(first, changes), first << 40)
+            .await
+            .unwrap();
     }
     let once = |number: i64| Change::Credit {
         amount: nanos(number),
@@ -136,9 +141,9 @@ async fn fill(ledger: &dyn LedgerStore) {
         operation: OperationId::parse(&format!("order-{number}")),
     };
     let remembered = steps(502, (1..4).map(once));
-    ledger.apply(&node(1), "acme", &remembered).await.unwrap();
+    ledger.apply(&node(1), "acme", &remembered, 0).await.unwrap();
     ledger
-        .apply(&node(2), "other", &steps(1, [open_with(-5)]))
+        .apply(&node(2), "other", &steps(1, [open_with(-5)]), 0)
         .await
         .unwrap();
     suspend(ledger, "other", true).await;
@@ -186,6 +191,8 @@ async fn accounts_go_through_a_backup_from_redis_to_redis() {
     to.ledger.restored(Some(&word)).await.unwrap();
 
     assert_eq!(items(&*to.ledger).await, before);
+    let reached = to.ledger.summed("acme").await;
+    assert_eq!(reached, Ok(BTreeMap::from([(node(1), 402 << 40)])));
     let summed = sums(&*to.ledger).await;
     assert_eq!((summed.len(), summed), (3 * (1 + 1 + 7), sums(&*from.ledger).await));
     let state: Vec<String> = server.ask(&["HMGET", "{weir:a:acme}:state", "gen", "created"]).await;
@@ -205,6 +212,7 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
     copy(&from, &*to.ledger).await;
     to.ledger.restored(None).await.unwrap();
     assert_eq!(items(&*to.ledger).await, items(&from).await);
+    assert_eq!(to.ledger.summed("acme").await, from.summed("acme").await);
     assert_eq!(sums(&*to.ledger).await, sums(&from).await);
     for account in ["acme", "other"] {
         let view = async |ledger: &dyn LedgerStore| ledger.account(account).await.unwrap().unwrap();
@@ -214,7 +222,10 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
         assert_eq!(here, there);
     }
     let next = [settled("after", START_MS, 1)];
-    assert_eq!(to.ledger.apply(&node(1), "acme", &steps(505, next)).await.unwrap(), 505);
+    assert_eq!(
+        to.ledger.apply(&node(1), "acme", &steps(505, next), 0).await.unwrap(),
+        505
+    );
     let known = OperationId::parse("order-3").unwrap();
     assert_eq!(to.ledger.operation("acme", &known).await, Ok(Some(nanos(3))));
     let generation: String = server.ask(&["HGET", "{weir:a:acme}:state", "gen"]).await;
@@ -232,7 +243,7 @@ async fn trim(ledger: &dyn LedgerStore) {
     late.tags.extend(Tag::parse("team=late"));
     late.tags.extend(Tag::parse("team=1"));
     let late = Change::Settle(Box::new(Settlement::of(late, 0)));
-    ledger.apply(&node(1), "acme", &steps(505, [late])).await.unwrap();
+    ledger.apply(&node(1), "acme", &steps(505, [late]), 0).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,7 +283,7 @@ async fn rows_that_have_left_are_in_a_backup_as_their_sums() {
         // It goes on where it stood.
         let next = row("acme", 1, "next", START_MS - 86_400_000, nanos(1));
         let next = [Change::Settle(Box::new(Settlement::of(next, 0)))];
-        ledger.apply(&node(1), "acme", &steps(506, next)).await.unwrap();
+        ledger.apply(&node(1), "acme", &steps(506, next), 0).await.unwrap();
         let rows = ledger.rows("acme", START_MS / 86_400_000 - 1, 0, 10).await.unwrap();
         let names: Vec<&str> = rows.iter().map(|row| row.request_id.as_str()).collect();
         assert_eq!(names, ["late", "next"]);

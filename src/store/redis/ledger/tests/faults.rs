@@ -20,7 +20,7 @@ async fn a_redis_that_refuses_to_write_is_unavailable_with_nothing_half_done() {
     };
     let ledger = &first.ledger;
     ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(100)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(100)]), 0)
         .await
         .unwrap();
     let grant = granted(ledger.admit(&ask(&node(1), "r1", 30)).await);
@@ -56,8 +56,8 @@ async fn a_redis_that_refuses_to_write_is_unavailable_with_nothing_half_done() {
         is_unavailable(&ledger.admit(&ask(&node(1), "r2", 30)).await);
         is_unavailable(&ledger.admit(&ask(&node(2), "r3", 30)).await);
         is_unavailable(&ledger.top_up(&top_up).await);
-        is_unavailable(&ledger.apply(&node(1), "acme", &end).await);
-        is_unavailable(&ledger.apply(&node(1), "beta", &steps(1, [open_with(1)])).await);
+        is_unavailable(&ledger.apply(&node(1), "acme", &end, 0).await);
+        is_unavailable(&ledger.apply(&node(1), "beta", &steps(1, [open_with(1)]), 0).await);
         let () = server.ask(over).await;
         until("the fault is over", async || ledger.account("acme").await.is_ok()).await;
         assert_eq!(ledger.account("acme").await.unwrap(), before, "{begin:?}");
@@ -65,7 +65,7 @@ async fn a_redis_that_refuses_to_write_is_unavailable_with_nothing_half_done() {
         assert_eq!(names().await, names_before);
     }
     let () = server.ask(&["SCRIPT", "FLUSH"]).await;
-    assert_eq!(ledger.apply(&node(1), "acme", &end).await, Ok(3));
+    assert_eq!(ledger.apply(&node(1), "acme", &end, 0).await, Ok(3));
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_redis_that_is_busy_or_cut_off_from_its_master_is_unavailable() {
     };
     let ledger = &first.ledger;
     let opened = steps(1, [open_with(100)]);
-    ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let () = server.ask(&["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
     let () = server.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
     is_unavailable(&ledger.watermark(&node(1), "acme").await);
@@ -99,14 +99,14 @@ async fn an_emptied_redis_is_unavailable_and_not_without_accounts() {
     };
     let ledger = &first.ledger;
     let opened = steps(1, [open_with(100)]);
-    ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let key = crate::store::contract::record(1, 100);
     first.joined.store.create(&digest(1), &key).await.unwrap();
     granted(ledger.admit(&ask(&node(1), "r1", 1)).await);
     let () = server.ask(&["FLUSHALL"]).await;
     is_unavailable(&ledger.admit(&ask(&node(1), "r2", 1)).await);
-    is_unavailable(&ledger.apply(&node(1), "acme", &opened).await);
-    is_unavailable(&ledger.apply(&node(1), "acme", &steps(2, [Change::nothing()])).await);
+    is_unavailable(&ledger.apply(&node(1), "acme", &opened, 0).await);
+    is_unavailable(&ledger.apply(&node(1), "acme", &steps(2, [Change::nothing()]), 0).await);
     is_unavailable(&ledger.watermark(&node(1), "acme").await);
     is_unavailable(&ledger.account("acme").await);
     is_unavailable(&ledger.accounts(None, 9).await);
@@ -124,9 +124,9 @@ async fn an_account_of_another_installation_is_not_used() {
     let key = crate::store::contract::record(1, 100);
     first.joined.store.create(&digest(1), &key).await.unwrap();
     let opened = steps(1, [open_with(100)]);
-    ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let () = server.ask(&["HSET", "{weir:a:acme}:state", "gen", "another"]).await;
     is_unavailable(&ledger.admit(&ask(&node(1), "r1", 1)).await);
-    is_unavailable(&ledger.apply(&node(1), "acme", &steps(2, [Change::nothing()])).await);
+    is_unavailable(&ledger.apply(&node(1), "acme", &steps(2, [Change::nothing()]), 0).await);
     is_unavailable(&ledger.watermark(&node(1), "acme").await);
 }

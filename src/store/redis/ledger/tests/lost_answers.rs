@@ -81,7 +81,7 @@ async fn a_change_whose_connection_is_cut_before_the_answer_has_one_effect() {
     let opened = steps(1, [open_with(100)]);
     // The link asks again by itself, or the caller does.
     until("it is opened", async || {
-        ledger.apply(&node(1), "acme", &opened).await == Ok(1)
+        ledger.apply(&node(1), "acme", &opened, 0).await == Ok(1)
     })
     .await;
     let grant = granted(ledger.admit(&ask(&node(1), "r1", 30)).await);
@@ -95,7 +95,7 @@ async fn a_change_whose_connection_is_cut_before_the_answer_has_one_effect() {
     cut();
     let end = steps(2, [settled("r1", grant.at_ms, 42)]);
     until("it is settled", async || {
-        ledger.apply(&node(1), "acme", &end).await == Ok(2)
+        ledger.apply(&node(1), "acme", &end, 0).await == Ok(2)
     })
     .await;
     let view = ledger.account("acme").await.unwrap().unwrap();
@@ -112,10 +112,10 @@ async fn a_change_that_nobody_waits_for_any_more_has_one_effect() {
     };
     let ledger = &first.ledger;
     let opened = steps(1, [open_with(100)]);
-    ledger.apply(&node(1), "acme", &opened).await.unwrap();
+    ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let end = steps(2, [settled("r1", clock.now_ms(), 42)]);
     let by = node(1);
-    let mut sent = ledger.apply(&by, "acme", &end).boxed();
+    let mut sent = ledger.apply(&by, "acme", &end, 0).boxed();
     let asked = std::future::poll_fn(|context| Poll::Ready(sent.poll_unpin(context)));
     assert!(asked.await.is_pending());
     until("it has happened", async || {
@@ -125,7 +125,7 @@ async fn a_change_that_nobody_waits_for_any_more_has_one_effect() {
     drop(sent);
     let calls = (0..5).map(|_| {
         let (ledger, end) = (ledger.clone(), end.clone());
-        tokio::spawn(async move { ledger.apply(&node(1), "acme", &end).await })
+        tokio::spawn(async move { ledger.apply(&node(1), "acme", &end, 0).await })
     });
     for call in calls.collect::<Vec<_>>() {
         assert_eq!(call.await.unwrap(), Ok(2));

@@ -38,7 +38,7 @@ async fn work(ledger: &RedisLedger, by: &NodeId, first: u64, is_over: &AtomicBoo
         };
         let end = steps(seq, [settled(&request, at_ms, 5)]);
         loop {
-            match ledger.apply(by, ACCOUNT, &end).await {
+            match ledger.apply(by, ACCOUNT, &end, 0).await {
                 Err(StoreError::Unavailable(_)) => {}
                 watermark => break assert_eq!(watermark, Ok(seq)),
             }
@@ -94,9 +94,9 @@ async fn an_account_stays_whole_while_its_slot_moves() {
     let mut history = vec![open_with(1_000_000)];
     history.extend((1..=OLD_DAYS).map(|day| settled(&format!("old-{day}"), today - day * DAY_MS, 3)));
     let next = u64::try_from(history.len()).unwrap() + 1;
-    first.apply(&node(1), ACCOUNT, &steps(1, history)).await.unwrap();
+    first.apply(&node(1), ACCOUNT, &steps(1, history), 0).await.unwrap();
     let begun = [Change::nothing()];
-    second.apply(&node(2), ACCOUNT, &steps(1, begun)).await.unwrap();
+    second.apply(&node(2), ACCOUNT, &steps(1, begun), 0).await.unwrap();
 
     let is_over = AtomicBool::new(false);
     let place = cluster.place_of(&format!("{{weir:a:{ACCOUNT}}}")).await;
@@ -158,7 +158,7 @@ async fn a_move_that_does_not_end_is_said(cluster: &TestCluster) {
     .await;
     let ledger = RedisLedger::new(joined.store.clone());
     let opened = steps(1, [open_with(10)]);
-    ledger.apply(&node(1), "stuck", &opened).await.unwrap();
+    ledger.apply(&node(1), "stuck", &opened, 0).await.unwrap();
     let mut asked = ask(&node(1), "r1", 7);
     Arc::make_mut(&mut asked.key).account = "stuck".into();
     let state = "{weir:a:stuck}:state";

@@ -43,7 +43,7 @@ async fn holds_at_living_masters_are_kept_alive_while_one_is_dead() {
     }
     let living = living.unwrap();
     ledger
-        .apply(&node(1), &living, &steps(1, [open_with(100)]))
+        .apply(&node(1), &living, &steps(1, [open_with(100)]), 0)
         .await
         .unwrap();
     let mut request = ask(&node(1), "r1", 30);

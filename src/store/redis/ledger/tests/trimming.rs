@@ -15,12 +15,12 @@ const ROWS: u64 = 50;
 async fn fill(ledger: &dyn LedgerStore, days: i64) {
     let mut first = 2;
     ledger
-        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]))
+        .apply(&node(1), "acme", &steps(1, [open_with(1_000_000)]), 0)
         .await
         .unwrap();
     for day in TODAY - days..TODAY {
         let charges = (first..first + ROWS).map(|number| settled(&format!("r{number}"), day * DAY_MS + 7, 3));
-        ledger.apply(&node(1), "acme", &steps(first, charges)).await.unwrap();
+        ledger.apply(&node(1), "acme", &steps(first, charges), 0).await.unwrap();
         first += ROWS;
     }
 }
@@ -42,7 +42,7 @@ async fn rows_leave_a_redis_that_is_full() {
     let () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let refused = steps(2 + 3 * ROWS, [settled("no-room", START_MS, 1)]);
     assert!(
-        first.ledger.apply(&node(1), "acme", &refused).await.is_err(),
+        first.ledger.apply(&node(1), "acme", &refused, 0).await.is_err(),
         "it is full"
     );
     assert_eq!(first.ledger.trim("acme", &seen(TODAY - 3)).await, Ok(true));

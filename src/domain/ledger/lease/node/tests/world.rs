@@ -120,7 +120,7 @@ impl World {
             at: 1,
             operation: None,
         };
-        account.apply(&named(9), &[Step { seq: 1, change: open }]);
+        account.apply(&named(9), &[Step { seq: 1, change: open }], 0);
         let node = |number| Node {
             name: named(number),
             leases: Vec::new(),
@@ -250,7 +250,7 @@ impl World {
     pub(super) fn send(&mut self, by: usize, many: usize) {
         let node = &mut self.nodes[by];
         let end = node.steps.len().min(node.sent + many);
-        self.account.apply(&node.name, &node.steps[node.sent..end]);
+        self.account.apply(&node.name, &node.steps[node.sent..end], 0);
         node.sent = end;
     }
 

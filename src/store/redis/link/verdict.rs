@@ -1,62 +1,8 @@
-//! A script call on the wire, and the meaning of its errors.
+//! The meaning of errors for the call that met them.
 
-use std::future::ready;
+use ::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use ::redis::aio::ConnectionLike;
-use ::redis::{
-    Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ScriptInvocation, ServerErrorKind, Value,
-};
-
-use super::slots::{self, Slot};
 use crate::store::redis::rights;
-
-/// A call with the slot of its first key.
-pub(super) struct Request {
-    pub(super) command: Cmd,
-    pub(super) slot: Option<Slot>,
-}
-
-impl Request {
-    /// Reads the command out of the call. The crate keeps a call's keys to itself and shows them to connections only, so
-    /// this is one that sends nothing.
-    pub(super) async fn of(call: &ScriptInvocation<'_>) -> RedisResult<Self> {
-        let mut recorder = CommandRecorder(Cmd::new());
-        let _: Value = call.invoke_async(&mut recorder).await?;
-        // EVALSHA, digest, number of keys, first key.
-        let count = argument(&recorder.0, 2).unwrap_or_default();
-        let key = argument(&recorder.0, 3).filter(|_| count != b"0");
-        let slot = key.map(slots::of_key);
-        Ok(Self {
-            command: recorder.0,
-            slot,
-        })
-    }
-}
-
-fn argument(command: &Cmd, index: usize) -> Option<&[u8]> {
-    match command.args_iter().nth(index)? {
-        Arg::Simple(bytes) => Some(bytes),
-        Arg::Cursor => None,
-        _ => None,
-    }
-}
-
-struct CommandRecorder(Cmd);
-
-impl ConnectionLike for CommandRecorder {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        self.0 = command.clone();
-        Box::pin(ready(Ok(Value::Nil)))
-    }
-
-    fn req_packed_commands<'a>(&'a mut self, _: &'a Pipeline, _: usize, _: usize) -> RedisFuture<'a, Vec<Value>> {
-        Box::pin(ready(Ok(Vec::new())))
-    }
-
-    fn get_db(&self) -> i64 {
-        0
-    }
-}
 
 /// What an error means for the call.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,22 +56,9 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use ::redis::{Script, parse_redis_value};
+    use ::redis::{Value, parse_redis_value};
 
     use super::*;
-
-    #[tokio::test]
-    async fn a_call_is_read_with_the_slot_of_its_first_key() {
-        let script = Script::new("return 1");
-        let mut call = script.prepare_invoke();
-        call.key("{user1000}.following").key("{user1000}.followers").arg("x");
-        let request = Request::of(&call).await.unwrap();
-        assert_eq!(request.slot, Some(slots::of_key(b"user1000")));
-        assert_eq!(argument(&request.command, 0), Some(b"EVALSHA".as_slice()));
-        assert_eq!(request.command.args_iter().len(), 6);
-        let bare = Request::of(&script.prepare_invoke()).await.unwrap();
-        assert_eq!(bare.slot, None);
-    }
 
     fn verdict(code: &str, detail: &str) -> Verdict {
         let line = format!("-{code} {detail}\r\n");

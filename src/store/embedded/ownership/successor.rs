@@ -14,7 +14,7 @@ use super::call::Call;
 use crate::store::StoreError;
 
 /// The longest call or answer, in bytes: hundreds of steps, or all hours of the public record.
-pub(super) const LINE_BYTES_MAX: u64 = 64 << 20;
+const LINE_BYTES_MAX: u64 = 64 << 20;
 /// How many calls may wait for their turn.
 const CALLS_WAITING_MAX: usize = 1024;
 /// How long a call may take, its turn included.
@@ -23,7 +23,8 @@ const CALL_WAIT: Duration = Duration::from_secs(5);
 /// A call on its way, and who waits for the answer.
 type Asked = (Vec<u8>, oneshot::Sender<Vec<u8>>);
 
-/// The line to the successor. It ends when this is dropped.
+/// The line to the successor. It ends when the last of its clones is dropped.
+#[derive(Clone)]
 pub(crate) struct Successor {
     calls: mpsc::Sender<Asked>,
 }
@@ -70,7 +71,7 @@ async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<Asked>) {
 }
 
 /// One line without its end; `None` at the end of the stream.
-pub(super) async fn line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
+pub(in crate::store::embedded) async fn line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     read.take(LINE_BYTES_MAX).read_until(b'\n', &mut text).await.ok()?;
     (text.pop() == Some(b'\n')).then_some(text)

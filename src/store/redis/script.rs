@@ -1,0 +1,129 @@
+//! A script as Redis is given it, and calls of it.
+
+use ::redis::{Cmd, Pipeline, ToRedisArgs};
+
+/// A script: its text, which Redis is given on every new connection, and the digest by which calls name it.
+pub(super) struct Script {
+    text: &'static str,
+    digest: String,
+}
+
+impl Script {
+    pub(super) fn new(text: &'static str) -> Self {
+        let digest = ::redis::Script::new(text).get_hash().to_owned();
+        Self { text, digest }
+    }
+
+    /// The command that gives it to a server.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = ::redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.text);
+        command
+    }
+
+    /// A call of it, as yet without keys and arguments.
+    pub(super) fn call(&self) -> ScriptCall<'_> {
+        ScriptCall {
+            script: self,
+            keys: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+/// The commands that give scripts to a server, for one round trip.
+pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a Script>) -> Pipeline {
+    let mut pipe = ::redis::pipe();
+    for script in scripts {
+        pipe.add_command(script.load()).ignore();
+    }
+    pipe
+}
+
+/// A call of a script, with its keys and arguments in the order in which they were given.
+pub(super) struct ScriptCall<'a> {
+    pub(super) script: &'a Script,
+    keys: Vec<Vec<u8>>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl ScriptCall<'_> {
+    pub(super) fn key<K: ToRedisArgs>(&mut self, key: K) -> &mut Self {
+        key.write_redis_args(&mut self.keys);
+        self
+    }
+
+    pub(super) fn arg<A: ToRedisArgs>(&mut self, argument: A) -> &mut Self {
+        argument.write_redis_args(&mut self.arguments);
+        self
+    }
+
+    pub(super) fn first_key(&self) -> Option<&[u8]> {
+        self.keys.first().map(Vec::as_slice)
+    }
+
+    /// The command that runs the script where it has been loaded.
+    pub(super) fn command(&self) -> Cmd {
+        let (keys, arguments) = (&self.keys, &self.arguments);
+        let bytes: usize = keys.iter().chain(arguments).map(Vec::len).sum();
+        // Name, digest and number of keys are three words of some fifty bytes.
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), 64 + bytes);
+        command.arg("EVALSHA").arg(&self.script.digest);
+        command.arg(keys.len()).arg(keys).arg(arguments);
+        command
+    }
+}
+
+/// Makes a struct of scripts, each named once: `name: script,` again and again.
+macro_rules! script_table {
+    ($table:ident, $($name:ident: $script:expr,)*) => {
+        pub(super) struct $table {
+            $(pub(super) $name: Script,)*
+        }
+
+        impl $table {
+            pub(super) fn new() -> Self {
+                Self { $($name: $script,)* }
+            }
+
+            /// All of them.
+            pub(super) fn all(&self) -> impl Iterator<Item = &Script> {
+                [$(&self.$name),*].into_iter()
+            }
+        }
+    };
+}
+pub(super) use script_table;
+
+#[cfg(test)]
+mod tests {
+    use ::redis::Arg;
+
+    use super::*;
+
+    fn words(command: &Cmd) -> Vec<&str> {
+        let word = |argument| match argument {
+            Arg::Simple(bytes) => std::str::from_utf8(bytes).unwrap(),
+            _ => panic!("no word"),
+        };
+        command.args_iter().map(word).collect()
+    }
+
+    #[test]
+    fn a_call_names_its_script_by_the_digest_and_its_keys_stand_before_its_arguments() {
+        let script = Script::new("return 1");
+        let digest = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+        let mut call = script.call();
+        call.arg("x").key("{a}:1").key("{a}:2").arg("").arg("z").arg(7);
+        let command = call.command();
+        let expected = ["EVALSHA", digest, "2", "{a}:1", "{a}:2", "x", "", "z", "7"];
+        assert_eq!(words(&command), expected);
+        assert_eq!(call.first_key(), Some(b"{a}:1".as_slice()));
+        let bare = script.call();
+        assert_eq!(
+            (words(&bare.command()), bare.first_key()),
+            (vec!["EVALSHA", digest, "0"], None)
+        );
+        assert_eq!(words(&script.load()), ["SCRIPT", "LOAD", "return 1"]);
+    }
+}
