@@ -76,6 +76,8 @@ pub struct RedisLedger {
     entered: Entered,
     /// Whether it has been said that the accounts are not those of this installation.
     alarmed: AtomicBool,
+    /// Whether it keeps the rows of the log, or counts and sums them only: the log has another home.
+    keeps_rows: bool,
     #[cfg(test)]
     clock: Option<TestTime>,
 }
@@ -85,12 +87,13 @@ pub struct RedisLedger {
 pub(super) type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 impl RedisLedger {
-    /// The ledger in the same Redis as the keys.
-    pub fn new(store: Arc<RedisStore>) -> Self {
+    /// The ledger in the same Redis as the keys. `keeps_rows`: the log is at home there.
+    pub fn new(store: Arc<RedisStore>, keeps_rows: bool) -> Self {
         Self {
             store,
             entered: Entered::default(),
             alarmed: AtomicBool::new(false),
+            keeps_rows,
             #[cfg(test)]
             clock: None,
         }
@@ -101,7 +104,7 @@ impl RedisLedger {
     pub(super) fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {
         Self {
             clock: Some(clock),
-            ..Self::new(store)
+            ..Self::new(store, true)
         }
     }
 
@@ -181,7 +184,7 @@ impl RedisLedger {
     ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create)).arg(upto);
-        together::tell(&mut call, pieces)?;
+        together::tell(&mut call, pieces, self.keeps_rows)?;
         // Steps that are sent twice have one effect.
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await
     }

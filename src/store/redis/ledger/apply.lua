@@ -1,7 +1,7 @@
 -- ARGV: now, generation, node, whether the account may be made, the number of the last row in the node's journal or 0,
 -- then for each step: its number, what it is, what that needs.
--- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, each
--- group, each row. -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
+-- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, how many rows
+-- (all, or none where the log has another home), each group, each row. -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
 local may_create = ARGV[4] == '1'
 local _, fault = fields()
 if fault == 'lost' or (fault and not may_create) then
@@ -100,7 +100,7 @@ while i <= #ARGV do
     if seq == watermark + 1 then
       i, watermark = settle_together(i + 3, many), last
     elseif last <= watermark then
-      i = i + 5 + tonumber(ARGV[i + 4]) * GROUP + many
+      i = i + 6 + tonumber(ARGV[i + 4]) * GROUP + tonumber(ARGV[i + 5])
     else
       i = nil
     end
@@ -152,7 +152,7 @@ for name, day in pairs(days) do
   redis.call('EXPIRE', name, text(kept[name]))
 end
 for _, log in pairs(logs) do
-  if log then
+  if log and #log.rows > 0 then
     redis.call('RPUSH', log.name, unpack(log.rows))
     redis.call('EXPIRE', log.name, text(kept[log.name]))
   end

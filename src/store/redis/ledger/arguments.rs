@@ -71,11 +71,12 @@ pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &AskLease) {
     }
 }
 
-/// What `apply.lua` takes for each step: its number, what it is, and what that needs.
-pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step) -> Result<(), StoreError> {
+/// What `apply.lua` takes for each step: its number, what it is, and what that needs; without its row where the log has another
+/// home.
+pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step, keeps_rows: bool) -> Result<(), StoreError> {
     call.arg(step.seq);
     match &step.change {
-        Change::Settle(settlement) => settle(call, settlement)?,
+        Change::Settle(settlement) => settle(call, settlement, keeps_rows)?,
         Change::Open { balance, at, operation } => {
             call.arg("open").arg(bounded(*balance)).arg(*at);
             call.arg(optional(operation.as_ref()));
@@ -88,7 +89,7 @@ pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step) -> Result<(), StoreEr
     Ok(())
 }
 
-fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement) -> Result<(), StoreError> {
+fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement, keeps_rows: bool) -> Result<(), StoreError> {
     call.arg("settle")
         .arg(settlement.request.as_str())
         .arg(settlement.key.as_str())
@@ -103,9 +104,9 @@ fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement) -> Result<(), Stor
     match &settlement.row {
         None => call.arg("").arg("").arg("").arg("").arg(""),
         Some(row) => {
-            let (day, text) = self::row(row)?;
+            let text = if keeps_rows { self::row(row)?.1 } else { Vec::new() };
             let [model, counts, tags] = daily_sums::words(row);
-            call.arg(day).arg(text).arg(model).arg(counts).arg(tags)
+            call.arg(day_of(row)).arg(text).arg(model).arg(counts).arg(tags)
         }
     };
     Ok(())

@@ -171,9 +171,14 @@ local function settle(request, key, at, estimated, used, cost, holder, lease, da
     end
     note_balance(before, at)
   end
-  local log = row ~= '' and log_of(day)
+  local log = counts ~= '' and log_of(day)
   if log then
-    log.rows[#log.rows + 1] = row
+    -- Where the log has another home, the row counts as one that has left for it.
+    if row == '' then
+      log.sums.add('trimmed', 1)
+    else
+      log.rows[#log.rows + 1] = row
+    end
     sum_row(log.sums, key, model, counts, tags)
   end
 end
