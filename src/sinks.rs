@@ -7,6 +7,7 @@
 //!
 //! One of them is where the log is at home: what it is known to have leaves the store after some days ([`trimmer`]).
 
+pub(crate) mod asks;
 mod batching;
 pub(crate) mod comparison;
 #[cfg(test)]
@@ -19,17 +20,17 @@ pub(crate) mod files;
 pub(crate) mod fill;
 mod gathering;
 pub(crate) mod home;
-pub(crate) mod homes;
 #[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod own_journal;
 pub(crate) mod postgres;
 pub(crate) mod reading;
 pub(crate) mod sink;
+mod slices;
+pub(crate) mod store_log;
 pub(crate) mod trimmer;
 
 pub(crate) use feeder::Feeder;
 pub(crate) use figures::SinkFigures;
-pub(crate) use home::Home;
-pub(crate) use homes::Homes;
+pub(crate) use home::{FedHome, LogHome};
 pub(crate) use sink::Sink;

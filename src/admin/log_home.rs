@@ -4,7 +4,7 @@ use super::{
     Admin, accounts,
     ask::Answered,
     author::Author,
-    home::LogHome,
+    home::OpenHome,
     verify::{self, DAY_MS},
 };
 use crate::{
@@ -32,7 +32,7 @@ impl Answered for ShowLogHome {
         let today = admin.ledger.now_ms().await?.div_euclid(DAY_MS);
         let homes = &admin.homes;
         Ok(api::log::checks::LogHome {
-            home: homes.home.as_ref().map(|home| home.home.name().to_owned()),
+            home: homes.home.as_ref().map(|home| home.name().to_owned()),
             former: homes.former.as_ref().map(|former| former.name().to_owned()),
             from: Day(date(today - i64::from(RETENTION_DAYS))),
             until: Day(date(today + 1)),
@@ -60,7 +60,7 @@ impl Answered for VerifyLogHome {
         Ok(VerifiedHomeDay {
             account,
             day: self.day,
-            home: home.home.name().to_owned(),
+            home: home.name().to_owned(),
             complete,
             rows: present.rows as u64,
             again: present.again as u64,
@@ -85,14 +85,14 @@ impl Answered for FillLogHome {
         Ok(FilledDay {
             account,
             day: self.day,
-            home: home.home.name().to_owned(),
+            home: home.name().to_owned(),
             rows,
         })
     }
 }
 
 /// The log's home, if it has another one than the store.
-fn home(admin: &Admin) -> Result<LogHome, AdminError> {
+fn home(admin: &Admin) -> Result<OpenHome, AdminError> {
     admin.homes.home.clone().ok_or_else(|| {
         AdminError::invalid("the log has no other home than the store; name one in `[log] home` and start weir anew")
     })

@@ -12,8 +12,12 @@ use crate::{
         LogDay,
         consumption::Row,
         daily_sums::{DailySums, DayTags, Subject, SumsOf, differences},
+        log_place::LogPlace,
     },
-    sinks::home::{Home, HomeError},
+    sinks::{
+        asks::{HomeError, PageAsk},
+        home::LogHome,
+    },
     store::{
         StoreError,
         ledger::{LOG_ROWS_MAX, LedgerStore},
@@ -39,43 +43,92 @@ pub(crate) enum Source<'s> {
     /// In the store.
     Store(&'s dyn LedgerStore),
     /// In a home of the log.
-    Home(&'s dyn Home),
+    Home(&'s dyn LogHome),
 }
 
-impl Source<'_> {
-    /// Up to `limit` rows of an account that ended on a day, the first `skip` left out, in an order that stays.
-    pub(crate) async fn rows(
-        self,
-        (account, day): (&str, i64),
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<Row>, ComparisonError> {
-        Ok(match self {
-            Self::Store(ledger) => ledger.rows(account, day, skip, limit).await?,
-            Self::Home(home) => home.rows(account, day, skip, limit).await?,
-        })
+/// The rows of an account that ended on a day, read page by page, each as often as it is there.
+#[derive(Clone)]
+pub(crate) struct DayRows<'s> {
+    source: Source<'s>,
+    account: &'s str,
+    day: i64,
+    /// How many have been read.
+    read: usize,
+    /// The last one that was read of a home.
+    after: LogPlace,
+    counted_only: bool,
+    ends: bool,
+}
+
+impl<'s> DayRows<'s> {
+    /// The first ones.
+    pub(crate) fn new(source: Source<'s>, account: &'s str, day: i64) -> Self {
+        Self {
+            source,
+            account,
+            day,
+            read: 0,
+            after: LogPlace::default(),
+            counted_only: false,
+            ends: false,
+        }
+    }
+
+    /// The same, of a home only with what is counted ([`PageAsk::counted_only`]).
+    fn counted(self) -> Self {
+        Self {
+            counted_only: true,
+            ..self
+        }
+    }
+
+    /// The next ones: `limit` or more, or else the last.
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Row>, ComparisonError> {
+        if self.ends {
+            return Ok(Vec::new());
+        }
+        let rows = match self.source {
+            Source::Store(ledger) => {
+                let rows = ledger.rows(self.account, self.day, self.read, limit).await?;
+                self.ends = rows.len() < limit;
+                rows
+            }
+            Source::Home(home) => {
+                let page = home.page(&PageAsk {
+                    after: self.after.clone(),
+                    counted_only: self.counted_only,
+                    ..PageAsk::of_day(self.account, self.day, limit)
+                });
+                let page = page.await?;
+                match page.next {
+                    Some(next) => self.after = next,
+                    None => self.ends = true,
+                }
+                page.rows
+            }
+        };
+        self.read += rows.len();
+        Ok(rows)
+    }
+
+    /// Whether the last ones have been read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ends
     }
 }
 
-/// Reads the rows of an account that ended on a day, page by page; of a home only what is counted ([`Home::counted`]).
+/// Shows each row of an account that ended on a day; of a home only what is counted.
 pub(crate) async fn each_row(
     source: Source<'_>,
     account: &str,
     day: i64,
     mut visit: impl FnMut(&Row) + Send,
 ) -> Result<usize, ComparisonError> {
-    let mut rows = 0;
-    loop {
-        let page = match source {
-            Source::Store(ledger) => ledger.rows(account, day, rows, LOG_ROWS_MAX).await?,
-            Source::Home(home) => home.counted(account, day, rows, LOG_ROWS_MAX).await?,
-        };
-        page.iter().for_each(&mut visit);
-        rows += page.len();
-        if page.len() < LOG_ROWS_MAX {
-            return Ok(rows);
-        }
+    let mut rows = DayRows::new(source, account, day).counted();
+    while !rows.has_ended() {
+        rows.next(LOG_ROWS_MAX).await?.iter().for_each(&mut visit);
     }
+    Ok(rows.read)
 }
 
 /// How many rows a home has of an account and day.
@@ -89,7 +142,7 @@ pub(crate) struct Present {
 /// Counts the home's rows of an account that ended on a day, and shows each. Of `at_once` rows the requests are remembered at one
 /// time ([`ROWS_AT_ONCE`]): where more are `expected` they are read several times.
 pub(crate) async fn count(
-    home: &dyn Home,
+    home: &dyn LogHome,
     (account, day): (&str, i64),
     (expected, at_once): (u64, usize),
     mut visit: impl FnMut(&Row) + Send,
@@ -121,11 +174,11 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Looks for up to `wanted` rows of a source, the first `skip` of the day left out. Each row of the home's day is shown.
+    /// Looks in a home for the next rows, for `wanted` of them or a few more. Each row of the home's day is shown.
     pub(crate) async fn find(
-        (home, source): (&dyn Home, Source<'_>),
-        (account, day): (&str, i64),
-        (skip, wanted): (usize, usize),
+        home: &dyn LogHome,
+        rows: &mut DayRows<'_>,
+        wanted: usize,
         mut visit: impl FnMut(&Row) + Send,
     ) -> Result<Self, ComparisonError> {
         let mut missing = Self {
@@ -133,18 +186,14 @@ impl Missing {
             ids: HashSet::new(),
             looked_for: 0,
         };
-        while missing.looked_for < wanted {
+        while missing.looked_for < wanted && !rows.has_ended() {
             let limit = (wanted - missing.looked_for).min(LOG_ROWS_MAX);
-            let page = source.rows((account, day), skip + missing.looked_for, limit).await?;
+            let page = rows.next(limit).await?;
             missing.looked_for += page.len();
-            missing
-                .ids
-                .extend(page.iter().map(|row| missing.hashes.hash_one(&row.request_id)));
-            if page.len() < limit {
-                break;
-            }
+            let ids = page.iter().map(|row| missing.hashes.hash_one(&row.request_id));
+            missing.ids.extend(ids);
         }
-        each_row(Source::Home(home), account, day, |row| {
+        each_row(Source::Home(home), rows.account, rows.day, |row| {
             missing.ids.remove(&missing.hashes.hash_one(&row.request_id));
             visit(row);
         })
@@ -157,9 +206,10 @@ impl Missing {
         self.ids.is_empty()
     }
 
-    /// Whether the home lacks this row of those that were looked for.
-    pub(crate) fn has(&self, row: &Row) -> bool {
-        self.ids.contains(&self.hashes.hash_one(&row.request_id))
+    /// Whether the home lacks this row of those that were looked for. It is asked about once: a row that is about to be brought is
+    /// not missing any more.
+    pub(crate) fn remove(&mut self, row: &Row) -> bool {
+        self.ids.remove(&self.hashes.hash_one(&row.request_id))
     }
 }
 
@@ -167,7 +217,7 @@ impl Missing {
 /// sums: count, errors, money to the nano-dollar and tokens, for the account and for each key, by model. `at_once` rows are
 /// looked for at once ([`ROWS_AT_ONCE`]).
 pub(crate) async fn is_there(
-    home: &dyn Home,
+    home: &dyn LogHome,
     ledger: &dyn LedgerStore,
     account: &str,
     seen: &LogDay,
@@ -179,6 +229,7 @@ pub(crate) async fn is_there(
         return Ok(false);
     }
     let rows = usize::try_from(seen.rows).unwrap_or(usize::MAX);
+    let mut of_store = DayRows::new(Source::Store(ledger), account, seen.day);
     let mut looked_for = 0;
     loop {
         let is_first = looked_for == 0;
@@ -188,10 +239,10 @@ pub(crate) async fn is_there(
                 of_home.add(row, &mut tags);
             }
         };
-        let portion = (looked_for, at_once.min(rows - looked_for));
-        let missing = Missing::find((home, Source::Store(ledger)), (account, seen.day), portion, visit).await?;
+        let wanted = at_once.min(rows - looked_for);
+        let missing = Missing::find(home, &mut of_store, wanted, visit).await?;
         let is_same = !is_first || differences(&kept, &of_account_and_keys(&of_home)).is_empty();
-        if !missing.is_empty() || !is_same || missing.looked_for < portion.1 {
+        if !missing.is_empty() || !is_same || missing.looked_for < wanted {
             return Ok(false);
         }
         looked_for += missing.looked_for;

@@ -17,7 +17,7 @@ use crate::{
         period::Period,
     },
     sinks::{
-        home::PAGE_ROWS_MAX,
+        asks::PAGE_ROWS_MAX,
         reading::{LogCursor, LogReadError, LogReading},
     },
     store::{StoreError, ledger::LedgerStore},

@@ -22,9 +22,9 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
-        comparison::{self, Source},
+        comparison::{self, ComparisonError, Source},
         fill::BATCH_ROWS,
-        home::Home,
+        home::{FedHome, LogHome},
     },
     store::ledger::LedgerStore,
 };
@@ -171,11 +171,11 @@ type LookedFor = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 #[derive(Clone, Copy)]
 pub(crate) enum Log<'l> {
     /// The log's home. What it lacks is brought if it `fills`; whoever fills a home is the only one who does.
-    Home { home: &'l dyn Home, fills: bool },
+    Home { home: &'l dyn FedHome, fills: bool },
     /// The store, which is the home itself, and the home before it. The same holds of what the store lacks.
     Store {
         ledger: &'l dyn LedgerStore,
-        former: Option<&'l dyn Home>,
+        former: Option<&'l dyn LogHome>,
         fills: bool,
     },
 }
@@ -184,7 +184,10 @@ impl<'l> Log<'l> {
     /// Up to which number it has been given the rows of a lane.
     async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
         match self {
-            Self::Home { home, .. } => Ok(home.watermark(node).await?),
+            Self::Home { home, .. } => {
+                let watermarks = home.watermarks().await.map_err(ComparisonError::from)?;
+                Ok(watermarks.and_then(|all| all.get(node).copied()).unwrap_or(0))
+            }
             Self::Store { .. } => {
                 let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
                 Ok(journal.acknowledged_before())

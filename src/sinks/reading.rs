@@ -1,10 +1,8 @@
-//! Reads the consumption log wherever its rows are: in its home, in the store, or in both; each once, in one order.
+//! Reads the consumption log wherever its rows are: each once, in one order.
 
-mod account_day;
+mod latest;
 mod log_rows;
 mod newest;
-mod slices;
-mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -13,25 +11,14 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::{
-    domain::ledger::log_filter::LogFilter,
-    sinks::{
-        home::HomeError,
-        homes::Homes,
-        reading::account_day::{AccountDay, PLACES_MAX},
-    },
-    store::{StoreError, ledger::LedgerStore},
+    sinks::{asks::HomeError, home::LogHome, store_log::StoreLog},
+    store::StoreError,
 };
 
 pub(crate) use log_rows::{LogCursor, LogRows};
-pub(crate) use newest::{Newest, NewestCursor, NewestError, StoreCursor};
-pub(crate) use slices::SliceCursor;
-
-/// How many busy days of accounts are remembered, so that the next page need not look through all their rows again.
-const KEPT_MAX: usize = 2;
 
 /// Why rows could not be read. What was read before is whole.
 #[derive(Debug, Error)]
@@ -39,29 +26,38 @@ pub(crate) enum LogReadError {
     #[error(
         "{0}; no rows are left out in silence, so there are none: ask again when it is back, or with --store-only for those of the store"
     )]
-    Home(#[from] HomeError),
+    Home(HomeError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    TooManyAccounts(HomeError),
+}
+
+impl From<HomeError> for LogReadError {
+    fn from(error: HomeError) -> Self {
+        match error {
+            HomeError::Store(error) => Self::Store(error),
+            error @ HomeError::Unavailable(_) => Self::Home(error),
+            error @ HomeError::TooManyAccounts(_) => Self::TooManyAccounts(error),
+        }
+    }
 }
 
 /// The log of an installation.
 pub(crate) struct LogReading {
-    ledger: Arc<dyn LedgerStore>,
-    homes: Homes,
-    kept: Mutex<Vec<AccountDay>>,
-    /// The most places of rows of an account and day in memory.
-    places_max: usize,
+    /// The store's rows.
+    store: Arc<StoreLog>,
+    /// Where rows are besides. One may be in several of them, and goes over to these from the store only.
+    homes: Vec<Arc<dyn LogHome>>,
     verified_at: AtomicI64,
 }
 
 impl LogReading {
     /// The log of a store, and of homes besides.
-    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, homes: Homes) -> Self {
+    pub(crate) fn new(store: StoreLog, homes: Vec<Arc<dyn LogHome>>) -> Self {
         Self {
-            ledger,
+            store: Arc::new(store),
             homes,
-            kept: Mutex::default(),
-            places_max: PLACES_MAX,
             verified_at: AtomicI64::new(0),
         }
     }
@@ -76,26 +72,9 @@ impl LogReading {
         self.verified_at.load(Ordering::Relaxed)
     }
 
-    /// Where rows are besides the store.
-    pub(crate) fn homes(&self) -> &Homes {
-        &self.homes
-    }
-
-    fn account_day(&self, filter: &LogFilter, account: &str, day: i64) -> AccountDay {
-        AccountDay::new(filter, account, day, self.places_max)
-    }
-
-    fn take(&self, filter: &LogFilter, account: &str, day: i64) -> Option<AccountDay> {
-        let mut kept = self.kept.lock();
-        let index = kept.iter().position(|kept| kept.has(filter, account, day))?;
-        Some(kept.remove(index))
-    }
-
-    fn keep(&self, rows: AccountDay) {
-        let mut kept = self.kept.lock();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push(rows);
+    /// All of them, each in front of those that its rows may go over to.
+    fn places(&self, store_only: bool) -> Vec<Arc<dyn LogHome>> {
+        let homes = self.homes.iter().filter(|_| !store_only).cloned();
+        std::iter::once(Arc::clone(&self.store) as Arc<dyn LogHome>).chain(homes).collect()
     }
 }

@@ -8,13 +8,13 @@ use tokio::{
 };
 
 use crate::{
-    admin::{LogHome, LogHomes},
+    admin::{LogHomes, OpenHome},
     config::{Config, StoreConfig, log_home},
     domain::ledger::NodeId,
     edges::clock,
     journal::Journal,
     sinks::{
-        Feeder, Home, Sink, SinkFigures,
+        FedHome, Feeder, LogHome, Sink, SinkFigures,
         own_journal::OpenLanes,
         trimmer::{TrimFigures, Trimmer, Trimming},
     },
@@ -34,7 +34,7 @@ pub(crate) struct LogSinks {
 /// Where the log is at home.
 #[derive(Clone)]
 struct At {
-    home: Arc<dyn Home>,
+    home: Arc<dyn FedHome>,
     fed: Arc<SinkFigures>,
     filling: Arc<Mutex<()>>,
     trimmed: Arc<TrimFigures>,
@@ -52,7 +52,7 @@ impl LogSinks {
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(Self, LogHomes), StartError> {
-        let open = |home: &log_home::LogHome| -> Result<Option<Arc<dyn Home>>, StartError> {
+        let open = |home: &log_home::LogHome| -> Result<Option<Arc<dyn FedHome>>, StartError> {
             Ok(match home {
                 log_home::LogHome::Store => None,
                 log_home::LogHome::Files(config) => Some(Arc::new(log_files::open(config, background, stopped)?)),
@@ -72,12 +72,13 @@ impl LogSinks {
         });
         let log_home = home.as_ref().map(|at| {
             sinks.push((Arc::clone(&at.home) as _, Arc::clone(&at.fed)));
-            LogHome::new(Arc::clone(&at.home), Arc::clone(&at.fed), Arc::clone(&at.filling))
+            OpenHome::new(Arc::clone(&at.home), Arc::clone(&at.fed), Arc::clone(&at.filling))
         });
         if let Some(events) = &config.log.events {
             sinks.push((log_events::open(events, config)?, Arc::default()));
         }
         let lanes = Arc::<OpenLanes>::default();
+        let former = former.map(|former| former as Arc<dyn LogHome>);
         let homes = LogHomes::new(log_home, former, Arc::clone(&lanes));
         Ok((Self { sinks, home, lanes }, homes))
     }

@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Columns {
     All,
-    /// Those of [`crate::sinks::Home::counted`], and by which rows are in order.
+    /// Those of [`crate::sinks::asks::PageAsk::counted_only`], by which rows are in order, and by which they are chosen.
     Counted,
 }
 
@@ -41,7 +41,7 @@ impl Wanted {
                 "number" | "time" | "request_id" | "account" | "key_id" | "model" | "status" | "cost_nano_usd" | "tags"
             ) || schema::is_of_usage(column)
         };
-        self.columns == Columns::All || is_counted()
+        self.columns == Columns::All || is_counted() || self.is_decided_by(column)
     }
 
     pub(super) fn takes(&self, row: &NumberedRow) -> bool {

@@ -8,14 +8,14 @@ use super::error::OwnJournalError;
 use crate::{
     domain::ledger::{consumption::Row, daily_sums},
     journal::Journal,
-    sinks::{fill, home::Home},
+    sinks::{fill, sink::Sink},
     store::ledger::{LedgerStore, PUT_ROWS_MAX},
 };
 
 /// What lacks rows.
 #[derive(Clone, Copy)]
 pub(super) enum Filled<'l> {
-    Home(&'l dyn Home),
+    Home(&'l dyn Sink),
     Store(&'l dyn LedgerStore),
 }
 

@@ -10,11 +10,12 @@ use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
+        asks::PageAsk,
         contract::{
             self, Place, batch,
             samples::{BEGIN_MS, node, row},
         },
-        home::Home,
+        home::LogHome,
         sink::{Batch, Sink, SinkError},
     },
 };
@@ -190,44 +191,6 @@ impl Server {
 }
 
 #[tokio::test]
-async fn pages_have_each_row_of_an_account_and_day_once() {
-    let Some(server) = ready().await else { return };
-    let log = PostgresLog::new(server.settings(WRITER)).unwrap();
-    let times: Vec<i64> = (0..90).map(|n| BEGIN_MS + n % 7 * 1000 + n % 3 * DAY_MS).collect();
-    let batches = [batch_of(&node(1), 0, &times), batch_of(&node(2), 0, &times)];
-    for batch in &batches {
-        log.append(batch).await.unwrap();
-    }
-    let all = batches.iter().flat_map(|batch| &batch.rows);
-    for account in ["account-0", "account-3", "account-9"] {
-        for day in [BEGIN_MS / DAY_MS, BEGIN_MS / DAY_MS + 2] {
-            let of_it = |row: &&NumberedRow| row.row.account == account && row.row.time_ms / DAY_MS == day;
-            let mut wanted: Vec<_> = all.clone().filter(of_it).map(|row| row.row.clone()).collect();
-            let whole = log.rows(account, day, 0, 1000).await.unwrap();
-            let mut found = Vec::new();
-            loop {
-                let page = log.rows(account, day, found.len(), 4).await.unwrap();
-                if page.is_empty() {
-                    break;
-                }
-                found.extend(page);
-            }
-            assert_eq!(found, whole, "{account} {day}");
-            // A log that has just been opened remembers no place.
-            let fresh = PostgresLog::new(server.settings(WRITER)).unwrap();
-            assert_eq!(
-                fresh.rows(account, day, 3, 1000).await.unwrap(),
-                whole[whole.len().min(3)..]
-            );
-            let key = |row: &Row| (row.time_ms, row.request_id.clone());
-            wanted.sort_by_key(key);
-            found.sort_by_key(key);
-            assert_eq!(found, wanted, "{account} {day}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place() {
     let Some(server) = ready().await else { return };
     let log = PostgresLog::new(server.settings(WRITER)).unwrap();
@@ -330,7 +293,7 @@ async fn what_is_away_or_silent_is_waited_for_no_longer_than_the_limits_and_then
     assert!(matches!(&away, SinkError::Unavailable(_)), "{away}");
     let away = log.append(&second).await.unwrap_err().to_string();
     assert!(away.contains("cannot be reached"), "{away}");
-    assert!(log.rows("account-0", BEGIN_MS / DAY_MS, 0, 10).await.is_err());
+    assert!(log.page(&PageAsk::of_day("account-0", BEGIN_MS / DAY_MS, 10)).await.is_err());
     server.restart().await;
     log.append(&second).await.unwrap();
     assert_eq!(server.rows_of(&node(1)).await, "20");

@@ -6,17 +6,17 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    domain::ledger::{consumption::Row, log_place, tag::Tag},
+    domain::ledger::{consumption::Row, log_filter::LogFilter, log_place, tag::Tag},
     edges::clock,
     sinks::{
-        Home,
         contract::samples::{BEGIN_MS, row},
+        store_log::tests::shelf::StoreShelf,
     },
 };
 
-pub(super) mod shelves;
+mod shelves;
 
-use shelves::{HomeShelf, StoreShelf};
+use shelves::HomeShelf;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -30,14 +30,12 @@ struct Split {
 }
 
 impl Split {
-    /// With at most so many places of rows in memory.
-    fn new(places_max: usize) -> Self {
+    /// Nothing is in them.
+    fn new() -> Self {
         let (store, home) = (Arc::<StoreShelf>::default(), Arc::<HomeShelf>::default());
         let former = Arc::<HomeShelf>::default();
-        let homes: [Arc<dyn Home>; 2] = [Arc::clone(&home) as _, Arc::clone(&former) as _];
-        let mut reading = LogReading::new(Arc::clone(&store) as _, Homes::of(homes));
-        reading.places_max = places_max;
-        let reading = Arc::new(reading);
+        let homes: Vec<Arc<dyn LogHome>> = vec![Arc::clone(&home) as _, Arc::clone(&former) as _];
+        let reading = Arc::new(LogReading::new(StoreLog::new(Arc::clone(&store) as _), homes));
         Self {
             store,
             home,
@@ -47,8 +45,8 @@ impl Split {
     }
 
     /// The same with rows, each in its place.
-    fn of(rows: &[(Row, Where)], places_max: usize) -> Self {
-        let split = Self::new(places_max);
+    fn of(rows: &[(Row, Where)]) -> Self {
+        let split = Self::new();
         for (row, place) in rows {
             if matches!(place, Where::Store | Where::Both) {
                 split.store.put(row.clone());
@@ -63,12 +61,7 @@ impl Split {
         split
     }
 
-    /// Reads page by page, each as a request of its own, with something happening before each.
-    async fn read(&self, filter: &LogFilter, limit: usize, happen: impl FnMut(&Self)) -> Vec<Row> {
-        self.read_within(Duration::from_secs(3600), filter, limit, happen).await
-    }
-
-    /// The same, with so much time for each page.
+    /// Reads page by page, each as a request of its own, with something happening before each and some time for each.
     async fn read_within(
         &self,
         time: Duration,
@@ -198,10 +191,9 @@ proptest! {
         rows in prop::collection::vec((any_row(), anywhere()), 0..80),
         filter in any_filter(),
         limit in 1..20_usize,
-        places_max in 1..30_usize,
         time in any_time(),
     ) {
-        let split = Split::of(&rows, places_max);
+        let split = Split::of(&rows);
         let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
         let found = block_on(split.read_within(time, &filter, limit, |_| {}));
         let mut expected = expected(&rows, &filter);
@@ -215,10 +207,9 @@ proptest! {
         events in prop::collection::vec(any_event(), 0..30),
         filter in any_filter(),
         limit in 1..8_usize,
-        places_max in 1..30_usize,
         time in any_time(),
     ) {
-        let split = Split::of(&rows, places_max);
+        let split = Split::of(&rows);
         let mut events = events.into_iter();
         let read = split.read_within(time, &filter, limit, |split| happen(split, events.next()));
         let found = block_on(read);
@@ -241,86 +232,9 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-/// Rows of one account and day that were settled in another order than they ended in.
-fn busy_day(count: u64) -> Vec<Row> {
-    let rows = (0..count).map(|seed| Row {
-        account: "busy".into(),
-        ..row(seed, BEGIN_MS + i64::try_from(seed * 7919 % count).unwrap() * 100)
-    });
-    rows.collect()
-}
-
-#[tokio::test]
-async fn a_busy_day_is_read_in_order_with_few_places_in_memory() {
-    let rows = busy_day(5_300);
-    for (places_max, limit) in [(100_000, 4000), (1_500, 700), (1_000, 1_000)] {
-        let split = Split::new(places_max);
-        rows.iter().for_each(|row| split.store.put(row.clone()));
-        let filter = LogFilter::of_day("busy", BEGIN_MS / DAY_MS);
-        let found = split.read(&filter, limit, |_| {}).await;
-        assert!(ids(&found) == ids(&expected(&rows, &filter)), "{places_max} places");
-    }
-}
-
-#[tokio::test]
-async fn a_page_behind_another_does_not_look_through_the_day_again() {
-    let split = Split::new(100_000);
-    busy_day(20_000).into_iter().for_each(|row| split.store.put(row));
-    let filter = LogFilter::of_day("busy", BEGIN_MS / DAY_MS);
-    let mut before = 0;
-    let mut calls = Vec::new();
-    let found = split
-        .read(&filter, 50, |split| {
-            calls.push(split.store.calls() - before);
-            before = split.store.calls();
-        })
-        .await;
-    assert_eq!(found.len(), 20_000);
-    // Each page at most reads the pieces that its rows are in, and asks what has come.
-    let most = calls.iter().skip(2).max().unwrap();
-    assert!(*most <= 52, "{most} calls for a page");
-}
-
-#[tokio::test]
-async fn a_look_at_a_busy_day_ends_in_time_and_goes_on_where_it_was() {
-    let mut rows = busy_day(5_300);
-    for (number, account) in (0..).zip(["a", "c", "z"]) {
-        let account = account.to_owned();
-        let row = row(100_000 + number, BEGIN_MS + 7);
-        rows.push(Row {
-            account: account.into(),
-            ..row
-        });
-    }
-    let places = rows.into_iter().enumerate().map(|(number, row)| match number {
-        // Some of it is at home, and all of two other accounts.
-        _ if row.account != "busy" => (row, if number % 2 == 0 { Where::Home } else { Where::Store }),
-        _ => (row, if number % 1000 == 0 { Where::Both } else { Where::Store }),
-    });
-    let places: Vec<(Row, Where)> = places.collect();
-    let rows: Vec<Row> = places.iter().map(|(row, _)| row.clone()).collect();
-    let split = Split::of(&places, 100_000);
-    let few = LogFilter {
-        status: Some(500..=599),
-        ..LogFilter::between(BEGIN_MS, BEGIN_MS + 60_000)
-    };
-    for filter in [few, LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS)] {
-        let (mut before, mut calls) = (split.store.calls(), Vec::new());
-        let found = split
-            .read_within(Duration::ZERO, &filter, 1000, |split| {
-                calls.push(split.store.calls() - before);
-                before = split.store.calls();
-            })
-            .await;
-        assert_eq!(ids(&found), ids(&expected(&rows, &filter)));
-        assert!(calls.len() > 6, "a piece of the day at a time: {calls:?}");
-        assert!(calls.iter().all(|calls| *calls <= 3), "{calls:?}");
-    }
-}
-
 #[tokio::test]
 async fn a_home_that_is_away_is_an_error_and_never_a_gap() {
-    let split = Split::new(100);
+    let split = Split::new();
     split.store.put(row(1, BEGIN_MS));
     split.home.go_away();
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);

@@ -59,11 +59,9 @@ async fn files_with_and_without_a_new_column_are_read_and_merged_into_one() {
         of_it.map(|row| (row.row.request_id.clone(), row.row.clone())).collect()
     };
     for _ in ["before", "after"] {
-        let page = files
-            .page(&filter, BEGIN_MS / DAY_MS, &LogPlace::default(), 1000)
-            .await
-            .unwrap();
-        let page: BTreeMap<SmolStr, Row> = page.into_iter().map(|row| (row.request_id.clone(), row)).collect();
+        let page = files.page(&PageAsk::new(filter.clone(), BEGIN_MS / DAY_MS, 1000)).await;
+        let rows = page.unwrap().rows.into_iter();
+        let page: BTreeMap<SmolStr, Row> = rows.map(|row| (row.request_id.clone(), row)).collect();
         assert_eq!(page, of_account(&expected));
         files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     }
