@@ -28,6 +28,7 @@ use std::{
     ops::RangeInclusive,
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -150,7 +151,7 @@ async fn write(files: &LogFiles, mut generator: Generator) -> ([String; 2], Dura
             node: node.clone(),
             after,
             upto,
-            rows,
+            rows: rows.into_iter().map(Arc::new).collect(),
         };
         let began = Instant::now();
         files.append(&batch).await.expect("rows that can be written");

@@ -100,7 +100,7 @@ impl From<LogReadError> for AdminError {
     fn from(error: LogReadError) -> Self {
         match error {
             LogReadError::Store(error) => error.into(),
-            error @ LogReadError::Home(_) => Self::new(Code::LogHomeUnavailable, error.to_string()),
+            error @ (LogReadError::Home(_) | LogReadError::Behind(_)) => Self::new(Code::LogHomeUnavailable, error.to_string()),
             error @ LogReadError::TooManyAccounts(_) => Self::invalid(error.to_string()),
         }
     }

@@ -33,7 +33,7 @@ impl Answered for ShowLogHome {
         let homes = &admin.homes;
         Ok(api::log::checks::LogHome {
             home: homes.home.as_ref().map(|home| home.name().to_owned()),
-            former: homes.former.as_ref().map(|former| former.name().to_owned()),
+            former: homes.former.name().map(str::to_owned),
             from: Day(date(today - i64::from(RETENTION_DAYS))),
             until: Day(date(today + 1)),
         })
@@ -78,7 +78,7 @@ impl Answered for FillLogHome {
         let before_ms = home.figures.complete_before(admin.ledger.now_ms().await?);
         let sources = [Source::Store(&*admin.ledger)].into_iter();
         let mut rows = 0;
-        for source in sources.chain(admin.homes.former.as_deref().map(Source::Home)) {
+        for source in sources.chain(admin.homes.former.elsewhere().map(Source::Home)) {
             let filled = fill::fill(&*home.home, source, (&account, day(self.day.0)), before_ms).await;
             rows += filled.map_err(|error| AdminError::failed(error.to_string()))?;
         }

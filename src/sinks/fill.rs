@@ -1,6 +1,8 @@
 //! Brings rows to a home that it lacks although the store, or the home before it, has them: those from before it was one, and
 //! those that a journal has lost.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::{
@@ -74,12 +76,11 @@ pub(super) async fn append(home: &dyn Sink, rows: Vec<Row>) -> Result<u64, SinkE
     let mut attempts = ATTEMPTS_MAX;
     loop {
         let numbers = after + 1..;
-        let rows: Vec<NumberedRow> = std::iter::zip(numbers, &rows)
-            .map(|(number, row)| NumberedRow {
-                number,
-                row: row.clone(),
-            })
-            .collect();
+        let numbered = std::iter::zip(numbers, &rows).map(|(number, row)| NumberedRow {
+            number,
+            row: row.clone(),
+        });
+        let rows: Vec<Arc<NumberedRow>> = numbered.map(Arc::new).collect();
         let count = rows.len() as u64;
         let batch = Batch {
             node: node.clone(),

@@ -14,7 +14,14 @@ use std::sync::{
 use thiserror::Error;
 
 use crate::{
-    sinks::{asks::HomeError, home::LogHome, store_log::StoreLog},
+    domain::ledger::log_filter::LogFilter,
+    journal::NumberedRow,
+    sinks::{
+        asks::HomeError,
+        home::LogHome,
+        tail::TailBehind,
+        tails::Tails,
+    },
     store::StoreError,
 };
 
@@ -23,10 +30,10 @@ pub(crate) use log_rows::{LogCursor, LogRows};
 /// Why rows could not be read. What was read before is whole.
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
-    #[error(
-        "{0}; no rows are left out in silence, so there are none: ask again when it is back, or with --store-only for those of the store"
-    )]
+    #[error("{0}; no rows are left out in silence, so there are none: ask again when it is back")]
     Home(HomeError),
+    #[error("{0}; no rows are left out in silence, so there are none: ask again, or look at weir_log_sink_behind_seconds")]
+    Behind(#[from] TailBehind),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -45,20 +52,30 @@ impl From<HomeError> for LogReadError {
 
 /// The log of an installation.
 pub(crate) struct LogReading {
-    /// The store's rows.
-    store: Arc<StoreLog>,
-    /// Where rows are besides. One may be in several of them, and goes over to these from the store only.
-    homes: Vec<Arc<dyn LogHome>>,
+    home: Arc<dyn LogHome>,
+    /// Where rows went before. What goes over from there to the home is in the home first.
+    former: Option<Arc<dyn LogHome>>,
+    /// The rows that the home is about to get; `None`: it has them as soon as they are settled.
+    tails: Option<Tails>,
     verified_at: AtomicI64,
 }
 
 impl LogReading {
-    /// The log of a store, and of homes besides.
-    pub(crate) fn new(store: StoreLog, homes: Vec<Arc<dyn LogHome>>) -> Self {
+    /// The log of a home that has rows as soon as they are settled.
+    pub(crate) fn new(home: Arc<dyn LogHome>, former: Option<Arc<dyn LogHome>>) -> Self {
         Self {
-            store: Arc::new(store),
-            homes,
+            home,
+            former,
+            tails: None,
             verified_at: AtomicI64::new(0),
+        }
+    }
+
+    /// The same where rows get there by feeders, which have these on the way.
+    pub(crate) fn fed_by(self, tails: Tails) -> Self {
+        Self {
+            tails: Some(tails),
+            ..self
         }
     }
 
@@ -72,9 +89,16 @@ impl LogReading {
         self.verified_at.load(Ordering::Relaxed)
     }
 
-    /// All of them, each in front of those that its rows may go over to.
-    fn places(&self, store_only: bool) -> Vec<Arc<dyn LogHome>> {
-        let homes = self.homes.iter().filter(|_| !store_only).cloned();
-        std::iter::once(Arc::clone(&self.store) as Arc<dyn LogHome>).chain(homes).collect()
+    /// The rows on their way to the home that a filter takes. To be asked for before the home is.
+    async fn on_their_way(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, LogReadError> {
+        match &self.tails {
+            Some(tails) => Ok(tails.snapshot(filter).await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The homes, the one before the one that its rows go over to.
+    fn homes(&self) -> impl Iterator<Item = &Arc<dyn LogHome>> {
+        self.former.iter().chain(std::iter::once(&self.home))
     }
 }

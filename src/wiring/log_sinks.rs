@@ -8,13 +8,13 @@ use tokio::{
 };
 
 use crate::{
-    admin::{LogHomes, OpenHome},
+    admin::{Former, LogHomes, OpenHome},
     config::{Config, StoreConfig, log_home},
     domain::ledger::NodeId,
     edges::clock,
     journal::Journal,
     sinks::{
-        FedHome, Feeder, LogHome, Sink, SinkFigures,
+        FedHome, Feeder, Sink, SinkFigures, Tails,
         own_journal::OpenLanes,
         trimmer::{TrimFigures, Trimmer, Trimming},
     },
@@ -36,6 +36,8 @@ pub(crate) struct LogSinks {
 struct At {
     home: Arc<dyn FedHome>,
     fed: Arc<SinkFigures>,
+    /// The rows on their way there.
+    tails: Tails,
     filling: Arc<Mutex<()>>,
     trimmed: Arc<TrimFigures>,
 }
@@ -59,7 +61,11 @@ impl LogSinks {
                 log_home::LogHome::Postgres(config) => Some(log_postgres::open(config, background, stopped)?),
             })
         };
-        let (home, former) = (open(&config.log.home)?, open(&config.log.former_home)?);
+        let home = open(&config.log.home)?;
+        let former = match &config.log.former_home {
+            None => Former::Nowhere,
+            Some(former) => open(former)?.map_or(Former::Store, |former| Former::Elsewhere(former)),
+        };
         if let Some(warning) = warning(config) {
             tracing::warn!("{warning}");
         }
@@ -67,18 +73,19 @@ impl LogSinks {
         let home = home.map(|home| At {
             home,
             fed: Arc::default(),
+            tails: Tails::default(),
             filling: Arc::default(),
             trimmed: Arc::default(),
         });
         let log_home = home.as_ref().map(|at| {
             sinks.push((Arc::clone(&at.home) as _, Arc::clone(&at.fed)));
-            OpenHome::new(Arc::clone(&at.home), Arc::clone(&at.fed), Arc::clone(&at.filling))
+            let fed = (Arc::clone(&at.fed), at.tails.clone());
+            OpenHome::new(Arc::clone(&at.home), fed, Arc::clone(&at.filling))
         });
         if let Some(events) = &config.log.events {
             sinks.push((log_events::open(events, config)?, Arc::default()));
         }
         let lanes = Arc::<OpenLanes>::default();
-        let former = former.map(|former| former as Arc<dyn LogHome>);
         let homes = LogHomes::new(log_home, former, Arc::clone(&lanes));
         Ok((Self { sinks, home, lanes }, homes))
     }
@@ -114,8 +121,18 @@ impl LogSinks {
         self.lanes.add(journal);
         self.sinks.iter().map(|(sink, figures)| {
             let feeder = Feeder::new(Arc::clone(journal), Arc::clone(sink), Arc::clone(figures));
+            if let Some(at) = self.home.as_ref().filter(|at| Arc::ptr_eq(&at.fed, figures)) {
+                at.tails.add(feeder.tail());
+            }
             feeder.run(stopped.clone())
         })
+    }
+
+    /// Has rows handed over to the log's home soon after they come: from now on another process is asked for them.
+    pub(super) fn hurry(&self) {
+        if let Some(at) = &self.home {
+            at.tails.hurry();
+        }
     }
 
     /// Copies their figures, which are those of these lanes together.

@@ -7,6 +7,7 @@ use crate::{
         error::AdminError,
         log::{LatestRows, ListLatestRows},
     },
+    sinks::{asks::Latest, reading::LogReadError},
 };
 
 /// The most rows of one answer.
@@ -21,10 +22,14 @@ impl Answered for ListLatestRows {
         let limit = self.limit.unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
         let today = admin.ledger.now_ms().await?.div_euclid(DAY_MS);
         let latest = admin.log.latest(&account, &self.key, today - DAYS + 1..=today, limit);
-        let (found, not_read) = latest.await?;
+        let (found, not_read) = match latest.await {
+            Ok((found, not_read)) => (found, not_read.map(|error| error.to_string())),
+            Err(error @ LogReadError::Behind(_)) => (Latest::default(), Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
         Ok(LatestRows {
             rows: shown(found.rows, self.lines, &*admin.providers),
-            not_read: not_read.map(|error| error.to_string()),
+            not_read,
             whole: found.is_whole,
         })
     }

@@ -1,6 +1,6 @@
 //! What every home is held to as a reader: pages are those of the rows in memory, whatever is asked for.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     domain::{
@@ -35,7 +35,7 @@ fn batches(lane: u32) -> Vec<Batch> {
             BEGIN_MS + i64::try_from(number / 7).unwrap() * DAY_MS / 60,
         ),
     });
-    let rows: Vec<NumberedRow> = rows.collect();
+    let rows: Vec<Arc<NumberedRow>> = rows.map(Arc::new).collect();
     let hour = |row: &NumberedRow| row.row.time_ms.div_euclid(HOUR_MS);
     let of_hours = rows.chunk_by(|one, next| hour(one) == hour(next));
     let batches = of_hours.map(|rows| Batch {
@@ -94,7 +94,7 @@ fn filters(rows: &[Row]) -> Vec<LogFilter> {
 pub(crate) fn rows() -> Vec<Row> {
     let batches = [batches(1), batches(2)].concat();
     let numbered = batches.into_iter().flat_map(|batch| batch.rows);
-    let mut rows: Vec<Row> = numbered.map(|numbered| numbered.row).collect();
+    let mut rows: Vec<Row> = numbered.map(|numbered| numbered.row.clone()).collect();
     rows.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
     rows
 }
@@ -167,7 +167,7 @@ async fn rows_that_are_there_twice_come_together(home: &dyn FedHome) {
         node: node(3),
         after: 0,
         upto: again.len() as u64 + 1,
-        rows: numbered.collect(),
+        rows: numbered.map(Arc::new).collect(),
     };
     home.append(&batch).await.unwrap();
     let of_day = LogFilter::of_day(account, day);

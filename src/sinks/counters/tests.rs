@@ -25,7 +25,7 @@ impl Books {
     async fn open(days_ago: i64) -> Self {
         let ledger = memory::ledger();
         let now_ms = ledger.now_ms().await.unwrap();
-        let log = Arc::new(LogReading::new(StoreLog::new(Arc::clone(&ledger)), Vec::new()));
+        let log = Arc::new(LogReading::new(Arc::new(StoreLog::new(Arc::clone(&ledger))), None));
         let mut books = Self {
             ledger,
             log,

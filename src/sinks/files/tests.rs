@@ -57,7 +57,7 @@ fn client() -> WebClient {
 }
 
 /// All rows of a lane, by number, each as often as it is there.
-fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
+fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<Arc<NumberedRow>> {
     let mut rows = Vec::new();
     for day in files.storage.days().unwrap() {
         for place in files.storage.of(day).unwrap() {
@@ -68,7 +68,7 @@ fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
             for group in 0..table.groups() {
                 let there = table.group(group).unwrap().read(usize::MAX).unwrap();
                 assert!(there.is_sorted_by_key(|row| (row.row.account.clone(), row.row.time_ms, row.number)));
-                rows.extend(there);
+                rows.extend(there.into_iter().map(Arc::new));
             }
         }
     }
@@ -82,7 +82,7 @@ impl contract::Place for OnDisk {
         Arc::new(self.files())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         all_rows(&self.files(), node)
     }
 }
@@ -102,7 +102,7 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
             node: node.clone(),
             after: begin(hour),
             upto: begin(hour + 1),
-            rows: rows.collect(),
+            rows: rows.map(Arc::new).collect(),
         }
     });
     batches.collect()
@@ -380,7 +380,7 @@ async fn a_row_takes_few_bytes() {
 fn an_export_is_a_file_of_all_its_rows_in_their_order() {
     let place = scratch();
     let count = 2 * schema::GROUP_ROWS + 5;
-    let rows: Vec<Row> = rows(1, count).into_iter().map(|numbered| numbered.row).collect();
+    let rows: Vec<Row> = rows(1, count).iter().map(|numbered| numbered.row.clone()).collect();
     let mut export = Export::begin().unwrap();
     let mut bytes = Vec::new();
     for row in &rows {

@@ -49,7 +49,7 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
         node: node(7),
         after: 0,
         upto: 501,
-        rows: fed.collect(),
+        rows: fed.map(Arc::new).collect(),
     };
     home.append(&batch).await.unwrap();
     let before_ms = BEGIN_MS + 2_400;

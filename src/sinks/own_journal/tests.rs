@@ -96,7 +96,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         node: journal.node().clone(),
         after: 0,
         upto: numbered[9_000].number,
-        rows: kept.collect(),
+        rows: kept.map(Arc::new).collect(),
     };
     home.append(&batch).await.unwrap();
     let lanes = OpenLanes::default();

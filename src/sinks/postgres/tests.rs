@@ -50,7 +50,7 @@ impl Place for Server {
         Arc::new(PostgresLog::new(self.settings(WRITER)).unwrap())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         let (client, connection) =
             tokio_postgres::connect(&self.url("a reader").replace("a reader", "'a reader'"), NoTls)
                 .await
@@ -59,7 +59,7 @@ impl Place for Server {
         let statement = "SELECT * FROM weir.log WHERE node = $1 ORDER BY number";
         let found = client.query(statement, &[&node.as_str()]).await.unwrap();
         driver.abort();
-        found.iter().map(|row| columns::read(row).unwrap().1).collect()
+        found.iter().map(|row| Arc::new(columns::read(row).unwrap().1)).collect()
     }
 }
 
@@ -79,7 +79,7 @@ fn batch_of(node: &NodeId, after: u64, times: &[i64]) -> Batch {
             ..row(number, BEGIN_MS)
         },
     };
-    let rows: Vec<_> = numbers.zip(times).map(numbered).collect();
+    let rows: Vec<_> = numbers.zip(times).map(numbered).map(Arc::new).collect();
     Batch {
         node: node.clone(),
         after,
@@ -251,6 +251,7 @@ async fn texts_that_postgres_does_not_take_are_no_reason_to_stop() {
     let log = PostgresLog::new(server.settings(WRITER)).unwrap();
     let mut odd = batch_of(&node(1), 0, &[i64::MIN, i64::MAX, BEGIN_MS]);
     for row in &mut odd.rows {
+        let row = Arc::make_mut(row);
         row.row.model_asked = "a\0b\u{1F600}\\N\t\"'".into();
         row.row.latency_ms = u64::MAX;
         row.row.status = u16::MAX;
@@ -272,7 +273,7 @@ async fn texts_that_postgres_does_not_take_are_no_reason_to_stop() {
         (0, "m\u{fffd}")
     );
     assert_eq!(found[1].row.time_ms, columns::moment(i64::MAX).as_millisecond());
-    let cost = |rows: &[NumberedRow]| rows.iter().map(|row| row.row.cost_nano_usd.nanos()).sum::<i64>();
+    let cost = |rows: &[Arc<NumberedRow>]| rows.iter().map(|row| row.row.cost_nano_usd.nanos()).sum::<i64>();
     assert_eq!(cost(&found), cost(&odd.rows));
 }
 

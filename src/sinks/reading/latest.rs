@@ -1,10 +1,13 @@
-//! The last rows of a key, of all places where some are.
+//! The last rows of a key, of the homes and of those on their way there.
 
 use std::ops::RangeInclusive;
 
 use super::{LogReadError, LogReading};
 use crate::{
-    domain::{keys::key::KeyId, ledger::log_place},
+    domain::{
+        keys::key::KeyId,
+        ledger::{consumption::Row, log_filter::LogFilter, log_place},
+    },
     sinks::asks::{HomeError, Latest},
 };
 
@@ -17,37 +20,29 @@ impl LogReading {
         days: RangeInclusive<i64>,
         limit: usize,
     ) -> Result<(Latest, Option<HomeError>), LogReadError> {
-        let mut found = Latest {
-            is_whole: true,
-            ..Latest::default()
+        let filter = LogFilter {
+            key: Some(key.clone()),
+            since_ms: LogFilter::of_day(account, *days.start()).since_ms,
+            ..LogFilter::of_day(account, *days.end())
         };
-        for home in self.places(false) {
-            // The newest ones are in the first of them.
-            if found.rows.len() >= limit {
-                break;
-            }
+        let on_their_way = self.on_their_way(&filter).await?;
+        let mut rows: Vec<Row> = on_their_way.iter().map(|row| row.row.clone()).collect();
+        let (mut is_whole, mut not_read) = (true, None);
+        for home in self.homes() {
             match home.latest(account, key, days.clone(), limit).await {
                 Ok(of_home) => {
-                    found.rows.extend(of_home.rows);
-                    found.is_whole &= of_home.is_whole;
+                    rows.extend(of_home.rows);
+                    is_whole &= of_home.is_whole;
                 }
                 Err(HomeError::Store(error)) => return Err(error.into()),
-                Err(error) => {
-                    found.is_whole = false;
-                    return Ok((sorted(found, limit), Some(error)));
-                }
+                Err(error) => not_read = Some(error),
             }
         }
-        Ok((sorted(found, limit), None))
+        // Each once, the latest first.
+        rows.sort_by(|one, other| log_place::order(other).cmp(&log_place::order(one)));
+        rows.dedup_by(|one, other| log_place::order(one) == log_place::order(other));
+        rows.truncate(limit);
+        is_whole = not_read.is_none() && (is_whole || rows.len() == limit);
+        Ok((Latest { rows, is_whole }, not_read))
     }
-}
-
-/// Each once, the latest first.
-fn sorted(found: Latest, limit: usize) -> Latest {
-    let mut rows = found.rows;
-    rows.sort_by(|one, other| log_place::order(other).cmp(&log_place::order(one)));
-    rows.dedup_by(|one, other| log_place::order(one) == log_place::order(other));
-    let is_whole = found.is_whole || rows.len() >= limit;
-    rows.truncate(limit);
-    Latest { rows, is_whole }
 }

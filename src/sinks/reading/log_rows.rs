@@ -1,6 +1,11 @@
-//! The rows that a filter takes, of all places where some are, brought together.
+//! The rows that a filter takes, of the homes and of those on their way there, brought together.
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
 
 use super::{LogReadError, LogReading};
 use crate::{
@@ -10,6 +15,7 @@ use crate::{
         log_place::{self, LogPlace},
     },
     edges::clock,
+    journal::NumberedRow,
     sinks::{
         asks::{LogPage, PAGE_ROWS_MAX, PageAsk},
         home::LogHome,
@@ -35,15 +41,14 @@ impl LogCursor {
     }
 }
 
-/// Reads rows in the order of days, and within a day in that of [`LogPlace`]. Up to [`PAGE_ROWS_MAX`] rows of each place are in memory,
-/// besides what finds them.
+/// Reads rows in the order of days, and within a day in that of [`LogPlace`]. Up to [`PAGE_ROWS_MAX`] rows of each home are in memory,
+/// besides what finds them, and those that are on their way to the home.
 ///
-/// A row that is in none of them at the moment in which it would be its turn is not read. One that goes over from one to another is in
-/// one of them: of each part of the log the one that it leaves is looked at first.
+/// All rows are read that were on disk when the reading of their day began. One that goes over meanwhile is in one of the places: each is
+/// looked at before the one that its rows go over to.
 pub(crate) struct LogRows {
     reading: Arc<LogReading>,
     filter: LogFilter,
-    store_only: bool,
     at: LogCursor,
     began: Instant,
     /// When it is to stop looking.
@@ -55,11 +60,10 @@ pub(crate) struct LogRows {
 
 impl LogReading {
     /// The rows that a filter takes, behind a place.
-    pub(crate) fn rows(self: &Arc<Self>, filter: LogFilter, from: LogCursor, store_only: bool) -> LogRows {
+    pub(crate) fn rows(self: &Arc<Self>, filter: LogFilter, from: LogCursor) -> LogRows {
         LogRows {
             reading: Arc::clone(self),
             filter,
-            store_only,
             at: from,
             began: clock::instant(),
             until: None,
@@ -95,7 +99,7 @@ impl LogRows {
         }
         let mut day = match self.day.take() {
             Some(day) => day,
-            None => self.begin(),
+            None => self.begin().await?,
         };
         while found.len() < limit {
             let ask = PageAsk {
@@ -127,9 +131,16 @@ impl LogRows {
         Ok(found)
     }
 
-    fn begin(&self) -> Day {
-        let places = self.reading.places(self.store_only).into_iter();
-        Day(places.map(|home| OfHome::new(home, &self.at.place)).collect())
+    async fn begin(&self) -> Result<Day, LogReadError> {
+        let on_their_way = self.reading.on_their_way(&self.filter.on(self.at.day)).await?;
+        let behind = on_their_way
+            .into_iter()
+            .filter(|row| log_place::order(&row.row) > self.at.place.order());
+        let homes = self.reading.homes();
+        Ok(Day {
+            on_their_way: behind.map(|row| Reverse(Placed(row))).collect(),
+            homes: homes.map(|home| OfHome::new(Arc::clone(home), &self.at.place)).collect(),
+        })
     }
 
     fn end_day(&mut self) {
@@ -141,7 +152,39 @@ impl LogRows {
 }
 
 /// What has been read of a day and not been given, of each place.
-struct Day(Vec<OfHome>);
+struct Day {
+    on_their_way: BinaryHeap<Reverse<Placed>>,
+    homes: Vec<OfHome>,
+}
+
+/// A row among others by its place.
+struct Placed(Arc<NumberedRow>);
+
+impl Placed {
+    fn order(&self) -> (&str, i64, &str) {
+        log_place::order(&self.0.row)
+    }
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Placed {}
+
+impl PartialOrd for Placed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Placed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
 
 struct OfHome {
     home: Arc<dyn LogHome>,
@@ -192,9 +235,9 @@ impl Day {
     /// Reads on wherever nothing is left of what was read.
     async fn read(&mut self, ask: PageAsk) -> Result<(), LogReadError> {
         let mut has_read = false;
-        for of_home in &mut self.0 {
+        for of_home in &mut self.homes {
             if has_read {
-                // What has come over from the place before this look was not here yet when this one was read.
+                // What has come over from the home before this look was not here yet when this one was read.
                 *of_home = OfHome::new(Arc::clone(&of_home.home), &ask.after);
             }
             has_read |= of_home.read(&ask).await?;
@@ -205,18 +248,25 @@ impl Day {
     /// The next row of all. Where one of them has stopped, none that might come behind what it has yet to give.
     fn pop(&mut self) -> Option<Row> {
         let stops_at = self.stops_at();
-        let heads = self.0.iter().enumerate().filter_map(|(index, of)| Some((index, of.rows.front()?)));
-        let (index, first) = heads.min_by(|(_, one), (_, other)| log_place::order(one).cmp(&log_place::order(other)))?;
-        let is_next = stops_at.is_none_or(|place| log_place::order(first) <= place.order());
-        is_next.then(|| self.0.get_mut(index)?.rows.pop_front())?
+        let heads = self.homes.iter().enumerate();
+        let heads = heads.filter_map(|(index, of)| Some((log_place::order(of.rows.front()?), Some(index))));
+        let on_its_way = self.on_their_way.peek().map(|Reverse(first)| (first.order(), None));
+        let (order, index) = heads.chain(on_its_way).min()?;
+        if stops_at.is_some_and(|place| order > place.order()) {
+            return None;
+        }
+        match index {
+            Some(index) => self.homes.get_mut(index)?.rows.pop_front(),
+            None => self.on_their_way.pop().map(|Reverse(Placed(row))| row.row.clone()),
+        }
     }
 
     /// The place behind which nothing can be given before one of them is read on.
     fn stops_at(&self) -> Option<LogPlace> {
-        self.0.iter().filter_map(OfHome::stops_at).min().cloned()
+        self.homes.iter().filter_map(OfHome::stops_at).min().cloned()
     }
 
     fn looked_at(&self) -> usize {
-        self.0.iter().map(|of| of.looked_at).max().unwrap_or(0)
+        self.homes.iter().map(|of| of.looked_at).max().unwrap_or(0)
     }
 }

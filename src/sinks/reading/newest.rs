@@ -1,30 +1,31 @@
-//! The newest rows first, of all places where some are.
+//! The newest rows first, of the homes and of those on their way there.
 
-use futures_util::future::try_join_all;
+use std::sync::Arc;
 
 use super::{LogReadError, LogReading};
 use crate::{
-    sinks::{
-        asks::{Newest, NewestAsk, NewestCursor, SliceCursor, by_time},
-        home::LogHome,
-    },
+    journal::NumberedRow,
+    sinks::asks::{Newest, NewestAsk, NewestCursor, SliceCursor, by_time},
 };
 
 impl LogReading {
-    /// Some of the newest rows. As far as no rows have left the store they are read from its lists.
+    /// Some of the newest rows. Where the home has lists that no rows have left, they are read from these.
     pub(crate) async fn newest(&self, mut ask: NewestAsk) -> Result<Newest, LogReadError> {
         let mut found = Newest::default();
-        if !matches!(ask.from, Some(NewestCursor::InSlices(_))) {
-            found = self.store.newest(&ask).await?;
-            ask.limit -= found.rows.len();
+        if self.tails.is_none() && !matches!(ask.from, Some(NewestCursor::InSlices(_))) {
+            found = self.home.newest(&ask).await?;
+            ask.limit = ask.limit.saturating_sub(found.rows.len());
             match &found.next {
                 Some(NewestCursor::InSlices(_)) if ask.limit > 0 => ask.from.clone_from(&found.next),
                 _ => return Ok(found),
             }
         }
-        let places = self.places(false);
-        let parts = try_join_all(places.iter().map(|home| home.newest(&ask))).await?;
-        let rest = together(parts, &ask);
+        let on_their_way = self.on_their_way(&ask.filter).await?;
+        let mut parts = vec![newest_of(on_their_way, &ask)];
+        for home in self.homes() {
+            parts.push(home.newest(&ask).await?);
+        }
+        let rest = together(parts, ask.limit);
         found.rows.extend(rest.rows);
         Ok(Newest {
             next: rest.next,
@@ -34,9 +35,27 @@ impl LogReading {
     }
 }
 
-/// The newest rows of several places, each once. Of some not all may have been read: none is given that is older than what they
-/// have been read up to.
-fn together(parts: Vec<Newest>, ask: &NewestAsk) -> Newest {
+/// The newest of some rows.
+fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestAsk) -> Newest {
+    if let Some(NewestCursor::InSlices(at)) = &ask.from {
+        rows.retain(|row| by_time(&row.row) < at.order());
+    }
+    let looked_at = rows.len();
+    if looked_at > ask.limit {
+        rows.select_nth_unstable_by(ask.limit, |one, other| by_time(&other.row).cmp(&by_time(&one.row)));
+    }
+    // One more than is wanted: then the others have a place to go on from.
+    rows.truncate(ask.limit + 1);
+    Newest {
+        rows: rows.iter().map(|row| row.row.clone()).collect(),
+        next: None,
+        looked_at,
+    }
+}
+
+/// The newest rows of several places, each once. Of some not all may have been read: none is given that is older than what has been
+/// read of each.
+fn together(parts: Vec<Newest>, limit: usize) -> Newest {
     let mut all = Newest::default();
     let mut up_to: Option<SliceCursor> = None;
     for part in parts {
@@ -53,8 +72,8 @@ fn together(parts: Vec<Newest>, ask: &NewestAsk) -> Newest {
     }
     all.rows.sort_by(|one, other| by_time(other).cmp(&by_time(one)));
     all.rows.dedup_by(|one, other| by_time(one) == by_time(other));
-    if all.rows.len() > ask.limit {
-        all.rows.truncate(ask.limit);
+    if all.rows.len() > limit {
+        all.rows.truncate(limit);
         let length_ms = up_to.as_ref().map_or(SliceCursor::LENGTH_MS, |at| at.length_ms);
         up_to = all.rows.last().map(|last| SliceCursor::of(last, length_ms));
     }

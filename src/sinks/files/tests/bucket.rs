@@ -60,7 +60,7 @@ async fn blocking<T: Send + 'static>(files: &LogFiles, work: impl FnOnce(&LogFil
     tokio::task::spawn_blocking(move || work(&files)).await.unwrap()
 }
 
-async fn rows_of(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
+async fn rows_of(files: &LogFiles, node: &NodeId) -> Vec<Arc<NumberedRow>> {
     let node = node.clone();
     blocking(files, move |files| all_rows(files, &node)).await
 }
@@ -75,7 +75,7 @@ impl contract::Place for InBucket {
         Arc::new(self.files())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         rows_of(&self.files(), node).await
     }
 }

@@ -1,5 +1,7 @@
 //! A table that an earlier weir has made.
 
+use std::sync::Arc;
+
 use crate::{
     domain::ledger::{consumption::Row, log_place},
     journal::NumberedRow,
@@ -27,11 +29,12 @@ async fn a_table_without_later_columns_is_read_and_takes_rows_with_them_after_it
     server.sql(WITHOUT_LATER_COLUMNS).await;
     let mut expected = first.rows.clone();
     for row in &mut expected {
+        let row = Arc::make_mut(row);
         (row.row.hold_nano_usd, row.row.attempts) = (None, None);
         (row.row.usage.input_audio, row.row.usage.output_image) = (0, 0);
     }
     let account = &first.rows[0].row.account;
-    let in_order = |rows: &[NumberedRow]| {
+    let in_order = |rows: &[Arc<NumberedRow>]| {
         let of_account = rows.iter().map(|row| &row.row).filter(|row| row.account == *account);
         let mut of_account: Vec<Row> = of_account.cloned().collect();
         of_account.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));

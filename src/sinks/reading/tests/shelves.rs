@@ -1,24 +1,27 @@
 //! A home in memory that a test puts rows into.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::*;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::NodeId,
+        ledger::{NodeId, consumption::Row, log_place},
     },
-    sinks::asks::{Latest, LogPage, PageAsk},
+    sinks::{
+        asks::{HomeError, Latest, LogPage, PageAsk},
+        home::LogHome,
+    },
 };
 
-/// A home that may be away.
+/// A home that may be away, and that something may happen to whenever it is read.
 #[derive(Default)]
 pub(super) struct HomeShelf {
     rows: Mutex<Vec<Row>>,
-    is_away: AtomicBool,
+    is_away: Mutex<bool>,
+    happens: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 impl HomeShelf {
@@ -26,8 +29,19 @@ impl HomeShelf {
         self.rows.lock().push(row);
     }
 
-    pub(super) fn go_away(&self) {
-        self.is_away.store(true, Ordering::Relaxed);
+    pub(super) fn set_away(&self, is_away: bool) {
+        *self.is_away.lock() = is_away;
+    }
+
+    /// From now on this happens before each page.
+    pub(super) fn happens(&self, what: impl FnMut() + Send + 'static) {
+        *self.happens.lock() = Some(Box::new(what));
+    }
+
+    fn sorted(&self) -> Vec<Row> {
+        let mut rows = self.rows.lock().clone();
+        rows.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
+        rows
     }
 }
 
@@ -38,30 +52,49 @@ impl LogHome for HomeShelf {
     }
 
     async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
-        if self.is_away.load(Ordering::Relaxed) {
+        let happens = self.happens.lock().take();
+        if let Some(mut what) = happens {
+            what();
+            *self.happens.lock() = Some(what);
+        }
+        if *self.is_away.lock() {
             return Err(HomeError::Unavailable("the shelf is away".to_owned()));
         }
         let filter = ask.filter.on(ask.day);
-        let rows = self.rows.lock();
-        let wanted = rows.iter().filter(|row| filter.takes(row));
-        let mut behind: Vec<Row> = wanted
-            .filter(|row| log_place::order(row) > ask.after.order())
-            .cloned()
-            .collect();
-        behind.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
-        let tied = |row: &Row| behind.get(ask.limit - 1).is_some_and(|last| log_place::order(row) <= log_place::order(last));
-        let count = behind.iter().filter(|row| tied(row)).count();
-        if count > 0 {
-            behind.truncate(count);
+        let is_wanted = |row: &Row| filter.takes(row) && log_place::order(row) > ask.after.order();
+        let mut page = Vec::new();
+        for row in self.sorted().into_iter().filter(is_wanted) {
+            let is_tied = page.last().is_some_and(|last| log_place::order(last) == log_place::order(&row));
+            if page.len() >= ask.limit && !is_tied {
+                break;
+            }
+            page.push(row);
         }
-        Ok(LogPage::of(behind, ask.limit))
+        Ok(LogPage::of(page, ask.limit))
     }
 
-    async fn latest(&self, _: &str, _: &KeyId, _: RangeInclusive<i64>, _: usize) -> Result<Latest, HomeError> {
-        unreachable!("pages are asked for")
+    async fn latest(
+        &self,
+        account: &str,
+        key: &KeyId,
+        days: RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<Latest, HomeError> {
+        if *self.is_away.lock() {
+            return Err(HomeError::Unavailable("the shelf is away".to_owned()));
+        }
+        let is_wanted = |row: &Row| {
+            let day = row.time_ms.div_euclid(24 * 3_600_000);
+            row.account == account && row.key_id == *key && days.contains(&day)
+        };
+        let rows = self.sorted().into_iter().rev().filter(is_wanted).take(limit);
+        Ok(Latest {
+            rows: rows.collect(),
+            is_whole: true,
+        })
     }
 
     async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
-        unreachable!("pages are asked for")
+        unreachable!("the log is only read")
     }
 }
