@@ -182,7 +182,8 @@ impl Tail {
                         count += self.fitting(&held, first_ms, count);
                         let left = self.left(first_ms, begun, hurried);
                         let is_full = count < held.rows.len() || count >= self.batching.rows_max;
-                        if is_full || left.is_zero() {
+                        // Rows of an hour that is over are gathered as long as there are others on disk.
+                        if is_full || (left.is_zero() && held.is_at_end) {
                             return held.cut(&self.node, count);
                         }
                         Some(left)
@@ -197,10 +198,10 @@ impl Tail {
                 }
             };
             match left {
-                Some(left) => {
+                Some(left) if !left.is_zero() => {
                     let _ = timeout(left, changed).await;
                 }
-                None => changed.await,
+                _ => changed.await,
             }
         }
     }

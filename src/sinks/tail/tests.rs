@@ -144,3 +144,20 @@ fn a_lane_that_is_closed_has_nothing_to_tell() {
     let tail = Tail::new(node(1), batching, Box::new(|| None));
     assert_eq!(told(&tail, &all()), Some(vec![]));
 }
+
+#[test]
+fn a_batch_of_an_hour_that_is_over_waits_for_the_others_on_disk() {
+    let tail = tail(10, AT_ONCE, 5);
+    tail.begin(0, None);
+    let of_one_hour = |numbers: std::ops::Range<u64>| {
+        let rows = rows(numbers).into_iter().map(|mut row| {
+            row.row.time_ms = BEGIN_MS;
+            row
+        });
+        rows.collect::<Vec<_>>()
+    };
+    tail.push(of_one_hour(1..3), 3, false);
+    assert!(tail.batch().now_or_never().is_none(), "there are others on disk");
+    tail.push(of_one_hour(3..5), 5, true);
+    assert_eq!(numbers(&tail.batch().now_or_never().unwrap()), [1, 2, 3, 4]);
+}
