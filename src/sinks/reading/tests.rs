@@ -214,7 +214,7 @@ async fn rows_that_have_not_been_read_are_an_error_for_those_who_may_want_them()
     );
     assert_eq!(
         ids(&read(&reading, &early, 10, LONG).await.unwrap()),
-        ids(&[old.clone()])
+        ids(std::slice::from_ref(&old))
     );
     tail.push(Vec::new(), 30, true);
     assert_eq!(read(&reading, &all, 10, LONG).await.unwrap().len(), 2);

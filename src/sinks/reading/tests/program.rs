@@ -41,7 +41,7 @@ struct State {
 }
 
 /// What happens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     /// A row comes, which ended so much later than the last one, and earlier by something.
     Come(u64, i64, i64),
