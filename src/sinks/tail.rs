@@ -25,11 +25,15 @@ use crate::{
 
 /// A reader cannot be told all rows: of some it is not known yet what they are.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "rows of {node} that the log's home lacks have not all been read from the journal, for they are many or the disk is slow"
-)]
-pub(crate) struct TailBehind {
-    node: NodeId,
+pub(crate) enum TailBehind {
+    /// The home has not answered yet, so nobody knows where to begin reading.
+    #[error("the log's home cannot be read: since this process began it has not said which rows of {0} it has")]
+    HomeSilent(NodeId),
+    /// Some are still on the disk.
+    #[error(
+        "rows of {0} that the log's home lacks have not all been read from the journal, for they are many or the disk is slow"
+    )]
+    Unread(NodeId),
 }
 
 /// What is read of a lane, and how far.
@@ -263,10 +267,20 @@ impl Tail {
             self.asked.notify_one();
             let left = until.saturating_duration_since(clock::instant());
             if left.is_zero() || timeout(left, moved.changed()).await.is_err() {
-                return Err(TailBehind {
-                    node: self.node.clone(),
-                });
+                return Err(self.behind());
             }
+        }
+    }
+}
+
+impl Tail {
+    /// Why some rows are not known.
+    fn behind(&self) -> TailBehind {
+        let node = self.node.clone();
+        if self.held.lock().after.is_none() {
+            TailBehind::HomeSilent(node)
+        } else {
+            TailBehind::Unread(node)
         }
     }
 }

@@ -196,20 +196,25 @@ async fn rows_that_have_not_been_read_are_an_error_for_those_who_may_want_them()
     let early = LogFilter::between(BEGIN_MS, BEGIN_MS + 4 * HOUR_MS);
     let behind = async |filter: &LogFilter| {
         let found = read(&reading, filter, 10, LONG).await;
-        matches!(found, Err(LogReadError::Behind(_)))
+        match found {
+            Err(LogReadError::Behind(why)) => Some(why),
+            _ => None,
+        }
     };
-    assert!(behind(&early).await, "the home has not said what it has");
+    assert_eq!(behind(&early).await, Some(TailBehind::HomeSilent(node(1))));
     tail.begin(10, None);
-    assert!(behind(&early).await, "nothing is known of the rows");
+    let unread = Some(TailBehind::Unread(node(1)));
+    assert_eq!(behind(&early).await, unread, "nothing is known of the rows");
     let numbered = NumberedRow {
         number: 10,
         row: new.clone(),
     };
     tail.push(vec![numbered], 11, false);
-    assert!(behind(&all).await);
+    assert_eq!(behind(&all).await, unread);
     let later = LogFilter::between(BEGIN_MS, BEGIN_MS + 4 * HOUR_MS + 1);
-    assert!(
+    assert_eq!(
         behind(&later).await,
+        unread,
         "it may have ended an hour before one that was read"
     );
     assert_eq!(
