@@ -80,8 +80,9 @@ pub mod parts {
             },
             journal::NumberedRow,
             sinks::{
+                asks::{HomeError, LogPage, PAGE_ROWS_MAX, PageAsk},
                 files::LogFiles,
-                home::{Home, HomeError, PAGE_ROWS_MAX},
+                home::LogHome,
                 sink::{Batch, Sink, SinkError},
             },
         };

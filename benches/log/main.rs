@@ -28,11 +28,12 @@ use std::{
     ops::RangeInclusive,
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use clap::Parser;
-use weir::parts::log::{Batch, Home, LogFiles, LogFilter, LogPlace, PAGE_ROWS_MAX, Sink};
+use weir::parts::log::{Batch, LogFiles, LogFilter, LogHome, PAGE_ROWS_MAX, PageAsk, Sink};
 
 use crate::{generator::Generator, server::Server};
 
@@ -150,7 +151,7 @@ async fn write(files: &LogFiles, mut generator: Generator) -> ([String; 2], Dura
             node: node.clone(),
             after,
             upto,
-            rows,
+            rows: rows.into_iter().map(Arc::new).collect(),
         };
         let began = Instant::now();
         files.append(&batch).await.expect("rows that can be written");
@@ -174,17 +175,17 @@ async fn counted(log: &Path, account: &str, days: RangeInclusive<i64>) -> (Durat
         let files = LogFiles::open(log, Duration::from_secs(3600), usize::MAX).expect("a folder for the log");
         let mut cost_by_day = BTreeMap::<i64, i64>::new();
         for day in days.clone() {
-            let mut of_day = 0;
+            let mut ask = PageAsk {
+                ..PageAsk::of_day(account, day, PAGE_ROWS_MAX)
+            };
             loop {
-                let rows = files.rows(account, day, of_day, PAGE_ROWS_MAX);
-                let rows = rows.await.expect("rows of a day");
-                of_day += rows.len();
-                *cost_by_day.entry(day).or_default() += rows.iter().map(|row| row.cost_nano_usd.nanos()).sum::<i64>();
-                if rows.len() < PAGE_ROWS_MAX {
-                    break;
-                }
+                let page = files.page(&ask).await.expect("rows of a day");
+                found += page.rows.len();
+                let costs = page.rows.iter().map(|row| row.cost_nano_usd.nanos());
+                *cost_by_day.entry(day).or_default() += costs.sum::<i64>();
+                let Some(next) = page.next else { break };
+                ask.after = next;
             }
-            found += of_day;
         }
         assert!(cost_by_day.values().sum::<i64>() > 0);
         times.push(began.elapsed());
@@ -202,14 +203,12 @@ async fn asked(log: &Path, filter: &LogFilter) -> (Duration, usize) {
         let files = LogFiles::open(log, Duration::from_secs(3600), usize::MAX).expect("a folder for the log");
         found = 0;
         for day in filter.since_ms.div_euclid(DAY_MS)..=(filter.until_ms - 1).div_euclid(DAY_MS) {
-            let mut after = LogPlace::default();
+            let mut ask = PageAsk::new(filter.clone(), day, PAGE_ROWS_MAX);
             loop {
-                let page = files.page(filter, day, &after, PAGE_ROWS_MAX).await.expect("a page");
-                found += page.len();
-                match page.last() {
-                    Some(last) if page.len() == PAGE_ROWS_MAX => after = LogPlace::of(last),
-                    _ => break,
-                }
+                let page = files.page(&ask).await.expect("a page");
+                found += page.rows.len();
+                let Some(next) = page.next else { break };
+                ask.after = next;
             }
         }
         times.push(began.elapsed());

@@ -89,7 +89,7 @@ fn take_in(rows: &Rows, stop: &AtomicBool) -> Result<u64, String> {
             node: generator::node(),
             after: taken,
             upto,
-            rows: read,
+            rows: read.into_iter().map(Arc::new).collect(),
         };
         runtime
             .block_on(files.append(&batch))

@@ -89,7 +89,7 @@ pub(crate) async fn page(rows: LogRows, limit: usize, until: Instant) -> Result<
         if next.is_none() || found.len() == limit || clock::instant() >= until {
             return Ok(Page {
                 next: next.cloned(),
-                seen: rows.seen_ahead(),
+                seen: rows.looked_at(),
                 rows: found,
             });
         }
@@ -100,7 +100,10 @@ impl From<LogReadError> for AdminError {
     fn from(error: LogReadError) -> Self {
         match error {
             LogReadError::Store(error) => error.into(),
-            error @ LogReadError::Home(_) => Self::new(Code::LogHomeUnavailable, error.to_string()),
+            error @ (LogReadError::Home(_) | LogReadError::Behind(_)) => {
+                Self::new(Code::LogHomeUnavailable, error.to_string())
+            }
+            error @ LogReadError::TooManyAccounts(_) => Self::invalid(error.to_string()),
         }
     }
 }

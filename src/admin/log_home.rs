@@ -6,7 +6,7 @@ use super::{
     Admin, accounts,
     ask::Answered,
     author::Author,
-    home::LogHome,
+    home::OpenHome,
     verify::{self, DAY_MS},
 };
 use crate::{
@@ -36,8 +36,8 @@ impl Answered for ShowLogHome {
         let today = admin.ledger.now_ms().await?.div_euclid(DAY_MS);
         let homes = &admin.homes;
         Ok(api::log::checks::LogHome {
-            home: homes.home.as_ref().map(|home| home.home.name().to_owned()),
-            former: homes.former.as_ref().map(|former| former.name().to_owned()),
+            home: homes.home.as_ref().map(|home| home.name().to_owned()),
+            former: homes.former.name().map(str::to_owned),
             from: Day(date(today - i64::from(RETENTION_DAYS))),
             until: Day(date(today + 1)),
         })
@@ -56,7 +56,7 @@ impl Answered for VerifyLogHome {
         for lane in summed.keys() {
             let watermark = home.home.watermark(lane).await.map_err(|error| failed(&error))?;
             // What a home has lost its feeder does not bring again by itself.
-            let fed = admin.homes.lanes.reached(lane, home.home.name());
+            let fed = admin.homes.lanes.reached(lane, home.name());
             reached.insert(lane.clone(), watermark.max(fed));
         }
         let of_account = kept.iter().filter(|sum| sum.subject == Subject::Account);
@@ -66,8 +66,8 @@ impl Answered for VerifyLogHome {
             &*home.home,
             (&account, number),
             (expected, ROWS_AT_ONCE),
-            |lane, row| {
-                proof.add(lane, row.number, &row.row);
+            |(lane, number), row| {
+                proof.add(lane, *number, row);
             },
         );
         let present = present.await.map_err(|error| failed(&error))?;
@@ -75,7 +75,7 @@ impl Answered for VerifyLogHome {
         Ok(VerifiedHomeDay {
             account,
             day: self.day,
-            home: home.home.name().to_owned(),
+            home: home.name().to_owned(),
             rows: present.rows as u64,
             again: present.again as u64,
             behind: verdict.behind.iter().map(NodeId::to_string).collect(),
@@ -93,21 +93,21 @@ impl Answered for FillLogHome {
         let before_ms = home.figures.complete_before(admin.ledger.now_ms().await?);
         let sources = [Source::Store(&*admin.ledger)].into_iter();
         let mut rows = 0;
-        for source in sources.chain(admin.homes.former.as_deref().map(Source::Home)) {
+        for source in sources.chain(admin.homes.former.elsewhere().map(Source::Home)) {
             let filled = fill::fill(&*home.home, source, (&account, day(self.day.0)), before_ms).await;
             rows += filled.map_err(|error| AdminError::failed(error.to_string()))?;
         }
         Ok(FilledDay {
             account,
             day: self.day,
-            home: home.home.name().to_owned(),
+            home: home.name().to_owned(),
             rows,
         })
     }
 }
 
 /// The log's home, if it has another one than the store.
-fn home(admin: &Admin) -> Result<LogHome, AdminError> {
+fn home(admin: &Admin) -> Result<OpenHome, AdminError> {
     admin.homes.home.clone().ok_or_else(|| {
         AdminError::invalid("the log has no other home than the store; name one in `[log] home` and start weir anew")
     })

@@ -55,7 +55,7 @@ impl VerifyJournal {
             },
             None => Log::Store {
                 ledger: &*admin.ledger,
-                former: homes.former.as_deref(),
+                former: homes.former.elsewhere(),
                 fills,
             },
         };

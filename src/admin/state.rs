@@ -84,7 +84,7 @@ impl Admin {
         audit: Audit,
         upgrades: Option<Arc<dyn Upgrades>>,
     ) -> Self {
-        let log = LogReading::new(Arc::clone(&stores.ledger), stores.homes.all());
+        let log = stores.homes.reading(&stores.ledger);
         Self {
             log: Arc::new(log),
             exporting: LowPriority::new(EXPORTING_THREADS),

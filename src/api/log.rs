@@ -173,8 +173,6 @@ questions_about_rows! {
     hours: u32,
     /// Of requests that ended before then.
     until: Moment,
-    /// Only those that the store has: for when the log's home is away.
-    store_only: bool,
     /// So many at the most; 500 unless it is named.
     limit: usize,
     /// The most milliseconds that are spent on looking, if that is less than usual.

@@ -173,7 +173,7 @@ fn every_documented_form_is_understood() {
         "log query --limit 5 --json",
         "log export --format csv --out log.csv --account a",
         "log export --format jsonl",
-        "log query --tag project=blue --status 5xx --store-only",
+        "log query --tag project=blue --status 5xx",
         "log verify --from 2026-11-01 --until 2026-12-01 --account a --mend --json",
         "log verify --from 2026-11-01 --until 2026-12-01 --fill",
         "log move --to files --account a --from 2026-11-01 --until 2026-12-01 --json",

@@ -40,10 +40,13 @@ settings! {
             [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
         )
         .optional("files"),
-        /// The home before, "files" or "postgres", with its own section below: rows are read there too. `weir log move --to` the new
-        /// home brings them over while weir serves; when `weir log verify` finds all of them there, take this line out.
-        named_former_home("former_home"): Option<HomeName> =
-            one_of("home", [("files", HomeName::Files), ("postgres", HomeName::Postgres)]).optional("postgres"),
+        /// The home before, "store", or "files" or "postgres" with its own section below: rows are read there too. `weir log move --to`
+        /// the new home brings them over while weir serves; when `weir log verify` finds all of them there, take this line out.
+        named_former_home("former_home"): Option<HomeName> = one_of(
+            "home",
+            [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
+        )
+        .optional("postgres"),
         /// For how many hours the store keeps the rows of a day that is over, once they are known to be at a home elsewhere.
         store_keep("store_keep_hours"): Duration = hours(48, 1..=4320),
         /// The home "files".
@@ -55,8 +58,8 @@ settings! {
     } beside {
         /// Where the consumption log is at home.
         home: LogHome,
-        /// Where it was at home before, and is read as long as rows are there; [`LogHome::Store`]: nowhere.
-        former_home: LogHome,
+        /// Where it was at home before, and is read as long as rows are there.
+        former_home: Option<LogHome>,
     }
 }
 
@@ -93,11 +96,11 @@ impl LogConfig {
         self.files.path = self.files.named_path.clone().unwrap_or(beside);
         let (home, former) = (self.named_home.unwrap_or(default), self.named_former_home);
         if former == Some(home) {
-            let message = "name the one that log.home does not name; what the store has is read in any case";
+            let message = "it is log.home: name another one, or take this line out";
             from.wrong("log.former_home", &["log.home"], message);
         }
         self.home = self.at(home, "log.home", from);
-        self.former_home = former.map_or(LogHome::Store, |former| self.at(former, "log.former_home", from));
+        self.former_home = former.map(|former| self.at(former, "log.former_home", from));
         let events = self.events.as_ref().map(|events| JournalSink {
             name: "events",
             required: events.required,

@@ -79,6 +79,11 @@ impl Journal {
         accounts.first_position().unwrap_or(end).number()
     }
 
+    /// Up to which number it is decided what is on disk.
+    pub(crate) fn on_disk(&self) -> u64 {
+        self.engine.synced.borrow().to().number()
+    }
+
     /// Waits until it is decided of something with a number of at least `number` whether it is on disk.
     pub(crate) async fn on_disk_beyond(&self, number: u64) {
         let mut synced = self.engine.synced.subscribe();

@@ -12,9 +12,12 @@ use crate::{
         LogDay, NodeId,
         consumption::Row,
         daily_sums::{DailySums, DayTags, Subject, SumsOf, differences},
+        log_place::LogPlace,
     },
-    journal::NumberedRow,
-    sinks::home::{Home, HomeError},
+    sinks::{
+        asks::{HomeError, PageAsk},
+        home::LogHome,
+    },
     store::{
         StoreError,
         ledger::{LOG_ROWS_MAX, LedgerStore},
@@ -40,55 +43,103 @@ pub(crate) enum Source<'s> {
     /// In the store.
     Store(&'s dyn LedgerStore),
     /// In a home of the log.
-    Home(&'s dyn Home),
+    Home(&'s dyn LogHome),
 }
 
-impl Source<'_> {
-    /// Up to `limit` rows of an account that ended on a day, the first `skip` left out, in an order that stays.
-    pub(crate) async fn rows(
-        self,
-        (account, day): (&str, i64),
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<Row>, ComparisonError> {
-        Ok(match self {
-            Self::Store(ledger) => ledger.rows(account, day, skip, limit).await?,
-            Self::Home(home) => home.rows(account, day, skip, limit).await?,
-        })
+/// The rows of an account that ended on a day, read page by page, each as often as it is there.
+#[derive(Clone)]
+pub(crate) struct DayRows<'s> {
+    source: Source<'s>,
+    account: &'s str,
+    day: i64,
+    /// How many have been read.
+    read: usize,
+    /// The last one that was read of a home.
+    after: LogPlace,
+    ends: bool,
+}
+
+impl<'s> DayRows<'s> {
+    /// The first ones.
+    pub(crate) fn new(source: Source<'s>, account: &'s str, day: i64) -> Self {
+        Self {
+            source,
+            account,
+            day,
+            read: 0,
+            after: LogPlace::default(),
+            ends: false,
+        }
+    }
+
+    /// The next ones: `limit` or more, or else the last.
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Row>, ComparisonError> {
+        if self.ends {
+            return Ok(Vec::new());
+        }
+        let rows = match self.source {
+            Source::Store(ledger) => {
+                let rows = ledger.rows(self.account, self.day, self.read, limit).await?;
+                self.ends = rows.len() < limit;
+                rows
+            }
+            Source::Home(home) => {
+                let ask = PageAsk {
+                    after: self.after.clone(),
+                    ..PageAsk::of_day(self.account, self.day, limit)
+                };
+                let page = home.page(&ask).await?;
+                match page.next {
+                    Some(next) => self.after = next,
+                    None => self.ends = true,
+                }
+                page.rows
+            }
+        };
+        self.read += rows.len();
+        Ok(rows)
+    }
+
+    /// Whether the last ones have been read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ends
     }
 }
 
-/// Reads the rows of an account that ended on a day, page by page.
+/// Shows each row of an account that ended on a day.
 pub(crate) async fn each_row(
     source: Source<'_>,
     account: &str,
     day: i64,
     mut visit: impl FnMut(&Row) + Send,
 ) -> Result<usize, ComparisonError> {
-    let mut rows = 0;
-    loop {
-        let page = source.rows((account, day), rows, LOG_ROWS_MAX).await?;
-        page.iter().for_each(&mut visit);
-        rows += page.len();
-        if page.len() < LOG_ROWS_MAX {
-            return Ok(rows);
-        }
+    let mut rows = DayRows::new(source, account, day);
+    while !rows.has_ended() {
+        rows.next(LOG_ROWS_MAX).await?.iter().for_each(&mut visit);
     }
+    Ok(rows.read)
 }
 
 /// The same of a home, with the lane and the number of each row.
 async fn each_numbered(
-    home: &dyn Home,
+    home: &dyn LogHome,
     (account, day): (&str, i64),
-    mut visit: impl FnMut(&NodeId, &NumberedRow) + Send,
+    mut visit: impl FnMut(&(NodeId, u64), &Row) + Send,
 ) -> Result<usize, ComparisonError> {
-    let mut rows = 0;
+    let (mut rows, mut after) = (0, LogPlace::default());
     loop {
-        let page = home.numbered(account, day, rows, LOG_ROWS_MAX).await?;
-        page.iter().for_each(|(lane, row)| visit(lane, row));
-        rows += page.len();
-        if page.len() < LOG_ROWS_MAX {
-            return Ok(rows);
+        let ask = PageAsk {
+            after,
+            ..PageAsk::of_day(account, day, LOG_ROWS_MAX)
+        };
+        let page = home.page(&ask).await?;
+        rows += page.rows.len();
+        for (place, row) in page.numbers.iter().zip(&page.rows) {
+            visit(place, row);
+        }
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(rows),
         }
     }
 }
@@ -104,21 +155,21 @@ pub(crate) struct Present {
 /// Counts the home's rows of an account that ended on a day, and shows each. Of `at_once` rows the requests are remembered at one
 /// time ([`ROWS_AT_ONCE`]): where more are `expected` they are read several times.
 pub(crate) async fn count(
-    home: &dyn Home,
+    home: &dyn LogHome,
     (account, day): (&str, i64),
     (expected, at_once): (u64, usize),
-    mut visit: impl FnMut(&NodeId, &NumberedRow) + Send,
+    mut visit: impl FnMut(&(NodeId, u64), &Row) + Send,
 ) -> Result<Present, ComparisonError> {
     let hashes = RandomState::new();
     let parts = expected.div_ceil(at_once.max(1) as u64).max(1);
     let mut present = Present::default();
     for part in 0..parts {
         let (mut seen, mut again) = (HashSet::new(), 0);
-        present.rows = each_numbered(home, (account, day), |lane, row| {
-            let hash = hashes.hash_one(&row.row.request_id);
+        present.rows = each_numbered(home, (account, day), |place, row| {
+            let hash = hashes.hash_one(&row.request_id);
             again += usize::from(hash % parts == part && !seen.insert(hash));
             if part == 0 {
-                visit(lane, row);
+                visit(place, row);
             }
         })
         .await?;
@@ -136,11 +187,11 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Looks for up to `wanted` rows of a source, the first `skip` of the day left out. Each row of the home's day is shown.
+    /// Looks in a home for the next rows, for `wanted` of them or a few more. Each row of the home's day is shown.
     pub(crate) async fn find(
-        (home, source): (&dyn Home, Source<'_>),
-        (account, day): (&str, i64),
-        (skip, wanted): (usize, usize),
+        home: &dyn LogHome,
+        rows: &mut DayRows<'_>,
+        wanted: usize,
         mut visit: impl FnMut(&Row) + Send,
     ) -> Result<Self, ComparisonError> {
         let mut missing = Self {
@@ -148,18 +199,14 @@ impl Missing {
             ids: HashSet::new(),
             looked_for: 0,
         };
-        while missing.looked_for < wanted {
+        while missing.looked_for < wanted && !rows.has_ended() {
             let limit = (wanted - missing.looked_for).min(LOG_ROWS_MAX);
-            let page = source.rows((account, day), skip + missing.looked_for, limit).await?;
+            let page = rows.next(limit).await?;
             missing.looked_for += page.len();
-            missing
-                .ids
-                .extend(page.iter().map(|row| missing.hashes.hash_one(&row.request_id)));
-            if page.len() < limit {
-                break;
-            }
+            let ids = page.iter().map(|row| missing.hashes.hash_one(&row.request_id));
+            missing.ids.extend(ids);
         }
-        each_row(Source::Home(home), account, day, |row| {
+        each_row(Source::Home(home), rows.account, rows.day, |row| {
             missing.ids.remove(&missing.hashes.hash_one(&row.request_id));
             visit(row);
         })
@@ -172,9 +219,10 @@ impl Missing {
         self.ids.is_empty()
     }
 
-    /// Whether the home lacks this row of those that were looked for.
-    pub(crate) fn has(&self, row: &Row) -> bool {
-        self.ids.contains(&self.hashes.hash_one(&row.request_id))
+    /// Whether the home lacks this row of those that were looked for. It is asked about once: a row that is about to be brought is
+    /// not missing any more.
+    pub(crate) fn remove(&mut self, row: &Row) -> bool {
+        self.ids.remove(&self.hashes.hash_one(&row.request_id))
     }
 }
 
@@ -182,7 +230,7 @@ impl Missing {
 /// sums: count, errors, money to the nano-dollar and tokens, for the account and for each key, by model. `at_once` rows are
 /// looked for at once ([`ROWS_AT_ONCE`]).
 pub(crate) async fn is_there(
-    home: &dyn Home,
+    home: &dyn LogHome,
     ledger: &dyn LedgerStore,
     account: &str,
     seen: &LogDay,
@@ -194,6 +242,7 @@ pub(crate) async fn is_there(
         return Ok(false);
     }
     let rows = usize::try_from(seen.rows).unwrap_or(usize::MAX);
+    let mut of_store = DayRows::new(Source::Store(ledger), account, seen.day);
     let mut looked_for = 0;
     loop {
         let is_first = looked_for == 0;
@@ -203,10 +252,10 @@ pub(crate) async fn is_there(
                 of_home.add(row, &mut tags);
             }
         };
-        let portion = (looked_for, at_once.min(rows - looked_for));
-        let missing = Missing::find((home, Source::Store(ledger)), (account, seen.day), portion, visit).await?;
+        let wanted = at_once.min(rows - looked_for);
+        let missing = Missing::find(home, &mut of_store, wanted, visit).await?;
         let is_same = !is_first || differences(&kept, &of_account_and_keys(&of_home)).is_empty();
-        if !missing.is_empty() || !is_same || missing.looked_for < portion.1 {
+        if !missing.is_empty() || !is_same || missing.looked_for < wanted {
             return Ok(false);
         }
         looked_for += missing.looked_for;

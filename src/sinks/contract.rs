@@ -22,7 +22,7 @@ pub(crate) trait Place: Send + Sync {
     async fn open(&self) -> Arc<dyn Sink>;
 
     /// What is there of a lane, by number; read by another way than the sink's own where there is one.
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow>;
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>>;
 }
 
 /// Holds a sink on an empty place to the whole contract.

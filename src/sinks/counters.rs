@@ -17,7 +17,7 @@ use crate::{
         period::Period,
     },
     sinks::{
-        home::PAGE_ROWS_MAX,
+        asks::PAGE_ROWS_MAX,
         reading::{LogCursor, LogReadError, LogReading},
     },
     store::{StoreError, ledger::LedgerStore},
@@ -127,7 +127,7 @@ async fn correct(
     filter: &LogFilter,
     sums: &mut Spent,
 ) -> Result<(), LogReadError> {
-    let mut rows = log.rows(filter.clone(), LogCursor::before(filter), false);
+    let mut rows = log.rows(filter.clone(), LogCursor::before(filter));
     while rows.cursor().is_some() {
         let page = rows.next(PAGE_ROWS_MAX).await?;
         page.iter().for_each(|row| period.correct(sums, row));

@@ -1,6 +1,6 @@
 //! Feeds a sink with the rows of one lane of the journal.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio::{
@@ -10,11 +10,11 @@ use tokio::{
 
 use crate::{
     edges::low_priority::LowPriority,
-    journal::{Journal, JournalError},
+    journal::{Journal, JournalError, NumberedRow, Rows},
     sinks::{
         figures::SinkFigures,
-        gathering::Gathering,
         sink::{Batch, Sink, SinkError},
+        tail::Tail,
     },
 };
 
@@ -23,6 +23,12 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long a sink may take for one call before it counts as away. The call is dropped and made again.
 const CALL_WAIT: Duration = Duration::from_secs(120);
+/// How long the last rows may take to reach the sink when the lane is left. They are in the journal anyway.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+/// The most rows that one visit to the disk reads.
+const READ_ROWS_MAX: usize = 1024;
+/// The pause between two visits that found few rows, unless somebody asks for them: rows come every few milliseconds.
+const READ_EVERY: Duration = Duration::from_millis(50);
 
 /// Why feeding has to begin anew.
 #[derive(Debug, Error)]
@@ -38,21 +44,45 @@ pub(crate) struct Feeder {
     journal: Arc<Journal>,
     sink: Arc<dyn Sink>,
     figures: Arc<SinkFigures>,
+    tail: Arc<Tail>,
+    /// Whether the last call has failed.
+    fails: watch::Sender<bool>,
 }
 
 impl Feeder {
     /// Feeds the sink from the journal, and counts what comes of it.
     pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, figures: Arc<SinkFigures>) -> Self {
         figures.may_lack_all(journal.node(), None);
-        Self { journal, sink, figures }
+        let tail = Arc::new(Tail::of_journal(&journal, sink.batching()));
+        Self {
+            journal,
+            sink,
+            figures,
+            tail,
+            fails: watch::Sender::new(false),
+        }
     }
 
-    /// Runs until `stopped` turns true or its sender is dropped. A batch that is under way then is there or not; what the sink
-    /// lacks it gets at the next start.
+    /// The rows that it has read and the sink has not acknowledged.
+    pub(crate) fn tail(&self) -> &Arc<Tail> {
+        &self.tail
+    }
+
+    /// Runs until `stopped` turns true or its sender is dropped, and then until the sink has what is on disk, if it takes that within a
+    /// second. A batch that is under way then is there or not; what the sink lacks it gets at the next start.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
+        let mut feeding = pin!(self.feed());
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = self.feed() => {}
+            () = &mut feeding => {}
+        }
+        self.tail.hurry(Duration::ZERO);
+        let mut fails = self.fails.subscribe();
+        tokio::select! {
+            () = feeding => {}
+            () = self.tail.drained() => {}
+            _ = fails.wait_for(|fails| *fails) => {}
+            () = sleep(LAST_WAIT) => {}
         }
         self.figures.left(self.journal.node());
     }
@@ -68,8 +98,11 @@ impl Feeder {
 
     /// Feeds from where the sink is, until something fails that makes it necessary to ask it again.
     async fn feed_on(&self, trouble: &mut Trouble) -> Result<Infallible, FeedError> {
+        let oldest_ms = self.oldest().await?;
         if !self.figures.knows(self.journal.node()) {
-            self.look_back().await?;
+            // What the sink may lack until it has said what it has. One that has been away since the start would be taken for one
+            // that lacks nothing.
+            self.figures.may_lack_all(self.journal.node(), oldest_ms);
         }
         let watermark = called(self.sink.watermark(self.journal.node())).await?;
         if self.journal.number_beyond(watermark)? {
@@ -79,29 +112,68 @@ impl Feeder {
             );
         }
         self.journal.sink_has(self.sink.name(), watermark);
-        let mut gathering = Gathering::new(
-            Arc::clone(&self.journal),
-            &*self.sink,
-            Arc::clone(&self.figures),
-            watermark,
-        );
-        loop {
-            let batch = gathering.next().await?;
-            self.hand_over(&batch, trouble).await?;
-            self.journal.sink_has(self.sink.name(), batch.upto);
+        self.tail.begin(watermark, oldest_ms);
+        tokio::select! {
+            read = self.read_from(watermark) => read.map_err(FeedError::from),
+            handed = self.hand_on(trouble) => handed,
         }
     }
 
-    /// Notes the age of the oldest row: it is what the sink may lack until it has said what it has. A sink that has been away since
-    /// the start would be taken for one that lacks nothing.
-    async fn look_back(&self) -> Result<(), FeedError> {
+    /// When the oldest row of the journal ended.
+    async fn oldest(&self) -> Result<Option<i64>, JournalError> {
         let mut rows = self.journal.rows(0);
         let reading = LowPriority::new(1);
         let read = reading.run(move || rows.read()).await;
         let oldest = read.map_err(|_| JournalError::NotDurable)??;
-        self.figures
-            .may_lack_all(self.journal.node(), oldest.map(|oldest| oldest.row.time_ms));
-        Ok(())
+        Ok(oldest.map(|oldest| oldest.row.time_ms))
+    }
+
+    /// Reads what is on disk into the tail, as far as there is room.
+    async fn read_from(&self, number: u64) -> Result<Infallible, JournalError> {
+        // A sink that catches up has rows read as fast as can be, and no request may wait for that.
+        let reading = LowPriority::new(1);
+        let mut rows = self.journal.rows(number);
+        loop {
+            let most = self.tail.room().min(READ_ROWS_MAX);
+            if most == 0 {
+                self.tail.has_room().await;
+                continue;
+            }
+            let work = reading.run(move || {
+                let read = read(&mut rows, most);
+                (rows, read)
+            });
+            let Ok((same, read)) = work.await else {
+                return Err(JournalError::NotDurable);
+            };
+            rows = same;
+            let read = read?;
+            let (at, is_at_end) = (rows.at(), read.len() < most);
+            self.tail.push(read, at, is_at_end);
+            self.tell();
+            if is_at_end {
+                self.journal.on_disk_beyond(at).await;
+                let _ = timeout(READ_EVERY, self.tail.is_asked()).await;
+            }
+        }
+    }
+
+    /// Hands on batch after batch.
+    async fn hand_on(&self, trouble: &mut Trouble) -> Result<Infallible, FeedError> {
+        loop {
+            let batch = self.tail.batch().await;
+            self.hand_over(&batch, trouble).await?;
+            self.tail.acknowledged(batch.upto);
+            self.tell();
+        }
+    }
+
+    /// Tells journal and figures how far the sink is.
+    fn tell(&self) {
+        self.journal.sink_has(self.sink.name(), self.tail.passed());
+        if let Some(from_ms) = self.tail.lacks() {
+            self.figures.lacks(self.journal.node(), from_ms);
+        }
     }
 
     /// Hands a batch over as often as it takes: a second time changes nothing.
@@ -110,6 +182,7 @@ impl Feeder {
             match called(self.sink.append(batch)).await {
                 Ok(()) => {
                     self.figures.took(batch.rows.len());
+                    self.fails.send_replace(false);
                     if trouble.over() {
                         tracing::info!(sink = self.sink.name(), node = %batch.node, "the sink takes rows again");
                     }
@@ -126,6 +199,7 @@ impl Feeder {
 
     fn note(&self, trouble: &mut Trouble, error: &FeedError) {
         self.figures.failed();
+        self.fails.send_replace(true);
         if trouble.begins() {
             tracing::warn!(
                 sink = self.sink.name(), node = %self.journal.node(), %error,
@@ -133,6 +207,16 @@ impl Feeder {
             );
         }
     }
+}
+
+/// The next rows, at most so many.
+fn read(rows: &mut Rows, most: usize) -> Result<Vec<NumberedRow>, JournalError> {
+    let mut read = Vec::new();
+    while read.len() < most {
+        let Some(row) = rows.read()? else { break };
+        read.push(row);
+    }
+    Ok(read)
 }
 
 async fn called<T>(call: impl Future<Output = Result<T, SinkError>>) -> Result<T, SinkError> {

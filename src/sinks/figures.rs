@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::domain::ledger::NodeId;
 
 /// Rows are read in the order in which they were recorded. One may have ended so much earlier than one before it, at most.
-const DISORDER_MS: i64 = 3_600_000;
+pub(super) const DISORDER_MS: i64 = 3_600_000;
 
 /// Totals since the start of the process, and what is lacking now.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 //! A file's name says which rows of the journal it has, so the file is its own watermark. It is written beside, brought to
 //! disk and renamed. What is in it follows from the rows alone: whoever writes it again makes the same bytes.
 
-use std::{io, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -13,15 +13,13 @@ use tokio::runtime::Handle;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{
-            NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace, retention::Retention, usage_report,
-        },
+        ledger::{NodeId, retention::Retention, usage_report},
     },
     edges::low_priority::{LowPriority, NotDone},
-    journal::NumberedRow,
     sinks::{
+        asks::{HomeError, Latest, LogPage, PAGE_ROWS_MAX, PageAsk},
         batching::{Batching, Linger},
-        home::{Home, HomeError, PAGE_ROWS_MAX},
+        home::LogHome,
         sink::{Batch, Sink, SinkError},
     },
 };
@@ -51,12 +49,14 @@ pub(crate) use export::Export;
 use folder::Folder;
 use pages::Pages;
 use place::Place;
-use query::{Readers, is_gone};
+use query::is_gone;
 pub(crate) use s3::{BucketError, BucketSettings};
 use storage::Storage;
 use table::sort_key;
 use workplace::Workplace;
 
+/// The name of the sink, and of the home.
+const NAME: &str = "files";
 /// How many read at a time; further ones wait for their turn.
 const READERS_MAX: usize = 4;
 
@@ -66,7 +66,6 @@ pub struct LogFiles {
     workplace: Arc<Workplace>,
     storage: Arc<dyn Storage>,
     batching: Batching,
-    readers: Arc<Readers>,
     pages: Arc<Pages>,
     /// Sorts, packs and writes an hour's rows at a time: no request may wait for that.
     writing: LowPriority,
@@ -89,7 +88,6 @@ impl LogFiles {
                 rows_max,
                 linger: Linger::HourOr(longest),
             },
-            readers: Arc::default(),
             pages: Arc::default(),
             writing: LowPriority::new(1),
             reading: LowPriority::new(READERS_MAX),
@@ -116,7 +114,9 @@ impl LogFiles {
         let lock = self.workplace.lock(&batch.node).map_err(refused)?;
         let watermark = self.end_of(&batch.node).map_err(refused)?;
         if watermark >= batch.upto {
-            return self.storage.settle().map_err(refused);
+            self.storage.settle().map_err(refused)?;
+            self.pages.forget();
+            return Ok(());
         }
         if watermark != batch.after {
             return Err(SinkError::OutOfOrder { watermark });
@@ -140,6 +140,7 @@ impl LogFiles {
         })
         .map_err(failed)?;
         drop(lock);
+        self.pages.forget();
         Ok(())
     }
 
@@ -165,9 +166,9 @@ impl LogFiles {
             Err(error) if is_gone(&error) => read(),
             read => read,
         };
-        let failed = |why: String| HomeError(format!("{}: {why}", self.storage.name()));
+        let failed = |why: String| HomeError::Unavailable(format!("{}: {why}", self.storage.name()));
         match self.reading.run(read).await {
-            Ok(Ok(read)) => Ok(read),
+            Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(NotDone) => Err(failed("the reader failed".to_owned())),
         }
@@ -215,7 +216,7 @@ fn number_of(day: Date) -> i64 {
 #[async_trait]
 impl Sink for LogFiles {
     fn name(&self) -> &'static str {
-        "files"
+        NAME
     }
 
     fn batching(&self) -> Batching {
@@ -243,31 +244,14 @@ impl Sink for LogFiles {
 }
 
 #[async_trait]
-impl Home for LogFiles {
-    async fn numbered(
-        &self,
-        account: &str,
-        day: i64,
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<(NodeId, NumberedRow)>, HomeError> {
-        let (files, account) = (self.clone(), account.to_owned());
-        self.read(move || {
-            files
-                .readers
-                .rows(&*files.storage, (account.as_str(), day), skip, limit)
-        })
-        .await
+impl LogHome for LogFiles {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {
-        let (files, filter, after) = (self.clone(), filter.clone(), after.clone());
-        self.read(move || {
-            files
-                .pages
-                .page(&*files.storage, &filter, day, &after, limit.min(PAGE_ROWS_MAX))
-        })
-        .await
+    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
+        let (files, ask) = (self.clone(), ask.clone());
+        self.read(move || files.pages.page(&*files.storage, &ask)).await
     }
 
     async fn latest(
@@ -276,16 +260,26 @@ impl Home for LogFiles {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Vec<Row>, HomeError> {
+    ) -> Result<Latest, HomeError> {
         let (files, account, key) = (self.clone(), account.to_owned(), key.clone());
-        self.read(move || {
-            pages::latest(
-                &*files.storage,
-                (&account, &key),
-                days.clone(),
-                limit.min(PAGE_ROWS_MAX),
-            )
-        })
-        .await
+        let read = move || {
+            let limit = limit.min(PAGE_ROWS_MAX);
+            pages::latest(&*files.storage, (&account, &key), days.clone(), limit)
+        };
+        let rows = self.read(read).await?;
+        Ok(Latest { rows, is_whole: true })
+    }
+
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+        let files = self.clone();
+        let read = move || {
+            let mut ends = BTreeMap::new();
+            for place in files.storage.all()? {
+                let end = ends.entry(place.node).or_default();
+                *end = place.upto.max(*end);
+            }
+            Ok(ends)
+        };
+        self.read(read).await.map(Some)
     }
 }

@@ -1,15 +1,17 @@
 //! Brings rows to a home that it lacks although the store, or the home before it, has them: those from before it was one, and
 //! those that a journal has lost.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
-        comparison::{ComparisonError, Missing, ROWS_AT_ONCE, Source},
-        home::Home,
-        sink::{Batch, SinkError},
+        comparison::{ComparisonError, DayRows, Missing, ROWS_AT_ONCE, Source},
+        home::FedHome,
+        sink::{Batch, Sink, SinkError},
     },
     store::ledger::LOG_ROWS_MAX,
 };
@@ -31,63 +33,54 @@ pub(crate) enum FillError {
 /// Brings the rows of an account and day that ended before `before_ms` to the home, if it lacks them; says how many. The home
 /// has whatever journals will ever bring of that time. Hashes of [`ROWS_AT_ONCE`] ids at most are in memory meanwhile.
 pub(crate) async fn fill(
-    home: &dyn Home,
+    home: &dyn FedHome,
     source: Source<'_>,
     (account, day): (&str, i64),
     before_ms: i64,
 ) -> Result<u64, FillError> {
-    let (mut brought, mut skip) = (0, 0);
-    loop {
-        let portion = (skip, ROWS_AT_ONCE);
-        let missing = Missing::find((home, source), (account, day), portion, |_| {}).await?;
-        if !missing.is_empty() {
-            brought += bring(home, source, (account, day), (skip, &missing), before_ms).await?;
-        }
-        skip += missing.looked_for;
-        if missing.looked_for < ROWS_AT_ONCE {
-            return Ok(brought);
-        }
+    let (mut brought, mut rows) = (0, DayRows::new(source, account, day));
+    while !rows.has_ended() {
+        let begin = rows.clone();
+        let mut missing = Missing::find(home, &mut rows, ROWS_AT_ONCE, |_| {}).await?;
+        brought += bring(home, begin, &mut missing, before_ms).await?;
     }
+    Ok(brought)
 }
 
-/// Brings those of the rows that were looked for, from the one behind `skip` on, that are missing.
+/// Brings those of the rows from a place on that are missing.
 async fn bring(
-    home: &dyn Home,
-    source: Source<'_>,
-    (account, day): (&str, i64),
-    (skip, missing): (usize, &Missing),
+    home: &dyn FedHome,
+    mut rows: DayRows<'_>,
+    missing: &mut Missing,
     before_ms: i64,
 ) -> Result<u64, FillError> {
-    let (mut lacking, mut brought, mut read) = (Vec::new(), 0, 0);
-    loop {
-        let limit = (missing.looked_for - read).min(LOG_ROWS_MAX);
-        let page = source.rows((account, day), skip + read, limit).await?;
-        read += page.len();
-        let is_last = page.len() < limit || read == missing.looked_for;
-        let rows = page.into_iter().filter(|row| row.time_ms < before_ms);
-        lacking.extend(rows.filter(|row| missing.has(row)));
-        if !lacking.is_empty() && (is_last || lacking.len() >= BATCH_ROWS) {
+    let (mut lacking, mut brought) = (Vec::new(), 0);
+    while !missing.is_empty() && !rows.has_ended() {
+        let page = rows.next(LOG_ROWS_MAX).await?;
+        let of_page = page.into_iter().filter(|row| missing.remove(row));
+        lacking.extend(of_page.filter(|row| row.time_ms < before_ms));
+        if lacking.len() >= BATCH_ROWS {
             brought += append(home, std::mem::take(&mut lacking)).await?;
         }
-        if is_last {
-            return Ok(brought);
-        }
     }
+    if !lacking.is_empty() {
+        brought += append(home, lacking).await?;
+    }
+    Ok(brought)
 }
 
 /// Hands rows over in the lane that is for them; says how many they were.
-pub(super) async fn append(home: &dyn Home, rows: Vec<Row>) -> Result<u64, SinkError> {
+pub(super) async fn append(home: &dyn Sink, rows: Vec<Row>) -> Result<u64, SinkError> {
     let node = NodeId::none();
     let mut after = home.watermark(&node).await?;
     let mut attempts = ATTEMPTS_MAX;
     loop {
         let numbers = after + 1..;
-        let rows: Vec<NumberedRow> = std::iter::zip(numbers, &rows)
-            .map(|(number, row)| NumberedRow {
-                number,
-                row: row.clone(),
-            })
-            .collect();
+        let numbered = std::iter::zip(numbers, &rows).map(|(number, row)| NumberedRow {
+            number,
+            row: row.clone(),
+        });
+        let rows: Vec<Arc<NumberedRow>> = numbered.map(Arc::new).collect();
         let count = rows.len() as u64;
         let batch = Batch {
             node: node.clone(),

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 struct Lane {
     watermark: u64,
-    rows: Vec<NumberedRow>,
+    rows: Vec<Arc<NumberedRow>>,
 }
 
 /// What is kept, and what goes wrong.
@@ -38,6 +38,8 @@ pub(crate) struct Memory {
     faults: Mutex<Vec<Fault>>,
     /// Whether it can say what it has.
     is_away: AtomicBool,
+    /// Whether it takes nothing.
+    refuses: AtomicBool,
 }
 
 /// How a call fails.
@@ -63,6 +65,7 @@ impl Memory {
             batching,
             faults: Mutex::default(),
             is_away: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         })
     }
 
@@ -76,8 +79,13 @@ impl Memory {
         self.is_away.store(is_away, Ordering::Relaxed);
     }
 
+    /// From now on it takes batches, or refuses each.
+    pub(crate) fn set_refusing(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
+    }
+
     /// The rows of a lane.
-    pub(crate) fn of(&self, node: &NodeId) -> Vec<NumberedRow> {
+    pub(crate) fn of(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         self.lanes.lock().get(node).cloned().unwrap_or_default().rows
     }
 }
@@ -100,6 +108,9 @@ impl Sink for Memory {
     }
 
     async fn append(&self, batch: &Batch) -> Result<(), SinkError> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return away();
+        }
         let fault = self.faults.lock().pop();
         let mut lanes = self.lanes.lock();
         let lane = lanes.entry(batch.node.clone()).or_default();
@@ -131,7 +142,7 @@ impl Place for Arc<Memory> {
         Self::clone(self)
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         self.of(node)
     }
 }

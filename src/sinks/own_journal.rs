@@ -24,7 +24,7 @@ use crate::{
     sinks::{
         comparison::{self, Source},
         fill::BATCH_ROWS,
-        home::Home,
+        home::{FedHome, LogHome},
     },
     store::ledger::LedgerStore,
 };
@@ -181,11 +181,11 @@ type LookedFor = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 #[derive(Clone, Copy)]
 pub(crate) enum Log<'l> {
     /// The log's home. What it lacks is brought if it `fills`; whoever fills a home is the only one who does.
-    Home { home: &'l dyn Home, fills: bool },
+    Home { home: &'l dyn FedHome, fills: bool },
     /// The store, which is the home itself, and the home before it. The same holds of what the store lacks.
     Store {
         ledger: &'l dyn LedgerStore,
-        former: Option<&'l dyn Home>,
+        former: Option<&'l dyn LogHome>,
         fills: bool,
     },
 }
@@ -198,7 +198,7 @@ impl<'l> Log<'l> {
                 let watermark = home.watermark(node).await?;
                 let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
                 // A home that has lost all of a lane has lost its own word, too.
-                Ok(watermark.max(journal.sink_reached(home.name())))
+                Ok(watermark.max(journal.sink_reached(LogHome::name(home))))
             }
             Self::Store { .. } => {
                 let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;

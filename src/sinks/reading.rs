@@ -1,10 +1,8 @@
-//! Reads the consumption log wherever its rows are: in its home, in the store, or in both; each once, in one order.
+//! Reads the consumption log wherever its rows are: each once, in one order.
 
-mod account_day;
+mod latest;
 mod log_rows;
 mod newest;
-mod slices;
-mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -13,56 +11,68 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::{
     domain::ledger::log_filter::LogFilter,
-    sinks::{
-        home::HomeError,
-        homes::Homes,
-        reading::account_day::{AccountDay, PLACES_MAX},
-    },
-    store::{StoreError, ledger::LedgerStore},
+    journal::NumberedRow,
+    sinks::{asks::HomeError, home::LogHome, tail::TailBehind, tails::Tails},
+    store::StoreError,
 };
 
 pub(crate) use log_rows::{LogCursor, LogRows};
-pub(crate) use newest::{Newest, NewestCursor, NewestError, StoreCursor};
-pub(crate) use slices::SliceCursor;
-
-/// How many busy days of accounts are remembered, so that the next page need not look through all their rows again.
-const KEPT_MAX: usize = 2;
 
 /// Why rows could not be read. What was read before is whole.
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
+    #[error("{0}; no rows are left out in silence, so there are none: ask again when it is back")]
+    Home(HomeError),
     #[error(
-        "{0}; no rows are left out in silence, so there are none: ask again when it is back, or with --store-only for those of the store"
+        "{0}; no rows are left out in silence, so there are none: ask again, or look at weir_log_sink_behind_seconds"
     )]
-    Home(#[from] HomeError),
+    Behind(#[from] TailBehind),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    TooManyAccounts(HomeError),
+}
+
+impl From<HomeError> for LogReadError {
+    fn from(error: HomeError) -> Self {
+        match error {
+            HomeError::Store(error) => Self::Store(error),
+            error @ HomeError::Unavailable(_) => Self::Home(error),
+            error @ HomeError::TooManyAccounts(_) => Self::TooManyAccounts(error),
+        }
+    }
 }
 
 /// The log of an installation.
 pub(crate) struct LogReading {
-    ledger: Arc<dyn LedgerStore>,
-    homes: Homes,
-    kept: Mutex<Vec<AccountDay>>,
-    /// The most places of rows of an account and day in memory.
-    places_max: usize,
+    home: Arc<dyn LogHome>,
+    /// Where rows went before. What goes over from there to the home is in the home first.
+    former: Option<Arc<dyn LogHome>>,
+    /// The rows that the home is about to get; `None`: it has them as soon as they are settled.
+    tails: Option<Tails>,
     verified_at: AtomicI64,
 }
 
 impl LogReading {
-    /// The log of a store, and of homes besides.
-    pub(crate) fn new(ledger: Arc<dyn LedgerStore>, homes: Homes) -> Self {
+    /// The log of a home that has rows as soon as they are settled.
+    pub(crate) fn new(home: Arc<dyn LogHome>, former: Option<Arc<dyn LogHome>>) -> Self {
         Self {
-            ledger,
-            homes,
-            kept: Mutex::default(),
-            places_max: PLACES_MAX,
+            home,
+            former,
+            tails: None,
             verified_at: AtomicI64::new(0),
+        }
+    }
+
+    /// The same where rows get there by feeders, which have these on the way.
+    pub(crate) fn fed_by(self, tails: Tails) -> Self {
+        Self {
+            tails: Some(tails),
+            ..self
         }
     }
 
@@ -76,26 +86,16 @@ impl LogReading {
         self.verified_at.load(Ordering::Relaxed)
     }
 
-    /// Where rows are besides the store.
-    pub(crate) fn homes(&self) -> &Homes {
-        &self.homes
-    }
-
-    fn account_day(&self, filter: &LogFilter, account: &str, day: i64) -> AccountDay {
-        AccountDay::new(filter, account, day, self.places_max)
-    }
-
-    fn take(&self, filter: &LogFilter, account: &str, day: i64) -> Option<AccountDay> {
-        let mut kept = self.kept.lock();
-        let index = kept.iter().position(|kept| kept.has(filter, account, day))?;
-        Some(kept.remove(index))
-    }
-
-    fn keep(&self, rows: AccountDay) {
-        let mut kept = self.kept.lock();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
+    /// The rows on their way to the home that a filter takes. To be asked for before the home is.
+    async fn on_their_way(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, LogReadError> {
+        match &self.tails {
+            Some(tails) => Ok(tails.snapshot(filter).await?),
+            None => Ok(Vec::new()),
         }
-        kept.push(rows);
+    }
+
+    /// The homes, the one before the one that its rows go over to.
+    fn homes(&self) -> impl Iterator<Item = &Arc<dyn LogHome>> {
+        self.former.iter().chain(std::iter::once(&self.home))
     }
 }

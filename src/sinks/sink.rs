@@ -1,5 +1,7 @@
 //! What a sink is.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -16,7 +18,7 @@ pub struct Batch {
     pub upto: u64,
     /// The rows from `after` to below `upto`, in the order of their numbers; one at least. Numbers may be left out: they are
     /// not consecutive, and rows that damage or a full disk has taken do not come.
-    pub rows: Vec<NumberedRow>,
+    pub rows: Vec<Arc<NumberedRow>>,
 }
 
 /// Why a sink does not have a batch.

@@ -23,7 +23,7 @@ use crate::{
         comparison::{self, ComparisonError, ROWS_AT_ONCE, Source},
         figures::SinkFigures,
         fill::{self, FillError},
-        home::Home,
+        home::{FedHome, LogHome},
     },
     store::{
         StoreError,
@@ -75,7 +75,7 @@ impl TrimFigures {
 /// What is trimmed, and by whom.
 pub(crate) struct Trimming {
     /// Where the rows have to be.
-    pub(crate) home: Arc<dyn Home>,
+    pub(crate) home: Arc<dyn FedHome>,
     /// How far it is fed.
     pub(crate) fed: Arc<SinkFigures>,
     /// Held while the home is filled from the store.
@@ -280,7 +280,7 @@ impl Trimmer {
             let date = usage_report::date(*day);
             tracing::warn!(
                 days = differing,
-                home = self.of.home.name(),
+                home = LogHome::name(&*self.of.home),
                 "the store keeps rows longer because the log's home does not have what their daily sums say, for one of account \
                  `{account}` on {date}: `weir log verify --from {date} --until DATE` names what differs, `--fill` brings the home \
                  what it lacks"

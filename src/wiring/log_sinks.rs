@@ -8,13 +8,13 @@ use tokio::{
 };
 
 use crate::{
-    admin::{LogHome, LogHomes},
+    admin::{Former, LogHomes, OpenHome},
     config::{Config, StoreConfig, log_home},
     domain::ledger::NodeId,
     edges::clock,
     journal::Journal,
     sinks::{
-        Feeder, Home, Sink, SinkFigures,
+        FedHome, Feeder, Sink, SinkFigures, Tails,
         own_journal::OpenLanes,
         trimmer::{TrimFigures, Trimmer, Trimming},
     },
@@ -34,8 +34,10 @@ pub(crate) struct LogSinks {
 /// Where the log is at home.
 #[derive(Clone)]
 struct At {
-    home: Arc<dyn Home>,
+    home: Arc<dyn FedHome>,
     fed: Arc<SinkFigures>,
+    /// The rows on their way there.
+    tails: Tails,
     filling: Arc<Mutex<()>>,
     trimmed: Arc<TrimFigures>,
 }
@@ -52,14 +54,18 @@ impl LogSinks {
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(Self, LogHomes), StartError> {
-        let open = |home: &log_home::LogHome| -> Result<Option<Arc<dyn Home>>, StartError> {
+        let open = |home: &log_home::LogHome| -> Result<Option<Arc<dyn FedHome>>, StartError> {
             Ok(match home {
                 log_home::LogHome::Store => None,
                 log_home::LogHome::Files(config) => Some(Arc::new(log_files::open(config, background, stopped)?)),
                 log_home::LogHome::Postgres(config) => Some(log_postgres::open(config, background, stopped)?),
             })
         };
-        let (home, former) = (open(&config.log.home)?, open(&config.log.former_home)?);
+        let home = open(&config.log.home)?;
+        let former = match &config.log.former_home {
+            None => Former::Nowhere,
+            Some(former) => open(former)?.map_or(Former::Store, |former| Former::Elsewhere(former)),
+        };
         if let Some(warning) = warning(config) {
             tracing::warn!("{warning}");
         }
@@ -67,12 +73,14 @@ impl LogSinks {
         let home = home.map(|home| At {
             home,
             fed: Arc::default(),
+            tails: Tails::default(),
             filling: Arc::default(),
             trimmed: Arc::default(),
         });
         let log_home = home.as_ref().map(|at| {
             sinks.push((Arc::clone(&at.home) as _, Arc::clone(&at.fed)));
-            LogHome::new(Arc::clone(&at.home), Arc::clone(&at.fed), Arc::clone(&at.filling))
+            let fed = (Arc::clone(&at.fed), at.tails.clone());
+            OpenHome::new(Arc::clone(&at.home), fed, Arc::clone(&at.filling))
         });
         if let Some(events) = &config.log.events {
             sinks.push((log_events::open(events, config)?, Arc::default()));
@@ -113,8 +121,18 @@ impl LogSinks {
         self.lanes.add(journal);
         self.sinks.iter().map(|(sink, figures)| {
             let feeder = Feeder::new(Arc::clone(journal), Arc::clone(sink), Arc::clone(figures));
+            if let Some(at) = self.home.as_ref().filter(|at| Arc::ptr_eq(&at.fed, figures)) {
+                at.tails.add(feeder.tail());
+            }
             feeder.run(stopped.clone())
         })
+    }
+
+    /// Has rows handed over to the log's home soon after they come: from now on another process is asked for them.
+    pub(super) fn hurry(&self) {
+        if let Some(at) = &self.home {
+            at.tails.hurry();
+        }
     }
 
     /// Copies their figures, which are those of these lanes together.

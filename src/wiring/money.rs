@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
@@ -50,6 +50,8 @@ pub(crate) struct Money {
     journal_folder: PathBuf,
     /// Ends after the last checkpoint, when `stop` has turned true.
     billing_task: JoinHandle<()>,
+    /// End when the sinks have what they take at once of the own lane's rows, when `stop` has turned true.
+    feeds: Vec<JoinHandle<()>>,
 }
 
 /// What the money is kept in.
@@ -97,9 +99,10 @@ impl Money {
         background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
-        for feed in sinks.feeds(&journal, stopped) {
-            background.spawn(feed);
-        }
+        let feeds: Vec<JoinHandle<()>> = sinks
+            .feeds(&journal, stopped)
+            .map(|feed| background.spawn(feed))
+            .collect();
         let left = Arc::new(LeftLanes::new(
             config.journal.clone(),
             Arc::clone(&ledger),
@@ -134,6 +137,7 @@ impl Money {
             grace,
             journal_folder: config.journal.path.clone(),
             billing_task,
+            feeds,
         })
     }
 
@@ -171,6 +175,11 @@ impl Money {
         });
     }
 
+    /// No request comes to this process any more: rows of the log are not kept waiting for others.
+    pub(crate) fn hurry(&self) {
+        self.sinks.hurry();
+    }
+
     /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
     pub(crate) async fn settle(&self) {
         let drained = join(self.journal.drained(), self.left.drained());
@@ -184,7 +193,7 @@ impl Money {
     /// Waits for the last of it to be written. After the background was told to stop.
     pub(crate) async fn end(self) {
         let _ = self.billing_task.await;
-        self.left.leave().await;
+        join(self.left.leave(), join_all(self.feeds)).await;
         if let Ledger::Embedded(embedded) = &self.engine
             && let Err(error) = embedded.ledger.flush().await
         {

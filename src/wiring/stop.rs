@@ -51,6 +51,7 @@ impl Running {
         let why = background.block_on(begun(&mut phase, handed_over));
         parts.drain.close();
         listeners.close();
+        parts.money.hurry();
         let time = parts.config.gateway.drain;
         let close = match why {
             Why::Told => {

@@ -1,4 +1,4 @@
-//! The log is read whole from wherever its rows are: from the store, from its home, or from both; each row once.
+//! The log is read whole: the rows of its home, and those that this process has not brought there yet; each row once.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn query(weir: &Weir, filter: &[&str]) -> Vec<String> {
     ids(&told(weir, &[&["log", "query", "--json"], filter].concat()).unwrap())
 }
 
-/// Two nodes with a store each, and one log: one of them has half of the rows nowhere but in the log's home.
+/// Two nodes with a store each, and one log: each has half of the rows from nowhere but the log's home.
 fn is_whole(nodes: &[Weir; 2]) {
     let keys = [nodes[0].key(), nodes[1].key()];
     for (weir, key) in std::iter::zip(nodes, &keys) {
@@ -55,8 +55,6 @@ fn is_whole(nodes: &[Weir; 2]) {
     let all = query(weir, &[]);
     assert_eq!(all, query(other, &[]), "in one order, whoever is asked");
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 2 * EACH, "each once");
-    let own = query(weir, &["--store-only"]);
-    assert_eq!(own.len(), EACH);
     for (filter, expected) in [
         (vec!["--tag", "team=research"], EACH),
         (vec!["--key", keys[1].id.as_str()], EACH),
@@ -87,7 +85,7 @@ fn is_whole(nodes: &[Weir; 2]) {
 }
 
 #[test]
-fn rows_of_the_store_and_of_files_are_read_together() {
+fn rows_of_two_nodes_are_read_together_from_their_files() {
     let provider = SampleProvider::start();
     let folder = tempfile::tempdir().unwrap();
     let node = || {
@@ -104,7 +102,7 @@ fn rows_of_the_store_and_of_files_are_read_together() {
 }
 
 #[test]
-fn rows_of_the_store_and_of_postgres_are_read_together_and_never_with_a_gap() {
+fn rows_of_two_nodes_are_read_together_from_postgres_and_never_with_a_gap() {
     let Some(mut server) = PostgresServer::start() else {
         skip!("no postgres")
     };
@@ -117,12 +115,8 @@ fn rows_of_the_store_and_of_postgres_are_read_together_and_never_with_a_gap() {
     for words in [vec!["log", "query"], vec!["log", "export", "--format", "csv"]] {
         // Its processes end one by one.
         let error = wait_for("postgres to be away", || told(&nodes[0], &words).err());
-        assert!(
-            error.contains("the log's home cannot be read") && error.contains("--store-only"),
-            "{error}"
-        );
+        assert!(error.contains("the log's home cannot be read"), "{error}");
     }
-    assert_eq!(query(&nodes[0], &["--store-only"]).len(), EACH);
     server.up();
     wait_until("postgres to be read again", || {
         told(&nodes[0], &["log", "query"]).is_ok()

@@ -110,6 +110,32 @@ fn a_request_whose_body_is_on_its_way_is_admitted_after_the_upgrade() {
 }
 
 #[test]
+fn what_ends_in_the_process_before_is_soon_in_the_log_that_the_next_one_reads() {
+    let provider = RecordingProvider::recorded();
+    let builder = WeirBuilder::new().all_providers(&provider.base_url());
+    let mut weir = builder.shipped_home().start();
+    let key = weir.key();
+    let bytes = Wire::Messages.request(&key.text, "hi").bytes(Upload::Length);
+    let (first, rest) = bytes.split_at(bytes.len() - 5);
+    let mut half = [weir.connect(), weir.connect()];
+    half.iter_mut().for_each(|client| client.write(first));
+    wait_until("both requests under way", || {
+        weir.metrics().contains("\nweir_requests_in_flight 2\n")
+    });
+    let old = weir.serving_pid();
+    weir.upgrade();
+    for (ended, client) in (1..).zip(&mut half) {
+        // It runs there as long as the second one does.
+        assert!(is_running(old));
+        client.write(rest);
+        assert_eq!(client.response_to("POST").status, 200);
+        wait_until("the row to be read", || weir.rows().len() == ended);
+    }
+    weir.wait_for_predecessors();
+    weir.books(2);
+}
+
+#[test]
 fn what_runs_in_the_process_before_is_held_and_counted_in_the_next_one() {
     let halting = Halting::start();
     let mut weir = Weir::start(&halting.provider.base_url());

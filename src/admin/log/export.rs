@@ -19,8 +19,8 @@ use crate::{
         low_priority::{LowPriority, NotDone},
     },
     sinks::{
+        asks::PAGE_ROWS_MAX,
         files::Export,
-        home::PAGE_ROWS_MAX,
         reading::{LogReadError, LogRows},
     },
 };

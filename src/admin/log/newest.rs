@@ -10,20 +10,22 @@ use crate::{
         names::AccountId,
     },
     edges::clock,
-    sinks::reading::{Newest, NewestCursor, NewestError, SliceCursor, StoreCursor},
+    sinks::asks::{ListsCursor, Newest, NewestAsk, NewestCursor, SliceCursor},
 };
 
-/// What a place begins with where rows have left the store.
+/// What a place begins with that is one by time.
 const HOME: &str = "h*";
 
 impl Answered for ListNewestRows {
     async fn answer(self, admin: &Admin, _: Author) -> Result<NewestPage, AdminError> {
         let Self(asked) = self;
-        let filter = asked.wanted(admin).await?;
-        let from = asked.place(read)?;
-        let until = clock::instant() + asked.look_at_most();
-        let newest = admin.log.newest(&filter, from, asked.rows_max(), until).await?;
-        let Newest { rows, next, looked_at } = newest;
+        let newest = admin.log.newest(NewestAsk {
+            filter: asked.wanted(admin).await?,
+            from: asked.place(read)?,
+            limit: asked.rows_max(),
+            until: clock::instant() + asked.look_at_most(),
+        });
+        let Newest { rows, next, looked_at } = newest.await?;
         Ok(NewestPage {
             rows: asked.shown(admin, rows),
             next: next.as_ref().map(text),
@@ -33,27 +35,18 @@ impl Answered for ListNewestRows {
     }
 }
 
-impl From<NewestError> for AdminError {
-    fn from(error: NewestError) -> Self {
-        match error {
-            NewestError::Read(error) => error.into(),
-            error @ NewestError::TooManyAccounts => Self::invalid(error.to_string()),
-        }
-    }
-}
-
-/// `DAY`, and of each account `*ACCOUNT*LEFT`; where rows have left the store `h*LENGTH*TIME*ACCOUNT*REQUEST`. Nothing in it needs
-/// another form in an address.
+/// In the store's lists `DAY`, and of each account `*ACCOUNT*LEFT`; else `h*LENGTH*TIME*ACCOUNT*REQUEST`. Nothing in it needs another
+/// form in an address.
 fn text(cursor: &NewestCursor) -> String {
     match cursor {
-        NewestCursor::InStore(StoreCursor { day, left }) => {
+        NewestCursor::InLists(ListsCursor { day, left }) => {
             let mut text = day.to_string();
             for (account, left) in left {
                 text.extend(["*", account, "*", &left.to_string()]);
             }
             text
         }
-        NewestCursor::InHome(SliceCursor {
+        NewestCursor::InSlices(SliceCursor {
             time_ms,
             account,
             request_id,
@@ -67,7 +60,7 @@ fn read(text: &str) -> Option<NewestCursor> {
     if let Some(of_home) = text.strip_prefix(HOME) {
         let mut parts = of_home.splitn(4, '*');
         let (length, time) = (parts.next()?, parts.next()?);
-        return Some(NewestCursor::InHome(SliceCursor {
+        return Some(NewestCursor::InSlices(SliceCursor {
             length_ms: length.parse().ok()?,
             time_ms: time.parse().ok()?,
             account: parts.next()?.into(),
@@ -81,7 +74,7 @@ fn read(text: &str) -> Option<NewestCursor> {
         let account: AccountId = account.parse().ok()?;
         left.insert(account.to_string(), parts.next()?.parse().ok()?);
     }
-    Some(NewestCursor::InStore(StoreCursor { day, left }))
+    Some(NewestCursor::InLists(ListsCursor { day, left }))
 }
 
 #[cfg(test)]
@@ -94,14 +87,14 @@ mod tests {
             let left = (40..)
                 .zip(accounts)
                 .map(|(left, account)| ((*account).to_owned(), left));
-            let cursor = NewestCursor::InStore(StoreCursor {
+            let cursor = NewestCursor::InLists(ListsCursor {
                 day: 20_758,
                 left: left.collect(),
             });
             assert_eq!(read(&text(&cursor)), Some(cursor));
         }
         for (account, request_id) in [("", ""), ("a.b-c", "req_Ab1")] {
-            let cursor = NewestCursor::InHome(SliceCursor {
+            let cursor = NewestCursor::InSlices(SliceCursor {
                 time_ms: 1_793_491_200_123,
                 account: account.into(),
                 request_id: request_id.into(),

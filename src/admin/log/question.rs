@@ -48,7 +48,7 @@ impl QueryLog {
             Some(cursor) if cursor.day >= begin.day => cursor,
             Some(_) | None => begin,
         };
-        Ok(admin.log.rows(filter, from, self.store_only.unwrap_or(false)))
+        Ok(admin.log.rows(filter, from))
     }
 
     fn filter(&self, now_ms: i64) -> Result<LogFilter, AdminError> {

@@ -35,9 +35,6 @@ pub struct FilterArgs {
     /// Only requests that ended before then
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<Moment>,
-    /// Only rows that the store has, of all or of the last days: for when the log's home is away
-    #[arg(long)]
-    pub(crate) store_only: bool,
 }
 
 /// Reads a tag.
@@ -56,7 +53,6 @@ impl FilterArgs {
             tag,
             from,
             until,
-            store_only,
         } = self.clone();
         QueryLog {
             account,
@@ -66,7 +62,6 @@ impl FilterArgs {
             tag,
             from,
             until,
-            store_only: store_only.then_some(true),
             ..QueryLog::default()
         }
     }

@@ -90,7 +90,11 @@ fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
 #[test]
 fn the_home_before_is_another_one_and_has_its_own_section() {
     let config = parse(&HOME.replace("[log]\n", "[log]\nformer_home = \"files\"\n")).unwrap();
-    assert!(matches!(config.log.former_home, LogHome::Files(_)), "{:?}", config.log);
+    assert!(
+        matches!(config.log.former_home, Some(LogHome::Files(_))),
+        "{:?}",
+        config.log
+    );
     assert!(matches!(config.log.home, LogHome::Postgres(_)));
     assert_eq!(
         config.journal.sinks.len(),
@@ -98,8 +102,14 @@ fn the_home_before_is_another_one_and_has_its_own_section() {
         "only the home is fed, and the store writes behind"
     );
     let back = HOME.replace("home = \"postgres\"", "home = \"store\"\nformer_home = \"postgres\"");
-    assert!(matches!(parse(&back).unwrap().log.former_home, LogHome::Postgres(_)));
-    for former in ["postgres", "store", "paper"] {
+    assert!(matches!(
+        parse(&back).unwrap().log.former_home,
+        Some(LogHome::Postgres(_))
+    ));
+    let of_store = HOME.replace("[log]\n", "[log]\nformer_home = \"store\"\n");
+    assert_eq!(parse(&of_store).unwrap().log.former_home, Some(LogHome::Store));
+    assert_eq!(parse(HOME).unwrap().log.former_home, None);
+    for former in ["postgres", "paper"] {
         let error = one_error(&HOME.replace("[log]\n", &format!("[log]\nformer_home = \"{former}\"\n")));
         assert!(error.contains("`log.former_home`"), "{error}");
     }

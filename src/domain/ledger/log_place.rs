@@ -26,6 +26,14 @@ impl LogPlace {
         }
     }
 
+    /// In front of all rows of an account.
+    pub(crate) fn before(account: &str) -> Self {
+        Self {
+            account: account.into(),
+            ..Self::default()
+        }
+    }
+
     /// Goes to where a row is.
     pub(crate) fn go_to(&mut self, row: &Row) {
         self.account.clone_from(&row.account);

@@ -1,5 +1,7 @@
 //! What every home is held to as a reader: pages are those of the rows in memory, whatever is asked for.
 
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
 use crate::{
     domain::{
         keys::key::KeyId,
@@ -10,10 +12,12 @@ use crate::{
             tag::Tag,
         },
     },
+    edges::clock,
     journal::NumberedRow,
     sinks::{
+        asks::{Latest, NewestAsk, PageAsk},
         contract::samples::{BEGIN_MS, node, row},
-        home::Home,
+        home::{FedHome, LogHome},
         sink::Batch,
     },
 };
@@ -31,7 +35,7 @@ fn batches(lane: u32) -> Vec<Batch> {
             BEGIN_MS + i64::try_from(number / 7).unwrap() * DAY_MS / 60,
         ),
     });
-    let rows: Vec<NumberedRow> = rows.collect();
+    let rows: Vec<Arc<NumberedRow>> = rows.map(Arc::new).collect();
     let hour = |row: &NumberedRow| row.row.time_ms.div_euclid(HOUR_MS);
     let of_hours = rows.chunk_by(|one, next| hour(one) == hour(next));
     let batches = of_hours.map(|rows| Batch {
@@ -86,46 +90,99 @@ fn filters(rows: &[Row]) -> Vec<LogFilter> {
     ]
 }
 
-/// Holds an empty home to it.
-pub(crate) async fn obeys(home: &dyn Home) {
+/// The rows of both lanes, in the order of the log.
+pub(crate) fn rows() -> Vec<Row> {
     let batches = [batches(1), batches(2)].concat();
-    for batch in &batches {
-        home.append(batch).await.unwrap();
-    }
-    let mut rows: Vec<Row> = batches
-        .into_iter()
-        .flat_map(|batch| batch.rows)
-        .map(|numbered| numbered.row)
-        .collect();
+    let numbered = batches.into_iter().flat_map(|batch| batch.rows);
+    let mut rows: Vec<Row> = numbered.map(|numbered| numbered.row.clone()).collect();
     rows.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
-    for filter in filters(&rows) {
-        for limit in [1000, 17] {
-            are_those_of(home, &rows, &filter, limit).await;
-        }
-    }
-    the_latest_of_a_key_come_first(home, &rows).await;
+    rows
 }
 
-async fn are_those_of(home: &dyn Home, rows: &[Row], filter: &LogFilter, limit: usize) {
+/// The rows of an account that ended on a day, by pages of so many rows.
+pub(crate) async fn of_day(home: &dyn LogHome, account: &str, day: i64, limit: usize) -> Vec<Row> {
+    let (mut found, mut ask) = (Vec::new(), PageAsk::of_day(account, day, limit));
+    loop {
+        let page = home.page(&ask).await.unwrap();
+        found.extend(page.rows);
+        let Some(next) = page.next else { return found };
+        ask.after = next;
+    }
+}
+
+/// Holds an empty home to it.
+pub(crate) async fn obeys(home: &dyn FedHome) {
+    for batch in [batches(1), batches(2)].concat() {
+        home.append(&batch).await.unwrap();
+    }
+    reads(home, &rows()).await;
+    let watermarks = home.watermarks().await.unwrap().unwrap();
+    let ends = [1, 2].map(|lane| (node(lane), batches(lane).last().unwrap().upto));
+    assert_eq!(watermarks, ends.into());
+    rows_that_are_there_twice_come_together(home).await;
+}
+
+/// Holds a home that has [`rows`] to it.
+pub(crate) async fn reads(home: &dyn LogHome, rows: &[Row]) {
+    for filter in filters(rows) {
+        for limit in [1000, 17] {
+            are_those_of(home, rows, &filter, limit).await;
+        }
+    }
+    the_latest_of_a_key_come_first(home, rows).await;
+    the_newest_come_first(home, rows).await;
+}
+
+async fn are_those_of(home: &dyn LogHome, rows: &[Row], filter: &LogFilter, limit: usize) {
     for day in filter.first_day()..=filter.last_day() {
         let on_day = filter.on(day);
         let mut expected = rows.iter().filter(|row| on_day.takes(row));
-        let mut after = LogPlace::default();
+        let mut ask = PageAsk::new(filter.clone(), day, limit);
         loop {
-            let page = home.page(filter, day, &after, limit).await.unwrap();
-            for row in &page {
+            let page = home.page(&ask).await.unwrap();
+            for row in &page.rows {
                 assert_eq!(Some(row), expected.next(), "{filter:?}");
             }
-            match page.last() {
-                Some(last) if page.len() == limit => after = LogPlace::of(last),
-                _ => break,
-            }
+            let Some(next) = page.next else { break };
+            assert_eq!(
+                (page.rows.len(), page.rows.last().map(LogPlace::of)),
+                (limit, Some(next.clone()))
+            );
+            ask.after = next;
         }
         assert_eq!(expected.next(), None, "{filter:?}");
     }
 }
 
-async fn the_latest_of_a_key_come_first(home: &dyn Home, rows: &[Row]) {
+/// Brings some rows once more, in a lane of their own.
+async fn rows_that_are_there_twice_come_together(home: &dyn FedHome) {
+    let (account, day) = ("account-1", BEGIN_MS.div_euclid(DAY_MS));
+    let again: Vec<Row> = rows()
+        .into_iter()
+        .filter(|row| row.account == account && row.time_ms < BEGIN_MS + HOUR_MS)
+        .collect();
+    assert!(again.len() > 3);
+    let numbered = std::iter::zip(1.., &again).map(|(number, row)| NumberedRow {
+        number,
+        row: row.clone(),
+    });
+    let batch = Batch {
+        node: node(3),
+        after: 0,
+        upto: again.len() as u64 + 1,
+        rows: numbered.map(Arc::new).collect(),
+    };
+    home.append(&batch).await.unwrap();
+    let filter = LogFilter::of_day(account, day);
+    let there = rows().iter().filter(|row| filter.takes(row)).count() + again.len();
+    for limit in [1, 2, 1000] {
+        let found = of_day(home, account, day, limit).await;
+        assert!(found.is_sorted_by_key(LogPlace::of));
+        assert_eq!(found.len(), there, "pages of {limit}");
+    }
+}
+
+async fn the_latest_of_a_key_come_first(home: &dyn LogHome, rows: &[Row]) {
     let (account, key): (&str, &KeyId) = (&rows[0].account, &rows[0].key_id);
     let day = BEGIN_MS.div_euclid(DAY_MS);
     let of_key = rows.iter().filter(|row| row.key_id == *key);
@@ -134,12 +191,41 @@ async fn the_latest_of_a_key_come_first(home: &dyn Home, rows: &[Row]) {
     expected.reverse();
     for limit in [1000, 5] {
         let found = home.latest(account, key, day - 3..=day + 5, limit).await.unwrap();
-        assert!(found.iter().eq(expected.iter().copied().take(limit)));
+        assert!(found.is_whole && found.rows.iter().eq(expected.iter().copied().take(limit)));
     }
-    assert!(
-        home.latest(account, key, day - 3..=day - 1, 5)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    let Latest { rows, is_whole } = home.latest(account, key, day - 3..=day - 1, 5).await.unwrap();
+    assert!(rows.is_empty() && is_whole);
+}
+
+async fn the_newest_come_first(home: &dyn LogHome, rows: &[Row]) {
+    let filters = filters(rows);
+    for (filter, limit) in filters.iter().zip([7, 1000, 25].into_iter().cycle()) {
+        let mut ask = NewestAsk {
+            filter: filter.clone(),
+            from: None,
+            limit,
+            until: clock::instant() + Duration::from_secs(3600),
+        };
+        let mut found: Vec<Row> = Vec::new();
+        loop {
+            let newest = home.newest(&ask).await.unwrap();
+            assert!(newest.rows.len() <= limit);
+            found.extend(newest.rows);
+            ask.from = newest.next;
+            if ask.from.is_none() {
+                break;
+            }
+        }
+        assert!(
+            found.is_sorted_by(|one, next| one.time_ms >= next.time_ms),
+            "{filter:?}"
+        );
+        let expected = rows.iter().filter(|row| filter.takes(row));
+        assert_eq!(places(&found), places(expected.clone()), "{filter:?}");
+        assert_eq!(found.len(), expected.count(), "each once");
+    }
+}
+
+fn places<'r>(rows: impl IntoIterator<Item = &'r Row>) -> BTreeSet<LogPlace> {
+    rows.into_iter().map(LogPlace::of).collect()
 }

@@ -1,5 +1,7 @@
 //! Rows for tests: any number of them, the same every time.
 
+use std::sync::Arc;
+
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use smol_str::SmolStr;
 
@@ -27,7 +29,7 @@ pub(crate) fn node(number: u32) -> NodeId {
 }
 
 /// Rows from a number on, a second apart and of one account each in turn, with whatever a row can have.
-pub(crate) fn rows(first: u64, count: usize) -> Vec<NumberedRow> {
+pub(crate) fn rows(first: u64, count: usize) -> Vec<Arc<NumberedRow>> {
     let numbers = (first..).step_by(3).take(count);
     let place = |number: u64| i64::try_from(number).unwrap();
     numbers
@@ -35,6 +37,7 @@ pub(crate) fn rows(first: u64, count: usize) -> Vec<NumberedRow> {
             number,
             row: row(number, BEGIN_MS + 1000 * place(number)),
         })
+        .map(Arc::new)
         .collect()
 }
 

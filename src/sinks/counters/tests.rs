@@ -6,7 +6,7 @@ use crate::{
         ledger::{Change, NodeId, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },
-    sinks::{Homes, contract::samples::node},
+    sinks::{contract::samples::node, store_log::StoreLog},
     store::ledger::contract::{key_id, memory, row},
 };
 
@@ -25,7 +25,7 @@ impl Books {
     async fn open(days_ago: i64) -> Self {
         let ledger = memory::ledger();
         let now_ms = ledger.now_ms().await.unwrap();
-        let log = Arc::new(LogReading::new(Arc::clone(&ledger), Homes::default()));
+        let log = Arc::new(LogReading::new(Arc::new(StoreLog::new(Arc::clone(&ledger))), None));
         let mut books = Self {
             ledger,
             log,

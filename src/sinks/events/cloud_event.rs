@@ -1,5 +1,7 @@
 //! Rows as CloudEvents 1.0 in JSON: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -33,8 +35,8 @@ struct Data<'a> {
 }
 
 /// The rows of a node as one batch. Events of the same row have the same id, which no other row has.
-pub(super) fn batch(source: &str, node: &NodeId, rows: &[NumberedRow]) -> Result<Vec<u8>, serde_json::Error> {
-    let event = |numbered: &'_ NumberedRow| -> serde_json::Result<Box<serde_json::value::RawValue>> {
+pub(super) fn batch(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Result<Vec<u8>, serde_json::Error> {
+    let event = |numbered: &'_ Arc<NumberedRow>| -> serde_json::Result<Box<serde_json::value::RawValue>> {
         let time = &*time(numbered.row.time_ms);
         let event = CloudEvent {
             specversion: "1.0",
@@ -71,9 +73,11 @@ mod tests {
     #[test]
     fn a_row_is_an_event_with_an_id_of_its_own_and_all_that_the_log_shows() {
         let row = row(7, BEGIN_MS);
-        let rows = [8_u64, 9].map(|number| NumberedRow {
-            number,
-            row: row.clone(),
+        let rows = [8_u64, 9].map(|number| {
+            Arc::new(NumberedRow {
+                number,
+                row: row.clone(),
+            })
         });
         let mut data = serde_json::to_value(&row).unwrap();
         data["time"] = "2026-11-01T00:00:00.000Z".into();

@@ -170,10 +170,10 @@ impl Place for Receiver {
         Arc::new(self.sink())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         let seen = self.seen.lock();
         let of_it = seen.rows.iter().filter(|((of, _), _)| *of == node.as_str());
-        of_it.map(|(_, (row, _))| row.clone()).collect()
+        of_it.map(|(_, (row, _))| Arc::new(row.clone())).collect()
     }
 }
 

@@ -5,16 +5,17 @@ use std::path::Path;
 use super::*;
 use crate::{
     config::{JournalConfig, JournalSink},
-    domain::ledger::{Change, Settlement, consumption::Row},
+    domain::ledger::{Change, Settlement, consumption::Row, log_filter::LogFilter},
     edges::clock,
     journal::{
-        JournalError, NumberedRow, STEP_BYTES_MAX,
+        JournalError, STEP_BYTES_MAX,
         tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
     },
     sinks::{
         batching::{Batching, Linger},
         contract::samples::{BEGIN_MS, row},
         memory::{Fault, Memory},
+        tails::Tails,
     },
 };
 
@@ -64,7 +65,7 @@ fn some_rows(from: u64, count: u64) -> Vec<Row> {
 }
 
 /// Feeds the sink until it has so many rows of the journal; answers with them.
-async fn fed(journal: &Arc<Journal>, memory: &Arc<Memory>, count: usize) -> Vec<NumberedRow> {
+async fn fed(journal: &Arc<Journal>, memory: &Arc<Memory>, count: usize) -> Vec<Arc<NumberedRow>> {
     let stop = watch::Sender::new(false);
     let feeder = Feeder::new(Arc::clone(journal), Arc::clone(memory) as _, Arc::default());
     let task = tokio::spawn(feeder.run(stop.subscribe()));
@@ -79,7 +80,7 @@ async fn fed(journal: &Arc<Journal>, memory: &Arc<Memory>, count: usize) -> Vec<
     memory.of(journal.node())
 }
 
-fn only_rows(numbered: &[NumberedRow]) -> Vec<Row> {
+fn only_rows(numbered: &[Arc<NumberedRow>]) -> Vec<Row> {
     assert!(numbered.is_sorted_by(|one, next| one.number < next.number));
     numbered.iter().map(|numbered| numbered.row.clone()).collect()
 }
@@ -136,17 +137,132 @@ async fn batches_are_no_larger_than_asked_for_and_end_with_their_hour() {
         rows_max: 3,
         linger: Linger::HourOr(Duration::from_secs(3600)),
     };
-    let mut gathering = Gathering::new(Arc::clone(&journal), &*Memory::new(batching), Arc::default(), 0);
+    let feeder = Feeder::new(Arc::clone(&journal), Memory::new(batching), Arc::default());
+    let tail = Arc::clone(feeder.tail());
+    tail.begin(0, None);
+    let reading = tokio::spawn(async move { feeder.read_from(0).await });
     let mut sizes = Vec::new();
     let mut after = 0;
     for _ in 0..4 {
-        let batch = gathering.next().await.unwrap();
+        let batch = tail.batch().await;
+        tail.acknowledged(batch.upto);
         assert_eq!(batch.after, after);
         assert!(batch.rows.iter().all(|row| (after..batch.upto).contains(&row.number)));
         sizes.push(batch.rows.len());
         after = batch.upto;
     }
     assert_eq!(sizes, [3, 1, 3, 1]);
+    reading.abort();
+}
+
+/// The rows of a tail, when all that is on disk has been read; `None`: it has not.
+async fn on_their_way(tail: &Arc<Tail>, filter: &LogFilter, wait: Duration) -> Option<usize> {
+    let tails = Tails::waiting(wait);
+    tails.add(tail);
+    tails.snapshot(filter).await.ok().map(|rows| rows.len())
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn what_is_gathered_when_the_lane_is_left_is_handed_over() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let memory = Memory::new(Batching {
+        rows_max: 100,
+        linger: Linger::For(Duration::from_secs(3600)),
+    });
+    let stop = watch::Sender::new(false);
+    let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::default());
+    let tail = Arc::clone(feeder.tail());
+    let task = tokio::spawn(feeder.run(stop.subscribe()));
+    let rows = some_rows(0, 5);
+    rows.iter().for_each(|row| settle(&journal, row));
+    journal.on_disk_beyond(journal.end().number() - 1).await;
+    let all = LogFilter::between(BEGIN_MS, BEGIN_MS + 1);
+    assert_eq!(on_their_way(&tail, &all, LONG).await, Some(5));
+    assert!(memory.of(journal.node()).is_empty(), "they wait for others");
+    stop.send_replace(true);
+    task.await.unwrap();
+    assert_eq!(only_rows(&memory.of(journal.node())), rows);
+}
+
+#[tokio::test]
+async fn rows_are_handed_over_soon_when_another_process_is_read() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let memory = Memory::new(Batching {
+        rows_max: 100,
+        linger: Linger::For(Duration::from_secs(3600)),
+    });
+    let (stop, tails) = (watch::Sender::new(false), Tails::default());
+    let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::default());
+    tails.add(feeder.tail());
+    let task = tokio::spawn(feeder.run(stop.subscribe()));
+    let rows = some_rows(0, 5);
+    let wait = async |count: usize| {
+        let there = async {
+            while memory.of(journal.node()).len() < count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LONG, there).await.expect("the rows arrive");
+    };
+    rows[..3].iter().for_each(|row| settle(&journal, row));
+    tails.hurry();
+    wait(3).await;
+    rows[3..].iter().for_each(|row| settle(&journal, row));
+    wait(5).await;
+    stop.send_replace(true);
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sink_that_refuses_has_few_rows_in_memory_and_readers_are_told() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let memory = Memory::new(Batching {
+        rows_max: 3,
+        linger: Linger::For(Duration::from_millis(1)),
+    });
+    memory.set_refusing(true);
+    let hour = 3_600_000;
+    let times = (0..20).map(|number| if number < 2 { BEGIN_MS } else { BEGIN_MS + 5 * hour });
+    let rows: Vec<Row> = std::iter::zip(0.., times)
+        .map(|(seed, time_ms)| row(seed, time_ms))
+        .collect();
+    rows.iter().for_each(|row| settle(&journal, row));
+    journal.on_disk_beyond(journal.end().number() - 1).await;
+    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkFigures>::default());
+    let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::clone(&figures));
+    let tail = Arc::clone(feeder.tail());
+    let task = tokio::spawn(feeder.run(stop.subscribe()));
+    let early = LogFilter::between(BEGIN_MS, BEGIN_MS + 4 * hour);
+    assert_eq!(
+        on_their_way(&tail, &early, LONG).await,
+        Some(2),
+        "no unread row is as old"
+    );
+    timeout(LONG, async {
+        while figures.failures() == 0 || tail.room() > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the bound is reached");
+    let all = LogFilter::between(BEGIN_MS, BEGIN_MS + 24 * hour);
+    assert_eq!(on_their_way(&tail, &all, Duration::from_millis(100)).await, None);
+    assert_eq!(on_their_way(&tail, &early, Duration::ZERO).await, Some(2));
+    memory.set_refusing(false);
+    let found = timeout(LONG, async {
+        while on_their_way(&tail, &all, Duration::from_millis(100)).await != Some(0) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
+    found.await.expect("all rows arrive");
+    assert_eq!(only_rows(&memory.of(journal.node())), rows);
+    stop.send_replace(true);
+    task.await.unwrap();
 }
 
 #[tokio::test]

@@ -1,6 +1,10 @@
 //! Pages of the rows of a day, in the order that the log has everywhere.
 
-use std::{collections::VecDeque, ops::RangeInclusive};
+use std::{
+    collections::VecDeque,
+    ops::RangeInclusive,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::Mutex;
 use parquet::errors::Result;
@@ -10,12 +14,14 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
+            NodeId,
             consumption::Row,
             log_filter::LogFilter,
             log_place::{self, LogPlace},
         },
     },
     journal::NumberedRow,
+    sinks::asks::{LogPage, PAGE_ROWS_MAX, PageAsk},
 };
 
 /// How many readers may come back for the next page without having the files opened again.
@@ -23,7 +29,11 @@ const KEPT_MAX: usize = 4;
 
 /// Readers in the middle of a day, those that were asked last at the end.
 #[derive(Default)]
-pub(super) struct Pages(Mutex<Vec<Reader>>);
+pub(super) struct Pages {
+    kept: Mutex<Vec<Reader>>,
+    /// How often this process has added a file. A reader from before lacks its rows.
+    added: AtomicU64,
+}
 
 /// A place in the rows of a day.
 struct Reader {
@@ -31,53 +41,73 @@ struct Reader {
     day: i64,
     /// The last row that was read.
     at: LogPlace,
+    /// [`Pages::added`], when the files were opened.
+    added: u64,
     rows: InOrder,
 }
 
 impl Pages {
-    /// The first rows of a day behind a place that the filter takes, at most `limit`.
-    pub(super) fn page(
-        &self,
-        home: &dyn Storage,
-        filter: &LogFilter,
-        day: i64,
-        after: &LogPlace,
-        limit: usize,
-    ) -> Result<Vec<Row>> {
-        let mut reader = match self.take(filter, day, after) {
+    /// A page of a day. Blocks on the disk.
+    pub(super) fn page(&self, home: &dyn Storage, ask: &PageAsk) -> Result<LogPage> {
+        let limit = ask.limit.min(PAGE_ROWS_MAX);
+        // Read before the files are looked for: one that comes meanwhile makes the reader an old one.
+        let added = self.added.load(Ordering::SeqCst);
+        let mut reader = match self.take(ask, added) {
             Some(reader) => reader,
             None => Reader {
-                filter: filter.clone(),
-                day,
-                at: after.clone(),
-                rows: InOrder::open(home, filter.on(day), after.clone())?,
+                filter: ask.filter.clone(),
+                day: ask.day,
+                at: ask.after.clone(),
+                added,
+                rows: InOrder::open(home, ask)?,
             },
         };
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let Some(row) = reader.rows.next()? else {
-                return Ok(found);
+        let mut found: Vec<(NodeId, NumberedRow)> = Vec::new();
+        loop {
+            let Some((lane, numbered)) = reader.rows.next()? else {
+                // There are no others, however many these are.
+                return Ok(LogPage::of(found, usize::MAX));
             };
-            if log_place::order(&row) > after.order() && filter.takes(&row) {
-                found.push(row);
+            let row = &numbered.row;
+            if log_place::order(row) <= ask.after.order() || !ask.filter.takes(row) {
+                continue;
             }
+            if let Some((_, last)) = found.last().filter(|_| found.len() >= limit)
+                && log_place::order(&last.row) != log_place::order(row)
+            {
+                reader.rows.put_back((lane, numbered));
+                break;
+            }
+            found.push((lane, numbered));
         }
-        if let Some(last) = found.last() {
-            reader.at = LogPlace::of(last);
+        let page = LogPage::of(found, limit);
+        if let Some(last) = &page.next {
+            reader.at.clone_from(last);
             self.keep(reader);
         }
-        Ok(found)
+        Ok(page)
     }
 
-    fn take(&self, filter: &LogFilter, day: i64, after: &LogPlace) -> Option<Reader> {
-        let mut kept = self.0.lock();
-        let goes_on = |reader: &Reader| reader.day == day && reader.at == *after && filter.is_end_of(&reader.filter);
+    /// A file has been added: rows that were elsewhere until now are only found by readers that begin later.
+    pub(super) fn forget(&self) {
+        self.added.fetch_add(1, Ordering::SeqCst);
+        self.kept.lock().clear();
+    }
+
+    fn take(&self, ask: &PageAsk, added: u64) -> Option<Reader> {
+        let mut kept = self.kept.lock();
+        let goes_on = |reader: &Reader| {
+            reader.added == added
+                && reader.day == ask.day
+                && reader.at == ask.after
+                && ask.filter.is_end_of(&reader.filter)
+        };
         let index = kept.iter().position(goes_on)?;
         Some(kept.remove(index))
     }
 
     fn keep(&self, reader: Reader) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if kept.len() == KEPT_MAX {
             kept.remove(0);
         }
@@ -98,12 +128,12 @@ pub(super) fn latest(
             key: Some(key.clone()),
             ..LogFilter::of_day(account, day)
         };
-        let mut rows = InOrder::open(home, filter, LogPlace::default())?;
+        let mut rows = InOrder::open(home, &PageAsk::new(filter, day, limit))?;
         let (mut last, left) = (VecDeque::new(), limit.saturating_sub(found.len()));
         if left == 0 {
             break;
         }
-        while let Some(row) = rows.next()? {
+        while let Some((_, NumberedRow { row, .. })) = rows.next()? {
             if last.len() == left {
                 last.pop_front();
             }
@@ -119,16 +149,16 @@ pub(super) fn latest(
 struct InOrder {
     stream: Stream,
     /// Of one account and time.
-    together: VecDeque<Row>,
-    ahead: Option<Row>,
+    together: VecDeque<(NodeId, NumberedRow)>,
+    ahead: Option<(NodeId, NumberedRow)>,
 }
 
 impl InOrder {
-    /// What a filter takes of whatever files have it now, from the account and time of a place on.
-    fn open(home: &dyn Storage, filter: LogFilter, from: LogPlace) -> Result<Self> {
+    /// What a page is made of, of whatever files have it now, from the account and time of its place on.
+    fn open(home: &dyn Storage, ask: &PageAsk) -> Result<Self> {
         let wanted = Wanted {
-            from,
-            ..Wanted::all(filter)
+            from: ask.after.clone(),
+            ..Wanted::all(ask.filter.on(ask.day))
         };
         Ok(Self {
             stream: query::open(home, &wanted)?,
@@ -137,12 +167,17 @@ impl InOrder {
         })
     }
 
-    fn next(&mut self) -> Result<Option<Row>> {
+    /// The next row is this one.
+    fn put_back(&mut self, row: (NodeId, NumberedRow)) {
+        self.together.push_front(row);
+    }
+
+    fn next(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
         if let Some(row) = self.together.pop_front() {
             return Ok(Some(row));
         }
         let Some(first) = self.read()? else { return Ok(None) };
-        self.ahead = self.stream.next()?.map(|NumberedRow { row, .. }| row);
+        self.ahead = self.stream.next_of_lane()?;
         if !self.ahead.as_ref().is_some_and(|ahead| are_together(&first, ahead)) {
             return Ok(Some(first));
         }
@@ -155,19 +190,19 @@ impl InOrder {
                 break;
             }
         }
-        all.sort_by(|one, other| one.request_id.cmp(&other.request_id));
+        all.sort_by(|(_, one), (_, other)| one.row.request_id.cmp(&other.row.request_id));
         self.together = all.into();
         Ok(self.together.pop_front())
     }
 
-    fn read(&mut self) -> Result<Option<Row>> {
+    fn read(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
         match self.ahead.take() {
             Some(row) => Ok(Some(row)),
-            None => Ok(self.stream.next()?.map(|NumberedRow { row, .. }| row)),
+            None => self.stream.next_of_lane(),
         }
     }
 }
 
-fn are_together(one: &Row, other: &Row) -> bool {
-    one.time_ms == other.time_ms && one.account == other.account
+fn are_together((_, one): &(NodeId, NumberedRow), (_, other): &(NodeId, NumberedRow)) -> bool {
+    one.row.time_ms == other.row.time_ms && one.row.account == other.row.account
 }

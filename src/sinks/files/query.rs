@@ -1,8 +1,7 @@
-//! Reads rows out of the files.
+//! Finds the files that may have what is wanted of a day, and opens them together.
 
 use std::io;
 
-use parking_lot::Mutex;
 use parquet::errors::{ParquetError, Result};
 
 use super::{
@@ -12,80 +11,10 @@ use super::{
     table::Table,
     wanted::Wanted,
 };
-use crate::{
-    domain::ledger::{NodeId, log_filter::LogFilter},
-    journal::NumberedRow,
-};
+use crate::domain::ledger::log_filter::LogFilter;
 
-/// How many readers may come back for the next page without having all of those before read again.
-const KEPT_MAX: usize = 4;
 /// How often files are looked for again because some were merged meanwhile.
 const ATTEMPTS_MAX: usize = 5;
-
-/// Readers in the middle of a day, those that were asked last at the end.
-#[derive(Default)]
-pub(super) struct Readers(Mutex<Vec<Reader>>);
-
-/// A place in the rows of an account and day.
-struct Reader {
-    wanted: Wanted,
-    /// How many of them have been read.
-    at: usize,
-    stream: Stream,
-}
-
-impl Readers {
-    /// Up to `limit` rows of an account that ended on a day, by time, the first `skip` left out.
-    pub(super) fn rows(
-        &self,
-        home: &dyn Storage,
-        (account, day): (&str, i64),
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<(NodeId, NumberedRow)>> {
-        let wanted = Wanted::all(LogFilter::of_day(account, day));
-        let mut reader = match self.take(&wanted, skip) {
-            Some(reader) => reader,
-            None => Reader {
-                stream: open(home, &wanted)?,
-                wanted,
-                at: 0,
-            },
-        };
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let Some(numbered) = reader.stream.next_of_lane()? else {
-                return Ok(found);
-            };
-            if reader.at >= skip {
-                found.push(numbered);
-            }
-            reader.at += 1;
-        }
-        self.keep(reader);
-        Ok(found)
-    }
-
-    /// The reader at that place. Whoever begins anew wants what is there now, not the files of somebody who has gone.
-    fn take(&self, wanted: &Wanted, at: usize) -> Option<Reader> {
-        let mut kept = self.0.lock();
-        if at == 0 {
-            kept.retain(|reader| reader.wanted != *wanted);
-        }
-        let index = kept
-            .iter()
-            .position(|reader| reader.wanted == *wanted && reader.at == at && at > 0)?;
-        Some(kept.remove(index))
-    }
-
-    fn keep(&self, reader: Reader) {
-        let mut kept = self.0.lock();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push(reader);
-    }
-}
 
 /// What is wanted of one day, of whatever files have it now.
 pub(super) fn open(home: &dyn Storage, wanted: &Wanted) -> Result<Stream> {

@@ -1,6 +1,6 @@
 //! Rows as Parquet: written by groups, and read again.
 
-use std::{io::Write, ops::Range, sync::Arc};
+use std::{borrow::Borrow, io::Write, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use parquet::{
@@ -69,13 +69,14 @@ impl<W: Write + Send> TableWriter<W> {
     }
 
     /// Adds the next rows, at most [`schema::GROUP_ROWS`]; if the file is sorted, those of all calls together by [`sort_key`].
-    pub(super) fn group(&mut self, rows: &[NumberedRow]) -> Result<()> {
+    pub(super) fn group<R: Borrow<NumberedRow>>(&mut self, rows: &[R]) -> Result<()> {
+        let rows: Vec<&NumberedRow> = rows.iter().map(Borrow::borrow).collect();
         let mut group = self.out.next_row_group()?;
         for column in self.columns {
             let mut out = group
                 .next_column()?
                 .ok_or_else(|| ParquetError::General(format!("the schema has no column {}", column.name)))?;
-            put(&mut out, column, rows, &self.node)?;
+            put(&mut out, column, &rows, &self.node)?;
             out.close()?;
         }
         group.close()?;
@@ -118,38 +119,38 @@ fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
         .collect()
 }
 
-fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[NumberedRow], node: &ByteArray) -> Result<()> {
+fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[&NumberedRow], node: &ByteArray) -> Result<()> {
     match &column.form {
         Form::Node => {
             let values = vec![node.clone(); rows.len()];
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
         Form::Word((get, _)) | Form::Text((get, _)) => {
-            let values = texts(rows.iter().map(get));
+            let values = texts(rows.iter().copied().map(get));
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
         Form::OptionalText((get, _)) => {
-            let cells: Vec<Option<SmolStr>> = rows.iter().map(get).collect();
+            let cells: Vec<Option<SmolStr>> = rows.iter().copied().map(get).collect();
             let levels: Vec<i16> = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
             let values = texts(cells.iter().flatten().map(SmolStr::as_str));
             out.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
         }
         Form::Integer((get, _)) | Form::Code((get, _)) | Form::Time((get, _)) => {
-            let values: Vec<i64> = rows.iter().map(get).collect();
+            let values: Vec<i64> = rows.iter().copied().map(get).collect();
             out.typed::<Int64Type>().write_batch(&values, None, None)?;
         }
         Form::OptionalInteger((get, _)) => {
-            let cells: Vec<Option<i64>> = rows.iter().map(get).collect();
+            let cells: Vec<Option<i64>> = rows.iter().copied().map(get).collect();
             let levels: Vec<i16> = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
             let values: Vec<i64> = cells.into_iter().flatten().collect();
             out.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
         }
         Form::Flag(get, _) => {
-            let values: Vec<bool> = rows.iter().map(get).collect();
+            let values: Vec<bool> = rows.iter().copied().map(get).collect();
             out.typed::<BoolType>().write_batch(&values, None, None)?;
         }
         Form::Tags => {
-            let values = texts(rows.iter().flat_map(|row| &row.row.tags).map(Tag::as_str));
+            let values = texts(rows.iter().copied().flat_map(|row| &row.row.tags).map(Tag::as_str));
             let (mut definition, mut repetition) = (Vec::new(), Vec::new());
             for row in rows {
                 let tags = &row.row.tags;

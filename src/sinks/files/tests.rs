@@ -7,6 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
+    domain::ledger::{consumption::Row, log_filter::LogFilter},
     edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
     sinks::contract::{
@@ -50,7 +51,7 @@ fn client() -> WebClient {
 }
 
 /// All rows of a lane, by number, each as often as it is there.
-fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
+fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<Arc<NumberedRow>> {
     let mut rows = Vec::new();
     for day in files.storage.days().unwrap() {
         for place in files.storage.of(day).unwrap() {
@@ -61,7 +62,7 @@ fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
             for group in 0..table.groups() {
                 let there = table.group(group).unwrap().read(usize::MAX).unwrap();
                 assert!(there.is_sorted_by_key(|row| (row.row.account.clone(), row.row.time_ms, row.number)));
-                rows.extend(there);
+                rows.extend(there.into_iter().map(Arc::new));
             }
         }
     }
@@ -75,7 +76,7 @@ impl contract::Place for OnDisk {
         Arc::new(self.files())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         all_rows(&self.files(), node)
     }
 }
@@ -95,7 +96,7 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
             node: node.clone(),
             after: begin(hour),
             upto: begin(hour + 1),
-            rows: rows.collect(),
+            rows: rows.map(Arc::new).collect(),
         }
     });
     batches.collect()
@@ -124,17 +125,17 @@ async fn pages_go_on_while_files_are_merged() {
     }
     let expected = all_rows(&files, &node(1)).len();
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
-    let (mut after, mut found) = (LogPlace::default(), BTreeSet::new());
+    let (mut ask, mut found) = (PageAsk::new(filter, BEGIN_MS / DAY_MS, 100), BTreeSet::new());
     let mut merged = false;
     loop {
         // Another reader comes in between, so that the one before is not remembered.
         let reader = place.files();
-        let page = reader.page(&filter, BEGIN_MS / DAY_MS, &after, 100).await.unwrap();
-        let Some(last) = page.last() else { break };
-        after = LogPlace::of(last);
-        let count = found.len() + page.len();
-        found.extend(page.into_iter().map(|row| row.request_id.to_string()));
+        let page = reader.page(&ask).await.unwrap();
+        let count = found.len() + page.rows.len();
+        found.extend(page.rows.into_iter().map(|row| row.request_id.to_string()));
         assert_eq!(found.len(), count, "none comes twice");
+        let Some(next) = page.next else { break };
+        ask.after = next;
         if !merged {
             files.keep_house(BEGIN_MS + 30 * HOUR_MS, 180).unwrap();
             assert_eq!(names(&files).len(), 1);
@@ -221,7 +222,10 @@ async fn rows_that_several_files_have_are_found_once_and_merged_into_one() {
     let account = &whole.rows[0].row.account;
     let of_account = whole.rows.iter().filter(|row| row.row.account == *account).count();
     let day = BEGIN_MS.div_euclid(DAY_MS);
-    assert_eq!(files.rows(account, day, 0, 100).await.unwrap().len(), of_account);
+    assert_eq!(
+        contract::pages::of_day(&files, account, day, 100).await.len(),
+        of_account
+    );
     files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     assert_eq!(names(&files).len(), 1);
     assert_eq!(all_rows(&files, &node(1)), whole.rows);
@@ -245,35 +249,34 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
     }
     assert!(expected.len() >= 10);
     for ((account, day), ids) in expected {
-        let mut found = Vec::new();
-        loop {
-            let page = files.rows(&account, day, found.len(), 7).await.unwrap();
-            if page.is_empty() {
-                break;
-            }
-            assert!(
-                page.iter()
-                    .all(|row| row.account == account && row.time_ms.div_euclid(DAY_MS) == day)
-            );
-            found.extend(page.into_iter().map(|row| row.request_id.to_string()));
-        }
+        let found = contract::pages::of_day(&files, &account, day, 7).await;
+        assert!(
+            found
+                .iter()
+                .all(|row| row.account == account && row.time_ms.div_euclid(DAY_MS) == day)
+        );
         assert_eq!(found.len(), ids.len());
-        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), ids);
+        let found = found.into_iter().map(|row| row.request_id.to_string());
+        assert_eq!(found.collect::<BTreeSet<_>>(), ids);
     }
 }
 
 #[tokio::test]
-async fn who_begins_anew_finds_what_has_come_since_somebody_else_stopped_in_the_middle() {
+async fn a_page_that_goes_on_has_what_has_come_to_the_files_since_the_one_before() {
     let place = OnDisk(scratch());
     let (files, batches) = (place.files(), hours(&node(1), 2, 40));
     files.append(&batches[0]).await.unwrap();
     let (account, day) = (&batches[0].rows[0].row.account, BEGIN_MS.div_euclid(DAY_MS));
-    assert_eq!(files.rows(account, day, 0, 2).await.unwrap().len(), 2);
+    let first = files.page(&PageAsk::of_day(account, day, 2)).await.unwrap();
     files.append(&batches[1]).await.unwrap();
-    let mut found = files.rows(account, day, 0, 2).await.unwrap();
-    found.extend(files.rows(account, day, 2, 100).await.unwrap());
+    let ask = PageAsk {
+        after: first.next.unwrap(),
+        ..PageAsk::of_day(account, day, 100)
+    };
+    let rest = files.page(&ask).await.unwrap();
+    let found = first.rows.len() + rest.rows.len();
     let rows = batches.iter().flat_map(|batch| &batch.rows);
-    assert_eq!(found.len(), rows.filter(|row| row.row.account == *account).count());
+    assert_eq!(found, rows.filter(|row| row.row.account == *account).count());
 }
 
 #[tokio::test]
@@ -336,7 +339,7 @@ async fn a_row_takes_few_bytes() {
 fn an_export_is_a_file_of_all_its_rows_in_their_order() {
     let place = scratch();
     let count = 2 * schema::GROUP_ROWS + 5;
-    let rows: Vec<Row> = rows(1, count).into_iter().map(|numbered| numbered.row).collect();
+    let rows: Vec<Row> = rows(1, count).iter().map(|numbered| numbered.row.clone()).collect();
     let mut export = Export::begin().unwrap();
     let mut bytes = Vec::new();
     for row in &rows {

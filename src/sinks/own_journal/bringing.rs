@@ -1,6 +1,9 @@
 //! Brings rows of a journal to the log that lacks them.
 
-use std::{collections::BTreeMap, sync::Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
 use smol_str::SmolStr;
 
@@ -11,8 +14,7 @@ use crate::{
     sinks::{
         batching::Batching,
         fill,
-        home::Home,
-        sink::{Batch, SinkError},
+        sink::{Batch, Sink, SinkError},
     },
     store::ledger::{LedgerStore, PUT_ROWS_MAX},
 };
@@ -20,7 +22,7 @@ use crate::{
 /// What lacks rows.
 #[derive(Clone, Copy)]
 pub(super) enum Filled<'l> {
-    Home(&'l dyn Home),
+    Home(&'l dyn Sink),
     Store(&'l dyn LedgerStore),
 }
 
@@ -59,7 +61,7 @@ impl Filled<'_> {
 /// Hands rows of a lane over again, up to a number: the home has lost them, and with them how far it was. It has them in the
 /// lane's own order and numbers, so that the lane's feeder goes on behind them. Counts those that it has brought.
 pub(super) async fn hand_over_again(
-    home: &dyn Home,
+    home: &dyn Sink,
     lane: &Weak<Journal>,
     upto: u64,
 ) -> Result<Counts, OwnJournalError> {
@@ -76,7 +78,7 @@ pub(super) async fn hand_over_again(
             node,
             after,
             upto,
-            rows,
+            rows: rows.into_iter().map(Arc::new).collect(),
         };
         match home.append(&batch).await {
             Ok(()) => {

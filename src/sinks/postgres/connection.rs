@@ -18,15 +18,6 @@ const APPLICATION: &str = "weir";
 /// A peer that acknowledges nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// A server that takes changes: of several in the connection string, the one that leads.
-    Writing,
-    /// Any server.
-    Reading,
-}
-
 /// Makes connections.
 pub(super) struct Dialer {
     config: Config,
@@ -75,6 +66,7 @@ impl Dialer {
             } else {
                 SslMode::Disable
             })
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .application_name(APPLICATION)
             .tcp_user_timeout(SILENCE)
             .connect_timeout(settings.connect);
@@ -85,23 +77,20 @@ impl Dialer {
         })
     }
 
-    /// A connection whose statements take at most `statement` each.
-    pub(super) async fn connect(&self, purpose: Use, statement: Duration) -> Result<Connection, PostgresError> {
-        within(self.limit, self.dial(purpose, statement)).await
+    /// A connection whose statements take at most `statement` each, to the server that takes changes. That one is also read: others
+    /// may not have rows yet that have been acknowledged.
+    pub(super) async fn connect(&self, statement: Duration) -> Result<Connection, PostgresError> {
+        within(self.limit, self.dial(statement)).await
     }
 
-    async fn dial(&self, purpose: Use, statement: Duration) -> Result<Connection, PostgresError> {
-        let mut config = self.config.clone();
-        if purpose == Use::Writing {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
+    async fn dial(&self, statement: Duration) -> Result<Connection, PostgresError> {
         let (client, driver) = match &self.tls {
             Some(tls) => {
-                let (client, connection) = config.connect(tls.clone()).await?;
+                let (client, connection) = self.config.connect(tls.clone()).await?;
                 (client, tokio::spawn(driven(connection)))
             }
             None => {
-                let (client, connection) = config.connect(NoTls).await?;
+                let (client, connection) = self.config.connect(NoTls).await?;
                 (client, tokio::spawn(driven(connection)))
             }
         };

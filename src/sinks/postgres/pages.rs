@@ -8,10 +8,11 @@ use tokio_postgres::types::ToSql;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{consumption::Row, log_filter::LogFilter, log_place::LogPlace, tag::Tag},
+        ledger::{NodeId, log_filter::LogFilter, log_place::LogPlace, tag::Tag},
     },
+    journal::NumberedRow,
     sinks::{
-        home::PAGE_ROWS_MAX,
+        asks::{PAGE_ROWS_MAX, PageAsk},
         postgres::{
             columns,
             connection::{Dialer, within},
@@ -41,11 +42,12 @@ impl Question {
         format!("${}", self.values.len())
     }
 
-    /// The first rows of a day behind a place that the filter takes, at most `limit` and [`PAGE_ROWS_MAX`].
-    pub(super) fn page(filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Self {
-        let mut question = Self::of(&filter.on(day));
-        question.behind(after);
-        question.in_order(format!("account, time, request_id {BY_BYTES}"), limit)
+    /// A page of a day.
+    pub(super) fn page(ask: &PageAsk) -> Self {
+        let mut question = Self::of(&ask.filter.on(ask.day));
+        question.behind(&ask.after);
+        let order = format!("account, time, request_id {BY_BYTES}");
+        question.in_order(order, ask.limit, |limit| format!("FETCH FIRST {limit} ROWS WITH TIES"))
     }
 
     /// The last rows of a key that ended on one of these days, the latest first, at most `limit` and [`PAGE_ROWS_MAX`].
@@ -55,7 +57,8 @@ impl Question {
             since_ms: LogFilter::of_day(account, *days.start()).since_ms,
             ..LogFilter::of_day(account, *days.end())
         };
-        Self::of(&filter).in_order(format!("time DESC, request_id {BY_BYTES} DESC"), limit)
+        let order = format!("time DESC, request_id {BY_BYTES} DESC");
+        Self::of(&filter).in_order(order, limit, |limit| format!("LIMIT {limit}"))
     }
 
     /// Rows that a filter takes.
@@ -111,8 +114,9 @@ impl Question {
         ));
     }
 
-    fn in_order(mut self, order: String, limit: usize) -> Self {
-        self.limit = self.value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX));
+    /// In an order, as many as a clause says that is made with the name of their number.
+    fn in_order(mut self, order: String, limit: usize, clause: impl FnOnce(&str) -> String) -> Self {
+        self.limit = clause(&self.value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX)));
         self.order = order;
         self
     }
@@ -121,7 +125,7 @@ impl Question {
     pub(super) fn sql(&self) -> String {
         let conditions = self.conditions.join(" AND ");
         let (order, limit) = (&self.order, &self.limit);
-        format!("SELECT * FROM weir.log WHERE {conditions} ORDER BY {order} LIMIT {limit}")
+        format!("SELECT * FROM weir.log WHERE {conditions} ORDER BY {order} {limit}")
     }
 
     /// What the parameters stand for.
@@ -138,7 +142,7 @@ impl Reading {
         dialer: &Dialer,
         settings: &PostgresSettings,
         question: &Question,
-    ) -> Result<Vec<Row>, PostgresError> {
+    ) -> Result<Vec<(NodeId, NumberedRow)>, PostgresError> {
         let found = within(settings.read, async {
             // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
@@ -147,8 +151,6 @@ impl Reading {
             self.idle.lock().push(connection);
             Ok(found)
         });
-        let rows = found.await?;
-        let rows = rows.iter().map(|found| Ok(columns::read(found)?.1.row));
-        rows.collect()
+        found.await?.iter().map(columns::read).collect()
     }
 }

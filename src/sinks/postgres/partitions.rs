@@ -1,6 +1,6 @@
 //! The partitions of the table: one for each day that rows ended on, and some ahead.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use tokio_postgres::Client;
@@ -21,7 +21,7 @@ pub(super) struct Partitions(BTreeSet<Date>);
 
 impl Partitions {
     /// Makes those that the rows need and that may not be there.
-    pub(super) async fn make_for(&mut self, client: &Client, rows: &[NumberedRow]) -> Result<(), PostgresError> {
+    pub(super) async fn make_for(&mut self, client: &Client, rows: &[Arc<NumberedRow>]) -> Result<(), PostgresError> {
         for day in self.lacking(rows) {
             client.execute("SELECT weir.make_partition($1)", &[&day]).await?;
             if self.0.len() >= KNOWN_MAX {
@@ -32,7 +32,7 @@ impl Partitions {
         Ok(())
     }
 
-    fn lacking(&self, rows: &[NumberedRow]) -> BTreeSet<Date> {
+    fn lacking(&self, rows: &[Arc<NumberedRow>]) -> BTreeSet<Date> {
         let mut days: BTreeSet<Date> = rows.iter().map(|row| day(row.row.time_ms)).collect();
         // A new day has been begun: the next ones are made with it.
         if let Some(last) = days.last().copied().filter(|last| !self.0.contains(last)) {
@@ -55,7 +55,7 @@ mod tests {
         sinks::contract::samples::{BEGIN_MS, row},
     };
 
-    fn at(times: &[i64]) -> Vec<NumberedRow> {
+    fn at(times: &[i64]) -> Vec<Arc<NumberedRow>> {
         let numbered = |(number, time_ms): (u64, &i64)| NumberedRow {
             number,
             row: Row {
@@ -63,7 +63,7 @@ mod tests {
                 ..row(number, BEGIN_MS)
             },
         };
-        (1..).zip(times).map(numbered).collect()
+        (1..).zip(times).map(numbered).map(Arc::new).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::sinks::postgres::{
-    connection::{Dialer, Use, within},
+    connection::{Dialer, within},
     error::PostgresError,
     settings::PostgresSettings,
 };
@@ -63,7 +63,7 @@ impl Retention {
 
     /// Drops the oldest partition if it is too old; says which day that was.
     pub(super) async fn drop_oldest(&self) -> Result<Option<jiff::civil::Date>, PostgresError> {
-        let connection = self.dialer.connect(Use::Writing, self.settings.write).await?;
+        let connection = self.dialer.connect(self.settings.write).await?;
         let keep = i32::try_from(self.settings.keep_days).unwrap_or(i32::MAX);
         let row = within(self.settings.write, async {
             let statement = "SELECT weir.drop_oldest($1)";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::sinks::postgres::{
-    connection::{Dialer, Use, within},
+    connection::{Dialer, within},
     error::PostgresError,
     migrations,
     settings::PostgresSettings,
@@ -25,7 +25,7 @@ pub(crate) struct Grants {
 /// changes nothing.
 pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Result<Vec<i32>, PostgresError> {
     let dialer = Dialer::new(settings)?;
-    let mut connection = dialer.connect(Use::Writing, LIMIT).await?;
+    let mut connection = dialer.connect(LIMIT).await?;
     let client = &mut connection.client;
     within(LIMIT, async {
         let applied = migrations::apply(client).await?;

@@ -1,23 +1,20 @@
 //! The log in a database: batches of rows go in, each in one transaction with how far its node is, and pages come out.
 
-use std::{ops::RangeInclusive, pin::pin};
+use std::{collections::BTreeMap, ops::RangeInclusive, pin::pin};
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter};
 
 use crate::{
-    domain::{
-        keys::key::KeyId,
-        ledger::{NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace},
-    },
-    journal::NumberedRow,
+    domain::{keys::key::KeyId, ledger::NodeId},
     sinks::{
+        asks::{HomeError, Latest, LogPage, PAGE_ROWS_MAX, PageAsk},
         batching::{Batching, Linger},
-        home::{Home, HomeError},
+        home::LogHome,
         postgres::{
             columns,
-            connection::{Connection, Dialer, Use, within},
+            connection::{Connection, Dialer, within},
             error::PostgresError,
             migrations,
             pages::Question,
@@ -73,7 +70,7 @@ impl PostgresLog {
         {
             return Ok(session);
         }
-        let connection = self.dialer.connect(Use::Writing, self.settings.write).await?;
+        let connection = self.dialer.connect(self.settings.write).await?;
         within(self.settings.write, migrations::check(&connection.client)).await?;
         Ok(Session {
             connection,
@@ -99,6 +96,24 @@ impl PostgresLog {
         };
         self.keep(session).await;
         Ok(upto)
+    }
+
+    /// How far each node is.
+    async fn reaches(&self) -> Result<BTreeMap<NodeId, u64>, PostgresError> {
+        let session = self.session().await?;
+        let client = &session.connection.client;
+        let found = within(self.settings.write, async {
+            Ok(client.query("SELECT node, upto FROM weir.sink", &[]).await?)
+        });
+        let found = found.await?;
+        let mut reaches = BTreeMap::new();
+        for row in &found {
+            if let Some(node) = NodeId::parse(row.try_get(0)?) {
+                reaches.insert(node, row.try_get::<_, i64>(1)?.unsigned_abs());
+            }
+        }
+        self.keep(session).await;
+        Ok(reaches)
     }
 
     /// Puts the batch into the table; says how far the table is where it does not begin there.
@@ -195,24 +210,17 @@ impl Sink for PostgresLog {
 }
 
 #[async_trait]
-impl Home for PostgresLog {
-    async fn numbered(
-        &self,
-        account: &str,
-        day: i64,
-        skip: usize,
-        limit: usize,
-    ) -> Result<Vec<(NodeId, NumberedRow)>, HomeError> {
-        let begin = (account.to_owned(), day, skip);
-        let rows = self.reading.rows(&self.dialer, &self.settings, begin, limit).await;
-        rows.map_err(unreadable)
+impl LogHome for PostgresLog {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    async fn page(&self, filter: &LogFilter, day: i64, after: &LogPlace, limit: usize) -> Result<Vec<Row>, HomeError> {
+    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
         let (dialer, settings) = (&self.dialer, &self.settings);
-        let question = Question::page(filter, day, after, limit);
+        let question = Question::page(ask);
         let rows = self.reading.put(dialer, settings, &question);
-        rows.await.map_err(unreadable)
+        let rows = rows.await.map_err(unreadable)?;
+        Ok(LogPage::of(rows, ask.limit.min(PAGE_ROWS_MAX)))
     }
 
     async fn latest(
@@ -221,17 +229,23 @@ impl Home for PostgresLog {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Vec<Row>, HomeError> {
+    ) -> Result<Latest, HomeError> {
         let (dialer, settings) = (&self.dialer, &self.settings);
         let question = Question::latest((account, key), &days, limit);
         let rows = self.reading.put(dialer, settings, &question);
-        rows.await.map_err(unreadable)
+        let numbered = rows.await.map_err(unreadable)?;
+        let rows = numbered.into_iter().map(|(_, numbered)| numbered.row).collect();
+        Ok(Latest { rows, is_whole: true })
+    }
+
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+        self.reaches().await.map(Some).map_err(unreadable)
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn unreadable(error: PostgresError) -> HomeError {
-    HomeError(error.to_string())
+    HomeError::Unavailable(error.to_string())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]

@@ -10,11 +10,12 @@ use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
+        asks::PageAsk,
         contract::{
             self, Place, batch,
             samples::{BEGIN_MS, node, row},
         },
-        home::Home,
+        home::LogHome,
         sink::{Batch, Sink, SinkError},
     },
 };
@@ -49,7 +50,7 @@ impl Place for Server {
         Arc::new(PostgresLog::new(self.settings(WRITER)).unwrap())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         let (client, connection) =
             tokio_postgres::connect(&self.url("a reader").replace("a reader", "'a reader'"), NoTls)
                 .await
@@ -58,7 +59,10 @@ impl Place for Server {
         let statement = "SELECT * FROM weir.log WHERE node = $1 ORDER BY number";
         let found = client.query(statement, &[&node.as_str()]).await.unwrap();
         driver.abort();
-        found.iter().map(|row| columns::read(row).unwrap().1).collect()
+        found
+            .iter()
+            .map(|row| Arc::new(columns::read(row).unwrap().1))
+            .collect()
     }
 }
 
@@ -78,7 +82,7 @@ fn batch_of(node: &NodeId, after: u64, times: &[i64]) -> Batch {
             ..row(number, BEGIN_MS)
         },
     };
-    let rows: Vec<_> = numbers.zip(times).map(numbered).collect();
+    let rows: Vec<_> = numbers.zip(times).map(numbered).map(Arc::new).collect();
     Batch {
         node: node.clone(),
         after,
@@ -190,44 +194,6 @@ impl Server {
 }
 
 #[tokio::test]
-async fn pages_have_each_row_of_an_account_and_day_once() {
-    let Some(server) = ready().await else { return };
-    let log = PostgresLog::new(server.settings(WRITER)).unwrap();
-    let times: Vec<i64> = (0..90).map(|n| BEGIN_MS + n % 7 * 1000 + n % 3 * DAY_MS).collect();
-    let batches = [batch_of(&node(1), 0, &times), batch_of(&node(2), 0, &times)];
-    for batch in &batches {
-        log.append(batch).await.unwrap();
-    }
-    let all = batches.iter().flat_map(|batch| &batch.rows);
-    for account in ["account-0", "account-3", "account-9"] {
-        for day in [BEGIN_MS / DAY_MS, BEGIN_MS / DAY_MS + 2] {
-            let of_it = |row: &&NumberedRow| row.row.account == account && row.row.time_ms / DAY_MS == day;
-            let mut wanted: Vec<_> = all.clone().filter(of_it).map(|row| row.row.clone()).collect();
-            let whole = log.rows(account, day, 0, 1000).await.unwrap();
-            let mut found = Vec::new();
-            loop {
-                let page = log.rows(account, day, found.len(), 4).await.unwrap();
-                if page.is_empty() {
-                    break;
-                }
-                found.extend(page);
-            }
-            assert_eq!(found, whole, "{account} {day}");
-            // A log that has just been opened remembers no place.
-            let fresh = PostgresLog::new(server.settings(WRITER)).unwrap();
-            assert_eq!(
-                fresh.rows(account, day, 3, 1000).await.unwrap(),
-                whole[whole.len().min(3)..]
-            );
-            let key = |row: &Row| (row.time_ms, row.request_id.clone());
-            wanted.sort_by_key(key);
-            found.sort_by_key(key);
-            assert_eq!(found, wanted, "{account} {day}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place() {
     let Some(server) = ready().await else { return };
     let log = PostgresLog::new(server.settings(WRITER)).unwrap();
@@ -288,6 +254,7 @@ async fn texts_that_postgres_does_not_take_are_no_reason_to_stop() {
     let log = PostgresLog::new(server.settings(WRITER)).unwrap();
     let mut odd = batch_of(&node(1), 0, &[i64::MIN, i64::MAX, BEGIN_MS]);
     for row in &mut odd.rows {
+        let row = Arc::make_mut(row);
         row.row.model_asked = "a\0b\u{1F600}\\N\t\"'".into();
         row.row.latency_ms = u64::MAX;
         row.row.status = u16::MAX;
@@ -309,7 +276,7 @@ async fn texts_that_postgres_does_not_take_are_no_reason_to_stop() {
         (0, "m\u{fffd}")
     );
     assert_eq!(found[1].row.time_ms, columns::moment(i64::MAX).as_millisecond());
-    let cost = |rows: &[NumberedRow]| rows.iter().map(|row| row.row.cost_nano_usd.nanos()).sum::<i64>();
+    let cost = |rows: &[Arc<NumberedRow>]| rows.iter().map(|row| row.row.cost_nano_usd.nanos()).sum::<i64>();
     assert_eq!(cost(&found), cost(&odd.rows));
 }
 
@@ -330,7 +297,11 @@ async fn what_is_away_or_silent_is_waited_for_no_longer_than_the_limits_and_then
     assert!(matches!(&away, SinkError::Unavailable(_)), "{away}");
     let away = log.append(&second).await.unwrap_err().to_string();
     assert!(away.contains("cannot be reached"), "{away}");
-    assert!(log.rows("account-0", BEGIN_MS / DAY_MS, 0, 10).await.is_err());
+    assert!(
+        log.page(&PageAsk::of_day("account-0", BEGIN_MS / DAY_MS, 10))
+            .await
+            .is_err()
+    );
     server.restart().await;
     log.append(&second).await.unwrap();
     assert_eq!(server.rows_of(&node(1)).await, "20");

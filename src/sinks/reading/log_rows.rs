@@ -1,21 +1,25 @@
-//! The rows that a filter takes, of the store and of the home, brought together.
+//! The rows that a filter takes, of the homes and of those on their way there, brought together.
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
-
-use smol_str::SmolStr;
-
-use super::{
-    LogReadError, LogReading,
-    account_day::{AccountDay, is_over},
-    survey::Survey,
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, VecDeque},
+    sync::Arc,
+    time::Instant,
 };
+
+use super::{LogReadError, LogReading};
 use crate::{
     domain::ledger::{
         consumption::Row,
         log_filter::LogFilter,
         log_place::{self, LogPlace},
     },
-    sinks::home::PAGE_ROWS_MAX,
+    edges::clock,
+    journal::NumberedRow,
+    sinks::{
+        asks::{LogPage, PAGE_ROWS_MAX, PageAsk},
+        home::LogHome,
+    },
 };
 
 /// A place in the log: what is before it has been read. It stays valid while rows come and go.
@@ -37,53 +41,34 @@ impl LogCursor {
     }
 }
 
-/// Reads rows in the order of days, and within a day in that of [`LogPlace`]. Up to [`PAGE_ROWS_MAX`] rows of the store and of the
-/// home each are in memory, besides what finds them.
+/// Reads rows in the order of days, and within a day in that of [`LogPlace`]. Up to [`PAGE_ROWS_MAX`] rows of each home are in memory,
+/// besides what finds them, and those that are on their way to the home.
 ///
-/// A row that is neither in the store nor in the home at the moment in which it would be its turn is not read. One that goes over
-/// from the store to the home is in one of them: of each part of the log the store is looked at first.
+/// All rows are read that were on disk when the reading of their day began. One that goes over meanwhile is in one of the places: each is
+/// looked at before the one that its rows go over to.
 pub(crate) struct LogRows {
     reading: Arc<LogReading>,
     filter: LogFilter,
-    store_only: bool,
     at: LogCursor,
-    survey: Survey,
-    /// Accounts of the day that the store may have rows of, behind the one that is being read.
-    accounts: VecDeque<String>,
-    account: Option<AccountDay>,
-    of_store: VecDeque<Row>,
-    /// The store has no further rows of the day.
-    store_ends: bool,
-    of_home: VecDeque<Row>,
-    /// The last row of the home that was read.
-    home_at: LogPlace,
-    home_ends: bool,
-    has_begun: bool,
+    began: Instant,
     /// When it is to stop looking.
     until: Option<Instant>,
-    /// The time was over before the store's rows of the day had been looked through.
-    is_late: bool,
+    /// What is under way of the day at the cursor.
+    day: Option<Day>,
+    looked_at: usize,
 }
 
 impl LogReading {
-    /// The rows that a filter takes, behind a place. `store_only`: without those that the home alone has.
-    pub(crate) fn rows(self: &Arc<Self>, filter: LogFilter, from: LogCursor, store_only: bool) -> LogRows {
+    /// The rows that a filter takes, behind a place.
+    pub(crate) fn rows(self: &Arc<Self>, filter: LogFilter, from: LogCursor) -> LogRows {
         LogRows {
             reading: Arc::clone(self),
             filter,
-            store_only: store_only || self.homes.is_empty(),
-            home_at: from.place.clone(),
             at: from,
-            survey: Survey::default(),
-            accounts: VecDeque::new(),
-            account: None,
-            of_store: VecDeque::new(),
-            store_ends: true,
-            of_home: VecDeque::new(),
-            home_ends: true,
-            has_begun: false,
+            began: clock::instant(),
             until: None,
-            is_late: false,
+            day: None,
+            looked_at: 0,
         }
     }
 }
@@ -97,8 +82,8 @@ impl LogRows {
     }
 
     /// How many rows of the account at the cursor were looked at without coming to their end; the next look knows them.
-    pub(crate) fn seen_ahead(&self) -> usize {
-        self.account.as_ref().map_or(0, AccountDay::seen)
+    pub(crate) fn looked_at(&self) -> usize {
+        self.looked_at
     }
 
     /// Where it goes on; `None`: all has been read.
@@ -112,157 +97,177 @@ impl LogRows {
         if self.cursor().is_none() {
             return Ok(found);
         }
-        if !self.has_begun {
-            self.begin().await?;
-        }
+        let mut day = match self.day.take() {
+            Some(day) => day,
+            None => self.begin().await?,
+        };
         while found.len() < limit {
-            let most = (limit - found.len()).min(PAGE_ROWS_MAX);
-            if self.of_store.is_empty() && !self.store_ends && !self.is_late {
-                self.read_store(most).await?;
-                // What has gone over to the home before this look was not there yet when the home was read.
-                self.of_home.clear();
-                self.home_at = self.at.place.clone();
-                self.home_ends = self.store_only;
-            }
-            if self.of_home.is_empty() && !self.home_ends {
-                self.read_home(most).await?;
-            }
-            let Some(row) = self.first() else {
-                match self.unread().map(SmolStr::new) {
-                    None => self.end_day(),
-                    Some(account) => self.stop_before(account),
-                }
-                break;
+            let ask = PageAsk {
+                after: self.at.place.clone(),
+                began: self.began,
+                until: self.until,
+                ..PageAsk::new(
+                    self.filter.clone(),
+                    self.at.day,
+                    (limit - found.len()).min(PAGE_ROWS_MAX),
+                )
             };
-            // A row may be in both, and in a home twice.
+            day.read(ask).await?;
+            self.looked_at = day.looked_at();
+            let Some(row) = day.pop() else {
+                match day.stops_at() {
+                    Some(place) => self.at.place = place.max(self.at.place.clone()),
+                    None => self.end_day(),
+                }
+                return Ok(found);
+            };
+            // A row may be in several places, and in one of them twice.
             if log_place::order(&row) > self.at.place.order() {
                 self.at.place.go_to(&row);
                 found.push(row);
             }
         }
+        self.day = Some(day);
         Ok(found)
     }
 
-    /// The account whose rows of the store are the next ones that have not been read; `None`: all of the day have.
-    fn unread(&self) -> Option<&str> {
-        let begun = self.account.as_ref().map(AccountDay::account);
-        let next = begun.or_else(|| self.accounts.front().map(String::as_str));
-        next.filter(|_| !self.store_ends)
-    }
-
-    /// The next row of both. Where the store has not been read to its end, none of the home that might come behind its next one.
-    fn first(&mut self) -> Option<Row> {
-        if self.of_store.is_empty() {
-            let is_next = |row: &Row| self.unread().is_none_or(|account| *row.account < *account);
-            return self
-                .of_home
-                .front()
-                .is_some_and(is_next)
-                .then(|| self.of_home.pop_front())?;
-        }
-        let store_is_next = match (self.of_store.front(), self.of_home.front()) {
-            (Some(store), Some(home)) => log_place::order(store) <= log_place::order(home),
-            (store, _) => store.is_some(),
-        };
-        if store_is_next {
-            self.of_store.pop_front()
-        } else {
-            self.of_home.pop_front()
-        }
-    }
-
-    async fn begin(&mut self) -> Result<(), LogReadError> {
-        if let Some(account) = self.account.take() {
-            self.reading.keep(account);
-        }
-        self.of_home.clear();
-        self.is_late = false;
-        let (day, last) = (self.at.day, self.filter.last_day());
-        let account = self.filter.account.as_deref();
-        self.survey.cover(&*self.reading.ledger, account, day, last).await?;
-        self.accounts = self.survey.accounts(day, &self.at.place.account).into();
-        self.store_ends = false;
-        self.home_at = self.at.place.clone();
-        self.home_ends = self.store_only;
-        self.has_begun = true;
-        Ok(())
+    async fn begin(&self) -> Result<Day, LogReadError> {
+        let on_their_way = self.reading.on_their_way(&self.filter.on(self.at.day)).await?;
+        let behind = on_their_way
+            .into_iter()
+            .filter(|row| log_place::order(&row.row) > self.at.place.order());
+        let homes = self.reading.homes();
+        Ok(Day {
+            on_their_way: behind.map(|row| Reverse(Placed(row))).collect(),
+            homes: homes
+                .map(|home| OfHome::new(Arc::clone(home), &self.at.place))
+                .collect(),
+        })
     }
 
     fn end_day(&mut self) {
-        let next = if self.store_only {
-            self.survey.next_day(self.at.day)
-        } else {
-            self.at.day.saturating_add(1)
-        };
         self.at = LogCursor {
-            day: next,
+            day: self.at.day.saturating_add(1),
             place: LogPlace::default(),
         };
-        self.has_begun = false;
-    }
-
-    /// All before this account's rows has been read.
-    fn stop_before(&mut self, account: SmolStr) {
-        if account > self.at.place.account {
-            self.at.place = LogPlace {
-                account,
-                ..LogPlace::default()
-            };
-        }
-        self.has_begun = false;
-    }
-
-    /// Reads up to `most` rows of the store, some accounts together.
-    async fn read_store(&mut self, most: usize) -> Result<(), LogReadError> {
-        while self.of_store.len() < most {
-            let mut account = match self.account.take() {
-                Some(account) => account,
-                None => match self.accounts.pop_front() {
-                    Some(name) => self.account_day(&name),
-                    None => {
-                        self.store_ends = true;
-                        break;
-                    }
-                },
-            };
-            let wanted = most - self.of_store.len();
-            let rows = account.next(&*self.reading.ledger, wanted, self.until).await?;
-            if rows.is_none() || account.has_more() {
-                self.account = Some(account);
-            }
-            self.of_store.extend(rows.into_iter().flatten());
-            if is_over(self.until) {
-                self.store_ends = self.account.is_none() && self.accounts.is_empty();
-                self.is_late = true;
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn account_day(&self, name: &str) -> AccountDay {
-        let kept = self.reading.take(&self.filter, name, self.at.day);
-        let mut account = kept.unwrap_or_else(|| self.reading.account_day(&self.filter, name, self.at.day));
-        account.go_to(&self.filter, &self.at.place);
-        account
-    }
-
-    async fn read_home(&mut self, most: usize) -> Result<(), LogReadError> {
-        let homes = self.reading.homes();
-        let rows = homes.page(&self.filter, self.at.day, &self.home_at, most).await?;
-        self.home_ends = rows.len() < most;
-        if let Some(last) = rows.last() {
-            self.home_at = LogPlace::of(last);
-        }
-        self.of_home.extend(rows);
-        Ok(())
     }
 }
 
-impl Drop for LogRows {
-    fn drop(&mut self) {
-        if let Some(account) = self.account.take() {
-            self.reading.keep(account);
+/// What has been read of a day and not been given, of each place.
+struct Day {
+    on_their_way: BinaryHeap<Reverse<Placed>>,
+    homes: Vec<OfHome>,
+}
+
+/// A row among others by its place.
+struct Placed(Arc<NumberedRow>);
+
+impl Placed {
+    fn order(&self) -> (&str, i64, &str) {
+        log_place::order(&self.0.row)
+    }
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Placed {}
+
+impl PartialOrd for Placed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Placed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+struct OfHome {
+    home: Arc<dyn LogHome>,
+    rows: VecDeque<Row>,
+    /// All up to here has been read; `None`: all.
+    next: Option<LogPlace>,
+    /// It ran out of time.
+    is_late: bool,
+    looked_at: usize,
+}
+
+impl OfHome {
+    /// Behind a place.
+    fn new(home: Arc<dyn LogHome>, after: &LogPlace) -> Self {
+        Self {
+            home,
+            rows: VecDeque::new(),
+            next: Some(after.clone()),
+            is_late: false,
+            looked_at: 0,
         }
+    }
+
+    /// Reads on, if nothing is left of what was read. Says whether it has.
+    async fn read(&mut self, ask: &PageAsk) -> Result<bool, LogReadError> {
+        let Some(after) = self.next.take_if(|_| self.rows.is_empty() && !self.is_late) else {
+            return Ok(false);
+        };
+        let ask = PageAsk { after, ..ask.clone() };
+        let LogPage {
+            rows, next, looked_at, ..
+        } = self.home.page(&ask).await?;
+        self.is_late = next.is_some() && rows.len() < ask.limit;
+        self.rows = rows.into();
+        self.next = next;
+        self.looked_at = looked_at;
+        Ok(true)
+    }
+
+    /// Where it has stopped without rows to give, though there may be some.
+    fn stops_at(&self) -> Option<&LogPlace> {
+        self.next.as_ref().filter(|_| self.rows.is_empty())
+    }
+}
+
+impl Day {
+    /// Reads on wherever nothing is left of what was read.
+    async fn read(&mut self, ask: PageAsk) -> Result<(), LogReadError> {
+        let mut has_read = false;
+        for of_home in &mut self.homes {
+            if has_read {
+                // What has come over from the home before this look was not here yet when this one was read.
+                *of_home = OfHome::new(Arc::clone(&of_home.home), &ask.after);
+            }
+            has_read |= of_home.read(&ask).await?;
+        }
+        Ok(())
+    }
+
+    /// The next row of all. Where one of them has stopped, none that might come behind what it has yet to give.
+    fn pop(&mut self) -> Option<Row> {
+        let stops_at = self.stops_at();
+        let heads = self.homes.iter().enumerate();
+        let heads = heads.filter_map(|(index, of)| Some((log_place::order(of.rows.front()?), Some(index))));
+        let on_its_way = self.on_their_way.peek().map(|Reverse(first)| (first.order(), None));
+        let (order, index) = heads.chain(on_its_way).min()?;
+        if stops_at.is_some_and(|place| order > place.order()) {
+            return None;
+        }
+        match index {
+            Some(index) => self.homes.get_mut(index)?.rows.pop_front(),
+            None => self.on_their_way.pop().map(|Reverse(Placed(row))| row.row.clone()),
+        }
+    }
+
+    /// The place behind which nothing can be given before one of them is read on.
+    fn stops_at(&self) -> Option<LogPlace> {
+        self.homes.iter().filter_map(OfHome::stops_at).min().cloned()
+    }
+
+    fn looked_at(&self) -> usize {
+        self.homes.iter().map(|of| of.looked_at).max().unwrap_or(0)
     }
 }

@@ -78,7 +78,7 @@ impl Both {
             node: node(lane),
             after: 0,
             upto: rows.len() as u64 + 1,
-            rows: numbered.collect(),
+            rows: numbered.map(Arc::new).collect(),
         };
         self.home.append(&batch).await.unwrap();
     }

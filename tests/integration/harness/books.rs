@@ -77,7 +77,10 @@ impl Weir {
     fn books_with(&self, rows: usize, funds: i64) -> Books {
         let books = wait_for("the books to be closed", || {
             let account = self.account();
-            let at_rest = account["running"] == 0 && account["held_nano_usd"] == 0;
+            // A row may be read before it is settled.
+            let at_rest = account["running"] == 0
+                && account["held_nano_usd"] == 0
+                && self.figure("weir_settlements_unacknowledged") == 0;
             let books = Books {
                 rows: if at_rest { self.rows() } else { Vec::new() },
                 account,

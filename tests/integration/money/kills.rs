@@ -223,7 +223,8 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
     weir.process().wait_ended();
     // The store alone has these.
     std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
-    rewrite(&weir, "home = \"store\"\n", "home = \"postgres\"\n");
+    let (old, new) = ("home = \"store\"\n", "home = \"postgres\"\nformer_home = \"store\"\n");
+    rewrite(&weir, old, new);
     set_up(&weir, &server);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();

@@ -14,8 +14,8 @@ use crate::{
     },
     edges::clock,
     sinks::{
-        Homes,
         reading::{LogCursor, LogReading},
+        store_log::StoreLog,
     },
     store::ledger::contract::row,
 };
@@ -128,11 +128,14 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
 #[tokio::test]
 async fn a_request_that_has_looked_long_enough_answers_with_where_it_goes_on() {
     let (admin, now) = filled(6).await;
-    let reading = Arc::new(LogReading::new(Arc::clone(&admin.ledger), Homes::default()));
+    let reading = Arc::new(LogReading::new(
+        Arc::new(StoreLog::new(Arc::clone(&admin.ledger))),
+        None,
+    ));
     let filter = LogFilter::between(now - 3 * DAY_MS, now + 1);
     let (mut cursor, mut found, mut pages) = (Some(LogCursor::before(&filter)), 0, 0);
     while let Some(from) = cursor {
-        let rows = reading.rows(filter.clone(), from, false);
+        let rows = reading.rows(filter.clone(), from);
         let page = crate::admin::log::page(rows, 1000, clock::instant()).await.unwrap();
         (found, pages, cursor) = (found + page.rows.len(), pages + 1, page.next);
     }

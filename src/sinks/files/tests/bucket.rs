@@ -60,7 +60,7 @@ async fn blocking<T: Send + 'static>(files: &LogFiles, work: impl FnOnce(&LogFil
     tokio::task::spawn_blocking(move || work(&files)).await.unwrap()
 }
 
-async fn rows_of(files: &LogFiles, node: &NodeId) -> Vec<NumberedRow> {
+async fn rows_of(files: &LogFiles, node: &NodeId) -> Vec<Arc<NumberedRow>> {
     let node = node.clone();
     blocking(files, move |files| all_rows(files, &node)).await
 }
@@ -75,7 +75,7 @@ impl contract::Place for InBucket {
         Arc::new(self.files())
     }
 
-    async fn rows(&self, node: &NodeId) -> Vec<NumberedRow> {
+    async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         rows_of(&self.files(), node).await
     }
 }
@@ -171,7 +171,10 @@ async fn rows_that_come_late_from_a_process_that_is_gone_are_there_once() {
     let account = whole.rows[0].row.account.clone();
     let of_account = whole.rows.iter().filter(|row| row.row.account == account).count();
     let day = whole.rows[0].row.time_ms.div_euclid(DAY_MS);
-    assert_eq!(files.rows(&account, day, 0, 100).await.unwrap().len(), of_account);
+    assert_eq!(
+        contract::pages::of_day(&files, &account, day, 100).await.len(),
+        of_account
+    );
     blocking(&files, |files| files.keep_house(BEGIN_MS + 2 * DAY_MS, 180))
         .await
         .unwrap();
@@ -252,15 +255,7 @@ async fn a_page_of_rows_reads_the_end_of_a_file_and_the_groups_that_have_the_acc
         .filter(|row| row.row.account == account && row.row.time_ms.div_euclid(DAY_MS) == day);
     let wanted = of_day.count();
     place.way.asked();
-    let mut found = 0;
-    loop {
-        let page = files.rows(&account, day, found, 500).await.unwrap();
-        found += page.len();
-        if page.len() < 500 {
-            break;
-        }
-    }
-    assert_eq!(found, wanted);
+    assert_eq!(contract::pages::of_day(&files, &account, day, 500).await.len(), wanted);
     let asked = place.way.asked();
     // Two days are listed at most twice, the end is read, and groups as a whole: not a request for each column or page.
     let objects = asked.iter().filter(|(_, path)| path.ends_with(".parquet")).count();

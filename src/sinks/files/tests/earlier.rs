@@ -24,17 +24,18 @@ fn age(place: &OnDisk, files: &LogFiles) {
 }
 
 /// Six files of a day, three of them without the new columns, and the rows that they have.
-async fn mixed(place: &OnDisk) -> Vec<NumberedRow> {
+async fn mixed(place: &OnDisk) -> Vec<Arc<NumberedRow>> {
     let files = place.files();
     let mut expected = Vec::new();
     for (number, batch) in (0..).zip(hours(&node(1), 6, 40)) {
         files.append(&batch).await.unwrap();
-        expected.extend(batch.rows.into_iter().map(|mut numbered| {
+        expected.extend(batch.rows.into_iter().map(|mut row| {
             if number % 2 == 0 {
+                let numbered = Arc::make_mut(&mut row);
                 (numbered.row.hold_nano_usd, numbered.row.attempts) = (None, None);
                 (numbered.row.usage.input_audio, numbered.row.usage.output_image) = (0, 0);
             }
-            numbered
+            row
         }));
     }
     age(place, &files);
@@ -54,16 +55,14 @@ async fn files_with_and_without_a_new_column_are_read_and_merged_into_one() {
         account: Some("account-1".to_owned()),
         ..LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS)
     };
-    let of_account = |rows: &[NumberedRow]| -> BTreeMap<SmolStr, Row> {
+    let of_account = |rows: &[Arc<NumberedRow>]| -> BTreeMap<SmolStr, Row> {
         let of_it = rows.iter().filter(|row| row.row.account == "account-1");
         of_it.map(|row| (row.row.request_id.clone(), row.row.clone())).collect()
     };
     for _ in ["before", "after"] {
-        let page = files
-            .page(&filter, BEGIN_MS / DAY_MS, &LogPlace::default(), 1000)
-            .await
-            .unwrap();
-        let page: BTreeMap<SmolStr, Row> = page.into_iter().map(|row| (row.request_id.clone(), row)).collect();
+        let page = files.page(&PageAsk::new(filter.clone(), BEGIN_MS / DAY_MS, 1000)).await;
+        let rows = page.unwrap().rows.into_iter();
+        let page: BTreeMap<SmolStr, Row> = rows.map(|row| (row.request_id.clone(), row)).collect();
         assert_eq!(page, of_account(&expected));
         files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     }

@@ -1,14 +1,12 @@
 //! How Postgres runs the statements that read the log.
 
-use tokio_postgres::types::ToSql;
-
 use super::*;
 use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{log_filter::LogFilter, log_place::LogPlace, tag::Tag},
     },
-    sinks::postgres::pages::Question,
+    sinks::{asks::PageAsk, postgres::pages::Question},
 };
 
 /// The partition of 2 November alone is read, by its index from a condition on.
@@ -47,10 +45,16 @@ async fn questions_read_the_partition_of_their_day_by_its_index() {
         time_ms: BEGIN_MS + DAY_MS + 5000,
         request_id: "req_7".into(),
     };
+    let page = |filter: &LogFilter, after: LogPlace| {
+        Question::page(&PageAsk {
+            after,
+            ..PageAsk::new(filter.clone(), day, 5)
+        })
+    };
     let (first, behind, of_all) = (
-        Question::page(&of_account, day, &LogPlace::default(), 5),
-        Question::page(&narrow, day, &place, 5),
-        Question::page(&all, day, &place, 5),
+        page(&of_account, LogPlace::default()),
+        page(&narrow, place.clone()),
+        page(&all, place),
     );
     let latest = Question::latest(("account-0", &key), &(day..=day), 5);
     for (question, entered_by) in [
@@ -61,23 +65,5 @@ async fn questions_read_the_partition_of_their_day_by_its_index() {
     ] {
         let plan = server.plan(&question.sql(), &question.values()).await;
         assert_reads_one_partition(&plan, entered_by);
-    }
-}
-
-#[tokio::test]
-async fn pages_of_an_account_and_day_read_its_partition_by_its_index() {
-    let Some(server) = ready().await else { return };
-    let log = PostgresLog::new(server.settings(WRITER)).unwrap();
-    let times: Vec<i64> = (0..90).map(|n| BEGIN_MS + n % 7 * 1000 + n % 3 * DAY_MS).collect();
-    log.append(&batch_of(&node(1), 0, &times)).await.unwrap();
-    let moment = |ms| columns::moment(BEGIN_MS + DAY_MS + ms);
-    let (since, until, node) = (moment(0), moment(DAY_MS), node(1).to_string());
-    let behind: [&(dyn ToSql + Sync); 7] = [&since, &until, &"account-0", &since, &node, &7_i64, &5_i64];
-    let skipped: [&(dyn ToSql + Sync); 5] = [&since, &until, &"account-0", &5_i64, &7_i64];
-    for plan in [
-        server.plan(reading::BEHIND_A_PLACE, &behind).await,
-        server.plan(reading::BEHIND_SO_MANY, &skipped).await,
-    ] {
-        assert_reads_one_partition(&plan, "account = 'account-0'");
     }
 }

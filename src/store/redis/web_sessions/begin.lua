@@ -1,6 +1,6 @@
 -- ARGV: generation, whose it is, its time without a visit and in all, in milliseconds.
-local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends')
-if found[1] then
+local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends', 'until')
+if found[1] and tonumber(found[4]) > now() then
   redis.call('HSET', SESSION, 'who', ARGV[2])
   redis.call('ZREM', ALL, entry(found[3], found[1]))
   lasts(math.min(tonumber(found[2]), tonumber(found[3]) - now()), found[3], ARGV[2])

@@ -1,8 +1,11 @@
 -- -> whose it was, or ''
-local found = redis.call('HMGET', SESSION, 'who', 'ends')
+local found = redis.call('HMGET', SESSION, 'who', 'ends', 'until')
 if not found[1] then
   return {'ok', generation, ''}
 end
 redis.call('DEL', SESSION)
 redis.call('ZREM', ALL, entry(found[2], found[1]))
+if tonumber(found[3]) <= now() then
+  return {'ok', generation, ''}
+end
 return {'ok', generation, found[1]}

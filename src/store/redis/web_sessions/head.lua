@@ -1,6 +1,6 @@
 -- What the scripts about sessions in browsers begin with, behind the prelude. KEYS[9]: the session, a hash of whose it is
--- ('who'), its time without a visit ('idle') and its end ('ends'), in milliseconds.
--- It expires when it ends. KEYS[10]: all sessions, by when each ends unless it is visited: '<digest> <end> <whose it is>'.
+-- ('who'), its time without a visit ('idle'), its end ('ends') and when it ends unless it is visited ('until'), in
+-- milliseconds. It expires then, which Redis may notice a moment later. KEYS[10]: all sessions, by when each ends unless it is visited: '<digest> <end> <whose it is>'.
 local SESSION, ALL = KEYS[9], KEYS[10]
 local function now()
   local time = redis.call('TIME')
@@ -11,6 +11,8 @@ local function entry(ends, who)
 end
 -- The session ends in so many milliseconds, unless it is visited.
 local function lasts(milliseconds, ends, who)
+  local at = string.format('%.0f', now() + milliseconds)
+  redis.call('HSET', SESSION, 'until', at)
   redis.call('PEXPIRE', SESSION, string.format('%.0f', milliseconds))
-  redis.call('ZADD', ALL, string.format('%.0f', now() + milliseconds), entry(ends, who))
+  redis.call('ZADD', ALL, at, entry(ends, who))
 end

@@ -1,6 +1,6 @@
 -- -> whose it is, or ''
-local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends')
-if not found[1] then
+local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends', 'until')
+if not found[1] or tonumber(found[4]) <= now() then
   return {'ok', generation, ''}
 end
 lasts(math.min(tonumber(found[2]), tonumber(found[3]) - now()), found[3], found[1])

@@ -15,7 +15,7 @@ use crate::{
         log_filter::LogFilter,
         log_place::{self, LogPlace},
     },
-    edges::clock,
+    sinks::asks::is_over,
     store::{
         StoreError,
         ledger::{LOG_ROWS_MAX, LedgerStore},
@@ -132,11 +132,6 @@ impl AccountDay {
         )))
     }
 
-    /// Whose rows they are.
-    pub(super) fn account(&self) -> &str {
-        &self.account
-    }
-
     /// How many of the store's rows have been looked at.
     pub(super) fn seen(&self) -> usize {
         self.seen
@@ -228,9 +223,4 @@ impl AccountDay {
         }
         self.pieces.push_back((first, rows));
     }
-}
-
-/// Whether this time has come.
-pub(super) fn is_over(until: Option<Instant>) -> bool {
-    until.is_some_and(|until| clock::instant() >= until)
 }

@@ -1,0 +1,155 @@
+//! The log as the store has it: a list of rows for each account and day, in the order in which they were settled.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+
+use self::{
+    account_day::{AccountDay, PLACES_MAX},
+    latest::last_of_key,
+    survey::Survey,
+};
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{NodeId, log_place::LogPlace},
+    },
+    sinks::{
+        asks::{HomeError, Latest, LogPage, Newest, NewestAsk, NewestCursor, PAGE_ROWS_MAX, PageAsk, is_over},
+        home::LogHome,
+        slices,
+    },
+    store::ledger::LedgerStore,
+};
+
+mod account_day;
+mod latest;
+mod lists;
+mod survey;
+#[cfg(test)]
+pub(in crate::sinks) mod tests;
+
+/// How many busy days of accounts are remembered, so that the next page need not look through all their rows again.
+const DAYS_KEPT_MAX: usize = 2;
+/// How many surveys are remembered, each for the readings that began before it was taken.
+const SURVEYS_KEPT_MAX: usize = 4;
+
+/// The rows of a ledger.
+pub(crate) struct StoreLog {
+    ledger: Arc<dyn LedgerStore>,
+    days: Mutex<Vec<AccountDay>>,
+    surveys: Mutex<Vec<Arc<Survey>>>,
+    /// The most places of rows of an account and day in memory.
+    places_max: usize,
+}
+
+impl StoreLog {
+    /// The rows of this one.
+    pub(crate) fn new(ledger: Arc<dyn LedgerStore>) -> Self {
+        Self {
+            ledger,
+            days: Mutex::default(),
+            surveys: Mutex::default(),
+            places_max: PLACES_MAX,
+        }
+    }
+
+    async fn survey(&self, ask: &PageAsk) -> Result<Arc<Survey>, HomeError> {
+        let known = self.surveys.lock().iter().find(|survey| survey.serves(ask)).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let survey = Arc::new(Survey::take(&*self.ledger, ask).await?);
+        keep(&self.surveys, Arc::clone(&survey), SURVEYS_KEPT_MAX);
+        Ok(survey)
+    }
+
+    /// The rows of an account behind the place of a page, with what is remembered of them.
+    fn account_day(&self, ask: &PageAsk, account: &str) -> AccountDay {
+        let kept = {
+            let mut days = self.days.lock();
+            let index = days.iter().position(|kept| kept.has(&ask.filter, account, ask.day));
+            index.map(|index| days.remove(index))
+        };
+        let mut rows = kept.unwrap_or_else(|| AccountDay::new(&ask.filter, account, ask.day, self.places_max));
+        rows.go_to(&ask.filter, &ask.after);
+        rows
+    }
+}
+
+/// Keeps one more, and no more than so many.
+fn keep<T>(kept: &Mutex<Vec<T>>, one: T, most: usize) {
+    let mut kept = kept.lock();
+    if kept.len() >= most {
+        kept.remove(0);
+    }
+    kept.push(one);
+}
+
+#[async_trait]
+impl LogHome for StoreLog {
+    fn name(&self) -> &'static str {
+        "store"
+    }
+
+    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
+        let limit = ask.limit.clamp(1, PAGE_ROWS_MAX);
+        let survey = self.survey(ask).await?;
+        let mut page = LogPage::default();
+        let mut has_looked = false;
+        for account in survey.accounts(ask.day, &ask.after.account) {
+            let before = LogPlace::before(account);
+            if has_looked && is_over(ask.until) {
+                page.next = Some(before);
+                return Ok(page);
+            }
+            has_looked = true;
+            let mut rows = self.account_day(ask, account);
+            loop {
+                let wanted = limit - page.rows.len();
+                let next = rows.next(&*self.ledger, wanted, ask.until).await?;
+                let is_late = next.is_none();
+                page.rows.extend(next.into_iter().flatten());
+                let is_full = page.rows.len() >= limit;
+                if is_full || is_late {
+                    let last = page.rows.last().map_or_else(|| ask.after.clone(), LogPlace::of);
+                    page.next = Some(last.max(before));
+                    if is_late || rows.has_more() {
+                        page.looked_at = rows.seen();
+                        keep(&self.days, rows, DAYS_KEPT_MAX);
+                    }
+                    return Ok(page);
+                }
+                if !rows.has_more() {
+                    break;
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    async fn latest(
+        &self,
+        account: &str,
+        key: &KeyId,
+        days: RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<Latest, HomeError> {
+        Ok(last_of_key(&*self.ledger, (account, key), days, limit.min(PAGE_ROWS_MAX)).await?)
+    }
+
+    async fn newest(&self, ask: &NewestAsk) -> Result<Newest, HomeError> {
+        match &ask.from {
+            Some(NewestCursor::InSlices(_)) => {
+                slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
+            }
+            Some(NewestCursor::InLists(at)) => lists::newest(&*self.ledger, ask, Some(at)).await,
+            None => lists::newest(&*self.ledger, ask, None).await,
+        }
+    }
+
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+        Ok(None)
+    }
+}

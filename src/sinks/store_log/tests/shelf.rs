@@ -1,0 +1,216 @@
+//! A store in memory that a test puts rows into and takes them from.
+
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
+            consumption::Row,
+            daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf},
+            lease::{AskLease, LeaseAnswer},
+            notice::{NoticeOf, TakenNotices},
+            period::Period,
+        },
+        money::NanoUsd,
+    },
+    sinks::contract::samples::BEGIN_MS,
+    store::{
+        StoreError,
+        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore},
+    },
+};
+
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// An account and a day.
+pub(in crate::sinks) type Day = (String, i64);
+
+/// What of a ledger is asked when the log is read.
+#[derive(Default)]
+pub(in crate::sinks) struct StoreShelf {
+    /// In the order in which they came.
+    rows: Mutex<BTreeMap<Day, Vec<Row>>>,
+    sums: Mutex<BTreeMap<String, (DailySums, DayTags)>>,
+    calls: AtomicUsize,
+}
+
+impl StoreShelf {
+    pub(in crate::sinks) fn put(&self, row: Row) {
+        let day = row.time_ms.div_euclid(DAY_MS);
+        let mut sums = self.sums.lock();
+        let (sums, tags) = sums.entry(row.account.to_string()).or_default();
+        sums.add(&row, tags);
+        self.rows
+            .lock()
+            .entry((row.account.to_string(), day))
+            .or_default()
+            .push(row);
+    }
+
+    pub(in crate::sinks) fn days(&self) -> Vec<Day> {
+        self.rows.lock().keys().cloned().collect()
+    }
+
+    /// Takes the first half of a day's rows. Its sums stay.
+    pub(in crate::sinks) fn trim(&self, day: &Day) -> Vec<Row> {
+        let mut rows = self.rows.lock();
+        let of_day = rows.entry(day.clone()).or_default();
+        of_day.drain(..of_day.len().div_ceil(2)).collect()
+    }
+
+    pub(in crate::sinks) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl LedgerStore for StoreShelf {
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let rows = self.rows.lock();
+        let of_day = rows.get(&(account.to_owned(), day)).map_or(&[][..], Vec::as_slice);
+        Ok(of_day
+            .iter()
+            .skip(skip)
+            .take(limit.min(LOG_ROWS_MAX))
+            .cloned()
+            .collect())
+    }
+
+    async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
+        let sums = self.sums.lock();
+        let names = sums
+            .keys()
+            .filter(|name| after.is_none_or(|after| name.as_str() > after));
+        let views = names.take(limit.min(LIST_ACCOUNTS_MAX)).map(|name| AccountView {
+            id: name.clone(),
+            balance: NanoUsd::ZERO,
+            spent: NanoUsd::ZERO,
+            held: NanoUsd::ZERO,
+            running: 0,
+            record: AccountRecord::default(),
+            paid_today: NanoUsd::ZERO,
+            paid_this_month: NanoUsd::ZERO,
+            created_at: 0,
+        });
+        Ok(views.collect())
+    }
+
+    async fn sums(&self, account: &str, days: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        let sums = self.sums.lock();
+        let of_account = sums.get(account).map(|(sums, _)| sums.iter().collect::<Vec<_>>());
+        let of_account = of_account.unwrap_or_default().into_iter();
+        Ok(of_account.filter(|sum| days.contains(&sum.day)).collect())
+    }
+
+    async fn admit(&self, _: &Admit) -> Result<AdmitReply, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn lease(&self, _: &AskLease) -> Result<LeaseAnswer, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn top_up(&self, _: &TopUp) -> Result<ToppedUp, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn apply(&self, _: &NodeId, _: &str, _: &[Step], _: u64) -> Result<u64, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn summed(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn set_terms(&self, _: &str, _: &AccountRecord, _: &AccountRecord) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn watermark(&self, _: &NodeId, _: &str) -> Result<u64, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn renew(&self, _: &NodeId, _: &[String]) -> Result<(), StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn release(&self, _: &NodeId, _: &str) -> Result<(), StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        let all = self.sums(account, days, &SumsOf::One(Subject::Account)).await?;
+        let mut found: Vec<LogDay> = Vec::new();
+        for sum in all {
+            if found.last().is_none_or(|last| last.day != sum.day) {
+                let rows = self.rows.lock().get(&(account.to_owned(), sum.day)).map_or(0, Vec::len);
+                found.push(LogDay {
+                    day: sum.day,
+                    rows: rows as u64,
+                    trimmed: u64::from(rows == 0),
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    async fn trim(&self, _: &str, _: &LogDay) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn put_rows(&self, _: &str, _: i64, _: &[Row]) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn take_turn(&self, _: &str, _: &NodeId, _: i64) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn account(&self, _: &str) -> Result<Option<AccountView>, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn operation(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn key_spend(&self, _: &str, _: &KeyId) -> Result<KeySpend, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn resum(&self, _: &str, _: i64) -> Result<(), StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn take_notices(&self, _: &str, _: i64) -> Result<TakenNotices, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn told(&self, _: &str, _: &[NoticeOf]) -> Result<(), StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        Ok(BEGIN_MS)
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        unreachable!("the log is only read")
+    }
+}
