@@ -1,5 +1,5 @@
 //! Settlements that a script takes together. Those of requests that were admitted out of leases come in great numbers, and are
-//! mostly of few keys and models: what they add up to is told instead of each, beside their rows.
+//! mostly of few keys and models: what they add up to is told instead of each, beside their rows where those are kept.
 //!
 //! Nothing depends on their order but notices and the bounds of token buckets. Where it might, the script says so and changes
 //! nothing; then each is told by itself.
@@ -79,11 +79,11 @@ pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// What `apply.lua` takes of pieces.
-pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+/// What `apply.lua` takes of pieces, with their rows where those are kept.
+pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>], keeps_rows: bool) -> Result<(), StoreError> {
     pieces.iter().try_for_each(|piece| match piece {
-        Piece::One(step) => arguments::step(call, step),
-        Piece::Together(together) => together.tell(call),
+        Piece::One(step) => arguments::step(call, step, keeps_rows),
+        Piece::Together(together) => together.tell(call, keeps_rows),
     })
 }
 
@@ -125,15 +125,16 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups, each group, each row.
-    fn tell(&self, call: &mut ScriptCall<'_>) -> Result<(), StoreError> {
+    /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups and rows, each group, each row.
+    fn tell(&self, call: &mut ScriptCall<'_>, keeps_rows: bool) -> Result<(), StoreError> {
+        let rows: &[&Row] = if keeps_rows { &self.rows } else { &[] };
         call.arg(self.first).arg("together").arg(self.rows.len());
-        call.arg(self.day).arg(self.groups.len());
+        call.arg(self.day).arg(self.groups.len()).arg(rows.len());
         for group in &self.groups {
             group.tell(call);
         }
-        for row in &self.rows {
-            call.arg(arguments::row(row)?.1);
+        for row in rows {
+            call.arg(arguments::row(row)?);
         }
         Ok(())
     }
