@@ -180,9 +180,12 @@ impl Tokens {
 mod tests {
     use std::sync::Arc;
 
+    use ::redis::Arg;
+
     use super::*;
     use crate::domain::ledger::lease::LeaseId;
     use crate::store::ledger::contract::{START_MS, node, row};
+    use crate::store::redis::script::Script;
 
     fn settled(seq: u64, key: u8, model: &str, cost: i64) -> Step {
         let mut row = row("acme", key, &format!("r{seq}"), START_MS, NanoUsd::from_nanos(cost));
@@ -259,6 +262,26 @@ mod tests {
                 (9..10, vec![]),
             ]
         );
+    }
+
+    #[test]
+    fn no_row_is_told_where_rows_are_not_kept() {
+        let mut alone = settled(1, 1, "m", 5);
+        if let Change::Settle(settlement) = &mut alone.change {
+            settlement.lease = None;
+        }
+        let steps = [alone, settled(2, 1, "m", 5), settled(3, 1, "m", 5)];
+        let script = Script::new("return 1");
+        let rows = |keeps_rows: bool| {
+            let mut call = script.call();
+            tell(&mut call, &pieces(&steps), keeps_rows).unwrap();
+            let command = call.command();
+            let words = command.args_iter();
+            words
+                .filter(|word| matches!(word, Arg::Simple(text) if text.starts_with(b"{")))
+                .count()
+        };
+        assert_eq!((rows(true), rows(false)), (3, 0));
     }
 
     #[test]
