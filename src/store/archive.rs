@@ -63,7 +63,8 @@ pub(crate) enum Item {
         /// The mirror of its record, and its spending.
         state: Box<AccountKey>,
     },
-    /// What an account's rows of a day add up to, of one subject: by model.
+    /// What an account's rows of a day add up to, of one subject: by model. The last of several of one day and subject holds: rows
+    /// may come to a day while it is read.
     DaySums {
         /// The account.
         account: String,

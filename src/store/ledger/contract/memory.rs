@@ -29,10 +29,19 @@ use crate::{
     },
 };
 
-/// A ledger in memory, with lists of rows.
-pub(crate) struct MemoryLedger {
+/// A ledger that keeps rows, in memory.
+struct MemoryLedger {
     state: Arc<Mutex<Model>>,
     clock: TestClock,
+}
+
+impl MemoryLedger {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Arc::default(),
+            clock: TestClock::new(),
+        })
+    }
 }
 
 #[async_trait]
@@ -166,7 +175,7 @@ impl Failover for Snapshot {
 }
 
 fn fixture(fails_over: bool) -> Fixture {
-    let ledger = ledger();
+    let ledger = MemoryLedger::new();
     let failover = Snapshot {
         state: Arc::clone(&ledger.state),
         kept: Mutex::default(),
@@ -181,11 +190,14 @@ fn fixture(fails_over: bool) -> Fixture {
 }
 
 /// A ledger in memory, for tests of what is built on one.
-pub(crate) fn ledger() -> Arc<MemoryLedger> {
-    Arc::new(MemoryLedger {
-        state: Arc::default(),
-        clock: TestClock::new(),
-    })
+pub(crate) fn ledger() -> Arc<dyn LedgerStore> {
+    MemoryLedger::new()
+}
+
+/// The same with its lists of rows, for tests of what reads the log.
+pub(crate) fn with_lists() -> (Arc<dyn LedgerStore>, Arc<dyn LogLists>) {
+    let ledger = MemoryLedger::new();
+    (ledger.clone(), ledger)
 }
 
 async fn open() -> Option<Fixture> {
