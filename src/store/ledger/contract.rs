@@ -38,7 +38,8 @@ pub(crate) use leases::{
     leases_stay_far_from_limits_and_come_back_near_one, what_a_lease_has_of_a_rate_is_not_filled_up,
 };
 pub(crate) use lists::{
-    rows_are_paged_by_account_and_day, rows_that_were_lost_are_put_back, the_rows_of_a_day_are_removed_as_they_were_seen,
+    rows_are_paged_by_account_and_day, rows_that_were_lost_are_put_back,
+    the_rows_of_a_day_are_removed_as_they_were_seen,
 };
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use notices::{
