@@ -20,13 +20,13 @@ use crate::{
         partial_file::partial_path,
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
-    config::{Config, RedisConfig, StoreConfig},
+    config::{Config, RedisConfig, StoreConfig, log_home::LogHome},
     domain::ledger::consumption::RETENTION_DAYS,
     edges::clock,
     store::{
         KeyStore, StoreError, StoreOpenError,
         archive::{
-            Archive, Archives,
+            Archive, Archives, Item,
             file::{self, FORMAT, Header, Items},
         },
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
@@ -147,7 +147,7 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
             let generation = store.known_generation().await.map_err(failed)?;
-            let (archives, _) = redis_archives(&store);
+            let (archives, _) = redis_archives(&store, false);
             copy(&archives, &header("redis", generation), &mut file).await
         })?,
     }
@@ -178,43 +178,66 @@ async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Res
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let (header, end) = file::check(&args.from).map_err(|error| StartError::failed("weir store restore", error))?;
-    match &config.store {
+    let keeps_rows = keeps_rows(&config);
+    let rows = match &config.store {
         StoreConfig::Embedded(embedded) => {
             let archives = embedded_archives(&embedded.path)?;
-            client_runtime()?.block_on(async {
+            let rows = client_runtime()?.block_on(async {
                 must_be_empty(&archives).await?;
                 let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
                 EmbeddedStore::restoring(&embedded.path).map_err(refused)?;
-                load_all(&archives, &args.from).await?;
-                EmbeddedStore::restored(&embedded.path).map_err(refused)
+                let rows = load_all(&archives, &args.from).await?;
+                EmbeddedStore::restored(&embedded.path).map_err(refused)?;
+                Ok::<_, StartError>(rows)
             })?;
             drop(archives);
             begin_ledger(&embedded.path)?;
+            rows
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
-            let (archives, ledger) = redis_archives(&store);
+            let (archives, ledger) = redis_archives(&store, keeps_rows);
             must_be_empty(&archives).await?;
-            load_all(&archives, &args.from).await?;
+            let rows = load_all(&archives, &args.from).await?;
             // The accounts first: a store that nodes believe has all of them.
             let generation = header.generation.as_deref();
             ledger.restored(generation).await.map_err(failed)?;
             let made = store.restored(generation).await.map_err(failed)?;
             match made {
-                Init::Made => Ok(()),
+                Init::Made => Ok(rows),
                 Init::Already | Init::HasData => Err(not_empty()),
             }
         })?,
-    }
-    let text = format!("{} items of {} put back", end.items, header.time);
-    Ok((text, json!({ "items": end.items, "time": header.time })))
+    };
+    let left_out = if keeps_rows { 0 } else { rows };
+    let items = end.items.saturating_sub(left_out);
+    let more = if left_out == 0 {
+        String::new()
+    } else {
+        format!(
+            "; {left_out} rows of the log were left out, because this store keeps none. If the log's home lacks them, restore the \
+             backup into an empty Redis too, with `[log] former_home = \"store\"`, and run `weir log move` there"
+        )
+    };
+    let text = format!("{items} items of {} put back{more}", header.time);
+    Ok((
+        text,
+        json!({ "items": items, "time": header.time, "rows_left_out": left_out }),
+    ))
+}
+
+/// Whether rows of a backup are put back: into a Redis that is the log's home, or was before.
+fn keeps_rows(config: &Config) -> bool {
+    let is_redis = matches!(config.store, StoreConfig::Redis(_));
+    let mut homes = [Some(&config.log.home), config.log.former_home.as_ref()].into_iter();
+    is_redis && homes.any(|home| home == Some(&LogHome::Store))
 }
 
 /// An operator's word that goes further than retention does by itself (`domain/ledger/retention.rs`).
 fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {
-        let text = "Redis removes old rows by itself, by its own clock".to_owned();
-        return Ok((text, json!({ "engine": "redis", "rows": 0 })));
+        let text = "Redis removes old daily sums and rows by itself, by its own clock".to_owned();
+        return Ok((text, json!({ "engine": "redis", "sums": 0 })));
     };
     let refused = |why: &str| StartError::failed("weir store prune", why);
     let midnight = args
@@ -225,14 +248,17 @@ fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
     let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
-    let rows = pruned.ok_or_else(|| {
+    let sums = pruned.ok_or_else(|| {
         refused(&format!(
-            "nothing was changed: rows are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
+            "nothing was changed: daily sums are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
             args.before
         ))
     })?;
-    let text = format!("{rows} rows from before {} removed", args.before);
-    Ok((text, json!({ "engine": "embedded", "rows": rows })))
+    let text = format!(
+        "{sums} daily sums and the public record's hours from before {} removed",
+        args.before
+    );
+    Ok((text, json!({ "engine": "embedded", "sums": sums })))
 }
 
 async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
@@ -250,15 +276,21 @@ fn not_empty() -> StartError {
     )
 }
 
-async fn load_all(archives: &Archives, from: &Path) -> Result<(), StartError> {
+/// Puts all items back. Answers with how many of them are rows of the log.
+async fn load_all(archives: &Archives, from: &Path) -> Result<u64, StartError> {
     let unreadable = |error: file::BackupError| StartError::failed("the backup", error);
     let mut items = Items::open(from).map_err(unreadable)?;
+    let mut rows = 0;
     loop {
         let batch = items.next_batch(BATCH).map_err(unreadable)?;
         if batch.is_empty() {
-            return Ok(());
+            return Ok(rows);
         }
         archives.load(&batch).await.map_err(failed)?;
+        rows += batch
+            .iter()
+            .map(|item| u64::from(matches!(item, Item::Row { .. })))
+            .sum::<u64>();
     }
 }
 
@@ -270,8 +302,9 @@ fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-fn redis_archives(store: &Arc<RedisStore>) -> (Archives, Arc<RedisLedger>) {
-    let ledger = Arc::new(RedisLedger::new(Arc::clone(store)));
+/// What a Redis keeps; rows of a backup are put back if it `keeps_rows`.
+fn redis_archives(store: &Arc<RedisStore>, keeps_rows: bool) -> (Archives, Arc<RedisLedger>) {
+    let ledger = Arc::new(RedisLedger::new(Arc::clone(store), keeps_rows));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
     (Archives(both), ledger)
 }
