@@ -1,7 +1,7 @@
 //! Makes one file of several of a lane and day that follow each other: of many alike today, of all when the day is over.
 //!
 //! The file with the rows of all is put there first. The others stay for a while: a program that has listed them goes on to read them, and
-//! no list, however it is made, has neither them nor the new one. Until they go, each of their rows is in two files.
+//! no list, however it is made, has neither them nor the new one. Until they go, each of their rows is in more than one file.
 
 use std::{collections::BTreeMap, io};
 
@@ -79,12 +79,17 @@ impl Merger {
         self.many.notified().await;
     }
 
-    /// Merges what can be merged, and removes files that have been merged a while ago.
+    /// Merges what can be merged, and removes files that were merged a while ago.
     pub(super) fn merge(&self, workplace: &Workplace, storage: &dyn Storage, now_ms: i64) -> io::Result<()> {
-        let all = storage.all()?;
-        self.remove_covered(storage, &all, now_ms)?;
+        let merged = self.merge_days(workplace, storage, now_ms);
+        // They go, too, where a file cannot be merged.
+        self.remove_covered(storage, now_ms)?;
+        merged
+    }
+
+    fn merge_days(&self, workplace: &Workplace, storage: &dyn Storage, now_ms: i64) -> io::Result<()> {
         let today = place::day_of(now_ms.saturating_sub(SLACK_MS));
-        for of_day in all.chunk_by(|one, next| one.day == next.day) {
+        for of_day in storage.all()?.chunk_by(|one, next| one.day == next.day) {
             let Some(day) = of_day.first().map(|place| place.day) else {
                 continue;
             };
@@ -104,14 +109,18 @@ impl Merger {
     }
 
     /// Removes files whose rows another one has had for a while.
-    fn remove_covered(&self, storage: &dyn Storage, all: &[Place], now_ms: i64) -> io::Result<()> {
-        let counting = place::counting(all);
-        let covered = all.iter().filter(|place| counting.binary_search(place).is_err());
+    fn remove_covered(&self, storage: &dyn Storage, now_ms: i64) -> io::Result<()> {
+        let all = storage.all()?;
+        let counting = place::counting(&all);
+        let covered = all.into_iter().filter(|place| counting.binary_search(place).is_err());
         let old: BTreeMap<Place, i64> = {
             let mut known = self.covered.lock();
             // A clock that was ahead makes none stay for longer.
             let since = |place: &Place| known.get(place).map_or(now_ms, |since| now_ms.min(*since));
-            let seen = covered.map(|place| (place.clone(), since(place)));
+            let seen = covered.map(|place| {
+                let since = since(&place);
+                (place, since)
+            });
             let (old, new) = seen.partition(|(_, since)| now_ms.saturating_sub(*since) >= STAYS_MS);
             *known = new;
             old
