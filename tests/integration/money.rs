@@ -18,6 +18,7 @@ mod leaving;
 mod limits;
 mod log_bucket;
 mod log_files;
+mod log_shared;
 mod models;
 mod moving_slots;
 mod notices;
