@@ -9,8 +9,7 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
             daily_sums::{DailySum, DailySums, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
@@ -21,7 +20,8 @@ use crate::{
     store::StoreError,
 };
 
-pub use lists::{LOG_ROWS_MAX, LogLists, PUT_ROWS_MAX};
+pub use lists::LogLists;
+pub(crate) use lists::{LOG_ROWS_MAX, PUT_ROWS_MAX};
 
 mod lists;
 
@@ -139,7 +139,7 @@ pub trait LedgerStore: Send + Sync {
     async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
     /// Puts sums in the place of all that are kept of a day, in one atomic step, if those of the account still count as many
-    /// requests as were `seen`. Answers whether they did; if not, nothing has changed.
+    /// requests as were `seen`. Answers whether they did; if not, and where the account is not there, nothing has changed.
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
     /// Takes what an account has to tell: parts of quotas that were reached and low balances, at most

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{runtime::Runtime, sync::watch, time::timeout};
+use tokio::{runtime::Runtime, sync::watch, time::sleep};
 
 use crate::{
     config::{log_bucket::LogBucketConfig, log_home::LogFilesConfig},
@@ -25,10 +25,7 @@ pub(super) fn open(
     stopped: &watch::Receiver<bool>,
 ) -> Result<LogFiles, StartError> {
     let mut files = LogFiles::open(&config.path, config.longest, config.rows_max).map_err(|error| {
-        let what = format!(
-            "{}: {error}; name another one, or log.home = \"store\" for a log in the store alone",
-            config.path.display()
-        );
+        let what = format!("{}: {error}; name another one", config.path.display());
         StartError::failed("the folder of the log (log.files.path)", what)
     })?;
     if let Some(bucket) = &config.bucket {
@@ -63,16 +60,15 @@ fn settings(bucket: &LogBucketConfig) -> Result<BucketSettings, StartError> {
 async fn keep_house(files: LogFiles, mut stopped: watch::Receiver<bool>) {
     let upkeep = LowPriority::new(1);
     loop {
-        let files = files.clone();
-        let done = upkeep.run(move || files.keep_house(clock::unix_millis(), i64::from(RETENTION_DAYS)));
+        let of_now = files.clone();
+        let done = upkeep.run(move || of_now.keep_house(clock::unix_millis(), i64::from(RETENTION_DAYS)));
         if let Ok(Err(error)) = done.await {
             tracing::warn!(%error, "the log's files cannot be merged or removed, it is tried again");
         }
-        if timeout(UPKEEP_EVERY, stopped.wait_for(|stopped| *stopped))
-            .await
-            .is_ok()
-        {
-            return;
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = files.has_many() => {}
+            () = sleep(UPKEEP_EVERY) => {}
         }
     }
 }

@@ -90,7 +90,7 @@ pub enum SumsOf {
 
 /// The sums of one account, by day, subject and model: the reference for every ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DailySums(BTreeMap<(i64, Subject, SmolStr), Sums>);
+pub struct DailySums(BTreeMap<(i64, Subject, SmolStr), Sums>);
 
 /// Rows of one account on their way into its sums: those of one day, key and model are added up before, because there are many.
 #[derive(Debug, Default)]
