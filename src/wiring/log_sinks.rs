@@ -27,7 +27,7 @@ pub(crate) struct LogSinks {
 }
 
 /// A home that the configuration names.
-enum Named {
+enum AnyHome {
     Fed(Arc<dyn FedHome>),
     Store(Arc<StoreLog>),
 }
@@ -49,25 +49,27 @@ impl LogSinks {
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(Self, LogHomes), StartError> {
-        let open = |home: &log_home::LogHome| -> Result<Named, StartError> {
+        let open = |home: &log_home::LogHome| -> Result<AnyHome, StartError> {
             Ok(match home {
                 log_home::LogHome::Store => {
                     let no_lists = || StartError::Configuration(NO_LISTS.to_owned());
                     let lists = lists.clone().ok_or_else(no_lists)?;
-                    Named::Store(Arc::new(StoreLog::new(lists, Arc::clone(&ledger))))
+                    AnyHome::Store(Arc::new(StoreLog::new(lists, Arc::clone(&ledger))))
                 }
-                log_home::LogHome::Files(config) => Named::Fed(Arc::new(log_files::open(config, background, stopped)?)),
-                log_home::LogHome::Postgres(config) => Named::Fed(log_postgres::open(config, background, stopped)?),
+                log_home::LogHome::Files(config) => {
+                    AnyHome::Fed(Arc::new(log_files::open(config, background, stopped)?))
+                }
+                log_home::LogHome::Postgres(config) => AnyHome::Fed(log_postgres::open(config, background, stopped)?),
             })
         };
         let home = match open(&config.log.home)? {
-            Named::Fed(home) => OpenHome::Fed(FedLog::new(home)),
-            Named::Store(store) => OpenHome::Store(store),
+            AnyHome::Fed(home) => OpenHome::Fed(FedLog::new(home)),
+            AnyHome::Store(store) => OpenHome::Store(store),
         };
         let former = config.log.former_home.as_ref().map(open).transpose()?;
         let former = former.map(|former| match former {
-            Named::Fed(home) => FormerHome::Elsewhere(home),
-            Named::Store(store) => FormerHome::Store(store),
+            AnyHome::Fed(home) => FormerHome::Elsewhere(home),
+            AnyHome::Store(store) => FormerHome::Store(store),
         });
         if let Some(warning) = warning(config) {
             tracing::warn!("{warning}");

@@ -61,11 +61,11 @@ pub(super) async fn move_rows(
     let homes = of(client).await?;
     let wanted = args.home(&homes)?;
     let days = (args.from.unwrap_or(homes.from), args.until.unwrap_or(homes.until));
-    let mut all = Moved::default();
+    let mut all = MoveCounts::default();
     days::each(client, args.account.as_ref(), days, async |account, day| {
-        let mut moved = Moved {
+        let mut moved = MoveCounts {
             rows: fill(client, account, day).await?,
-            ..Moved::default()
+            ..MoveCounts::default()
         };
         if args.remove {
             moved.remove(client, account, day).await?;
@@ -114,7 +114,7 @@ impl MoveArgs {
 
 /// What became of a day of an account, or of all.
 #[derive(Default)]
-struct Moved {
+struct MoveCounts {
     /// How many rows were brought.
     rows: u64,
     /// How many were removed where they were.
@@ -123,7 +123,7 @@ struct Moved {
     staying: u64,
 }
 
-impl Moved {
+impl MoveCounts {
     async fn remove(&mut self, client: &AdminClient, account: &AccountId, day: Day) -> Result<(), AdminClientError> {
         let asked = RemoveFormerRows {
             account: account.clone(),
@@ -152,7 +152,7 @@ impl Moved {
             return Ok(());
         }
         if args.client.json {
-            let told = Told {
+            let told = MoveLine {
                 account,
                 day,
                 rows: self.rows,
@@ -173,7 +173,7 @@ impl Moved {
 
 /// What became of a day of an account, for scripts.
 #[derive(Serialize)]
-struct Told<'a> {
+struct MoveLine<'a> {
     account: &'a AccountId,
     day: Day,
     rows: u64,
@@ -193,7 +193,9 @@ pub(super) fn shown(home: &str) -> &str {
 
 /// Brings the rows of a day of an account to the home that it lacks; says how many.
 pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: Day) -> Result<u64, AdminClientError> {
-    let account = account.clone();
-    let reply = client.ask_within(VERIFY_WAIT, None, &FillLogHome { account, day });
-    Ok(reply.await?.read()?.rows)
+    let asked = FillLogHome {
+        account: account.clone(),
+        day,
+    };
+    Ok(client.ask_within(VERIFY_WAIT, None, &asked).await?.read()?.rows)
 }

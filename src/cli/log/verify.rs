@@ -140,12 +140,14 @@ impl Found {
         self.open += u64::from(outcome.state == State::Open);
         self.wrong += u64::from(matches!(outcome.state, State::Differs | State::Twice));
         if args.mend && outcome.state == State::Differs {
-            let account = account.clone();
-            let mended = client.ask_within(VERIFY_WAIT, None, &MendLog { account, day });
-            let mended = mended.await?.read()?;
+            let mend = MendLog {
+                account: account.clone(),
+                day,
+            };
+            client.ask_within(VERIFY_WAIT, None, &mend).await?;
             self.mended += 1;
             if !json {
-                writeln!(out, "{}  {day}  mended", mended.account)?;
+                writeln!(out, "{account}  {day}  mended")?;
             }
         }
         Ok(())

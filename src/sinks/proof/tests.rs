@@ -53,13 +53,13 @@ async fn sum(ledger: &dyn LedgerStore, lane: u32, rows: u64) {
 }
 
 /// A ledger that counts five rows of a lane, and a home that is fed.
-struct Fed {
+struct FedDay {
     ledger: Arc<MemoryLedger>,
     shelf: Arc<Shelf>,
     home: FedLog,
 }
 
-impl Fed {
+impl FedDay {
     async fn new() -> Self {
         let (ledger, shelf) = (memory::ledger(), Arc::<Shelf>::default());
         sum(&*ledger, 2, 5).await;
@@ -96,7 +96,7 @@ fn tail(lane: u32, (after, last, end): (u64, u64, u64)) -> Arc<Tail> {
 
 #[tokio::test]
 async fn rows_on_their_way_count_once_with_those_at_home_and_no_lane_has_to_be_asked() {
-    let fed = Fed::new().await;
+    let fed = FedDay::new().await;
     // The third has just gone over, and the sixth is not in the sums yet.
     fed.shelf.bring((1..=3).map(|place| (node(2), numbered(2, place))), 31);
     let tail = tail(2, (3, 6, 6));
@@ -109,7 +109,7 @@ async fn rows_on_their_way_count_once_with_those_at_home_and_no_lane_has_to_be_a
 
 #[tokio::test]
 async fn a_lane_that_brings_rows_while_they_are_read_does_not_make_a_day_wrong() {
-    let fed = Fed::new().await;
+    let fed = FedDay::new().await;
     fed.shelf.bring((1..=3).map(|place| (node(2), numbered(2, place))), 31);
     fed.shelf.happens(|shelf| {
         shelf.bring((4..=5).map(|place| (node(2), numbered(2, place))), 51);
@@ -121,7 +121,7 @@ async fn a_lane_that_brings_rows_while_they_are_read_does_not_make_a_day_wrong()
 
 #[tokio::test]
 async fn a_day_is_open_while_a_lane_is_behind_and_then_a_row_that_is_gone_is_a_difference() {
-    let fed = Fed::new().await;
+    let fed = FedDay::new().await;
     fed.shelf.bring((1..=3).map(|place| (node(2), numbered(2, place))), 31);
     let found = fed.prove(100).await;
     assert_eq!((found.verdict.behind, found.verdict.missing), (vec![node(2)], 2));
@@ -136,12 +136,12 @@ async fn a_day_is_open_while_a_lane_is_behind_and_then_a_row_that_is_gone_is_a_d
 
 #[tokio::test]
 async fn a_lane_whose_rows_have_not_been_read_is_as_far_as_the_home_says() {
-    let fed = Fed::new().await;
+    let fed = FedDay::new().await;
     let tails = crate::sinks::tails::Tails::waiting(std::time::Duration::ZERO);
     let tail = tail(2, (4, 4, 6));
     tails.add(&tail);
     let home = FedLog { tails, ..fed.home };
-    let fed = Fed { home, ..fed };
+    let fed = FedDay { home, ..fed };
     fed.shelf.bring((1..=3).map(|place| (node(2), numbered(2, place))), 31);
     let found = fed.prove(100).await;
     assert_eq!((found.verdict.behind, found.verdict.missing), (vec![node(2)], 2));
@@ -150,7 +150,7 @@ async fn a_lane_whose_rows_have_not_been_read_is_as_far_as_the_home_says() {
 #[tokio::test]
 async fn rows_of_one_request_are_counted_however_few_requests_are_in_memory() {
     for at_once in [1, 2, 100] {
-        let fed = Fed::new().await;
+        let fed = FedDay::new().await;
         fed.shelf.bring((1..=5).map(|place| (node(2), numbered(2, place))), 51);
         let again = NumberedRow {
             number: 7,
