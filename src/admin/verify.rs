@@ -16,15 +16,14 @@ pub(super) const DAY_MS: i64 = 24 * 3_600_000;
 impl Answered for VerifyLog {
     async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedDay, AdminError> {
         let account = accounts::existing(admin, self.account.as_str()).await?.id;
-        let Findings {
-            rows, again, verdict, ..
-        } = prove(admin, &account, day(self.day.0)).await?;
+        let Findings { counts, verdict, .. } = prove(admin, &account, day(self.day.0)).await?;
         Ok(VerifiedDay {
             account,
             day: self.day,
             home: admin.homes.home.name().to_owned(),
-            rows,
-            again,
+            rows: counts.at_home,
+            on_their_way: counts.on_their_way,
+            again: counts.again,
             behind: verdict.behind.iter().map(NodeId::to_string).collect(),
             missing: verdict.missing,
             sums_agree: verdict.sums_agree,
@@ -57,10 +56,10 @@ impl Answered for MendLog {
                 self.day
             )));
         }
-        if found.again > 0 {
+        if found.counts.again > 0 {
             return Err(AdminError::invalid(format!(
                 "the log's home ({name}) has {} rows of account `{account}` on {} twice: take them out first, as docs/log.md says",
-                found.again, self.day
+                found.counts.again, self.day
             )));
         }
         let is_whole = found.verdict.differences.is_empty();

@@ -48,9 +48,7 @@ pub(crate) struct Prover<'p> {
 #[derive(Clone, Debug)]
 pub(crate) struct Findings {
     /// How many rows there are.
-    pub(crate) rows: u64,
-    /// How many of them are further ones of requests that have a row already.
-    pub(crate) again: u64,
+    pub(crate) counts: RowCounts,
     /// Whether they are what the sums say.
     pub(crate) verdict: Verdict,
     /// How many rows the sums count.
@@ -59,11 +57,21 @@ pub(crate) struct Findings {
     pub(crate) sums: DailySums,
 }
 
+/// How many rows of a day there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowCounts {
+    /// At home.
+    pub(crate) at_home: u64,
+    /// On their way there, and not there yet.
+    pub(crate) on_their_way: u64,
+    /// How many of all are further ones of requests that have a row already.
+    pub(crate) again: u64,
+}
+
 impl Findings {
-    fn of(proof: DayProof, (rows, again): (u64, u64)) -> Self {
+    fn of(proof: DayProof, counts: RowCounts) -> Self {
         Self {
-            rows,
-            again,
+            counts,
             verdict: proof.verdict(),
             requests: proof.requests(),
             sums: proof.into_sums(),
@@ -72,7 +80,7 @@ impl Findings {
 
     /// Whether all rows are there, each once.
     pub(crate) fn is_proven(&self) -> bool {
-        self.verdict.differences.is_empty() && self.again == 0
+        self.verdict.differences.is_empty() && self.counts.again == 0
     }
 }
 
@@ -146,8 +154,13 @@ impl Prover<'_> {
             let read = read.await?;
             let there = listed(store, place).await?;
             if there == read as u64 && self.kept(place).await? == kept {
-                let (further, again) = self.of_former(store, requests, &mut proof, place).await?;
-                return Ok(Findings::of(proof, (there + further, again)));
+                let mut counts = RowCounts {
+                    at_home: there,
+                    ..RowCounts::default()
+                };
+                self.add_former(store, requests, (&mut proof, &mut counts), place)
+                    .await?;
+                return Ok(Findings::of(proof, counts));
             }
             // If the store has lost some of them, all are read again.
             if there >= read as u64 {
@@ -157,28 +170,27 @@ impl Prover<'_> {
         Err(busy(place.0).into())
     }
 
-    /// Adds the rows of the home before that the list lacks. Says how many these are, and how many of the list come again.
-    async fn of_former(
+    /// Adds the rows of the home before that the list lacks, and counts those of the list that come again.
+    async fn add_former(
         &self,
         store: &StoreLog,
         mut requests: Requests,
-        proof: &mut DayProof,
+        (proof, counts): (&mut DayProof, &mut RowCounts),
         place: (&str, i64),
-    ) -> Result<(u64, u64), HomeError> {
-        let (mut further, mut again) = (0, 0);
+    ) -> Result<(), HomeError> {
         loop {
-            again += requests.again;
+            counts.again += requests.again;
             if let Some(former) = self.former {
                 each_row(former, place, |row| {
                     if requests.see(row) {
                         proof.add_unnumbered(row);
-                        further += 1;
+                        counts.at_home += 1;
                     }
                 })
                 .await?;
             }
             let Some(mut others) = requests.others() else {
-                return Ok((further, again));
+                return Ok(());
             };
             each_listed(store.lists(), place, 0, |row| {
                 others.see(row);
@@ -231,7 +243,10 @@ async fn read(
     place: (&str, i64),
 ) -> Result<Findings, HomeError> {
     let on_their_way = || tails.iter().flat_map(|of_lane| &of_lane.rows);
-    let (mut rows, mut again) = (on_their_way().count() as u64, 0);
+    let mut counts = RowCounts {
+        on_their_way: on_their_way().count() as u64,
+        ..RowCounts::default()
+    };
     let mut requests = Requests::new(proof.requests(), at_once);
     loop {
         for row in on_their_way() {
@@ -241,20 +256,21 @@ async fn read(
         while !day.has_ended() {
             let page = day.next(PAGE_ROWS_MAX).await?;
             for ((lane, number), row) in page.numbers.iter().zip(&page.rows) {
-                if proof.is_on_its_way(lane, *number) {
-                    continue;
+                let is_in_both = proof.is_on_its_way(lane, *number);
+                if !is_in_both {
+                    requests.see(row);
                 }
-                requests.see(row);
                 if requests.is_first() {
                     proof.add(lane, *number, row);
-                    rows += 1;
+                    counts.at_home += 1;
+                    counts.on_their_way = counts.on_their_way.saturating_sub(u64::from(is_in_both));
                 }
             }
         }
-        again += requests.again;
+        counts.again += requests.again;
         match requests.others() {
             Some(others) => requests = others,
-            None => return Ok(Findings::of(proof, (rows, again))),
+            None => return Ok(Findings::of(proof, counts)),
         }
     }
 }

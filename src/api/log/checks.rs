@@ -62,9 +62,11 @@ pub(crate) struct VerifiedDay {
     pub(crate) day: Day,
     /// The name of the log's home.
     pub(crate) home: String,
-    /// How many rows it has, with those of this node on their way there.
+    /// How many rows it has.
     pub(crate) rows: u64,
-    /// How many of them are further ones of requests that have a row already.
+    /// How many rows of this node are on their way there.
+    pub(crate) on_their_way: u64,
+    /// How many of all are further ones of requests that have a row already.
     pub(crate) again: u64,
     /// The lanes of nodes that may yet bring rows which the sums count, where anything differs: the day is open, not wrong.
     pub(crate) behind: Vec<String>,

@@ -53,6 +53,7 @@ pub struct VerifyArgs {
 #[derive(Default)]
 struct Found {
     rows: u64,
+    on_their_way: u64,
     /// Days of an account with a difference, and how many of them are mended.
     wrong: u64,
     mended: u64,
@@ -137,6 +138,7 @@ impl Found {
             outcome = ask(client, &asked, json, out).await?;
         }
         self.rows += outcome.rows;
+        self.on_their_way += outcome.on_their_way;
         self.open += u64::from(outcome.state == State::Open);
         self.wrong += u64::from(matches!(outcome.state, State::Differs | State::Twice));
         if args.mend && outcome.state == State::Differs {
@@ -157,6 +159,10 @@ impl Found {
     fn tell(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{accounts} accounts")?;
         writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
+        if self.on_their_way > 0 {
+            let what = "compared with the same sums";
+            writeln!(out, "{} rows on their way to {home} {what}", self.on_their_way)?;
+        }
         self.journal.tell(home, out)?;
         self.counters.tell(out)?;
         if self.open > 0 {
@@ -186,6 +192,7 @@ impl Found {
 /// What a comparison of a day has found.
 struct Outcome {
     rows: u64,
+    on_their_way: u64,
     state: State,
 }
 
@@ -229,6 +236,7 @@ async fn ask(
     }
     Ok(Outcome {
         rows: answer.rows,
+        on_their_way: answer.on_their_way,
         state,
     })
 }

@@ -10,7 +10,7 @@ fn verified(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
     let differences = if lacks { vec![difference] } else { Vec::new() };
     let behind = if complete { Vec::new() } else { vec!["node_1"] };
     let answer = json!({
-        "account": "a", "day": "2026-11-01", "home": "files", "rows": rows, "again": 0, "behind": behind,
+        "account": "a", "day": "2026-11-01", "home": "files", "rows": rows, "on_their_way": 0, "again": 0, "behind": behind,
         "missing": 2 - rows, "sums_agree": true, "differences": differences,
     });
     (200, answer)
@@ -65,6 +65,16 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     assert_eq!(
         asked[3].1,
         "/v1/log/counters?account=a&from=2026-11-01&until=2026-11-02"
+    );
+    let (_, mut on_its_way) = verified(true, 1, false);
+    on_its_way["on_their_way"] = 1.into();
+    let (told, _) = run(all((200, on_its_way)), VERIFY).await;
+    let told = told.unwrap();
+    assert!(
+        told.contains(
+            "1 rows in files compared with their daily sums\n1 rows on their way to files compared with the same sums\n"
+        ),
+        "{told}"
     );
     let (told, _) = run(all(verified(false, 1, true)), VERIFY).await;
     let told = told.unwrap();

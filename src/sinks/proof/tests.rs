@@ -103,7 +103,8 @@ async fn rows_on_their_way_count_once_with_those_at_home_and_no_lane_has_to_be_a
     fed.home.tails.add(&tail);
     let found = fed.prove(100).await;
     assert!(found.is_proven(), "{found:?}");
-    assert_eq!((found.rows, found.requests, found.verdict.missing), (6, 5, 0));
+    assert_eq!((found.counts.at_home, found.counts.on_their_way), (3, 3));
+    assert_eq!((found.requests, found.verdict.missing), (5, 0));
     assert_eq!(fed.shelf.asked.load(Ordering::Relaxed), 0);
 }
 
@@ -116,7 +117,7 @@ async fn a_lane_that_brings_rows_while_they_are_read_does_not_make_a_day_wrong()
     });
     let found = fed.prove(100).await;
     assert!(found.is_proven(), "{found:?}");
-    assert_eq!((found.rows, fed.shelf.asked.load(Ordering::Relaxed)), (5, 1));
+    assert_eq!((found.counts.at_home, fed.shelf.asked.load(Ordering::Relaxed)), (5, 1));
 }
 
 #[tokio::test]
@@ -158,7 +159,8 @@ async fn rows_of_one_request_are_counted_however_few_requests_are_in_memory() {
         };
         fed.shelf.bring([(NodeId::none(), again)], 8);
         let found = fed.prove(at_once).await;
-        assert_eq!((found.rows, found.again, found.is_proven()), (6, 1, false));
+        assert_eq!((found.counts.at_home, found.counts.again), (6, 1));
+        assert!(!found.is_proven());
     }
 }
 
@@ -179,7 +181,7 @@ async fn the_lists_of_a_store_are_proven_while_rows_come() {
         };
         let found = prover.prove_by(at_once, PLACE).await.unwrap();
         assert!(found.is_proven(), "{found:?}");
-        assert_eq!((found.rows, found.requests), (8, 8));
+        assert_eq!((found.counts.at_home, found.requests), (8, 8));
         // Nothing is open there.
         let seen = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
         assert!(ledger.remove("acme", &seen).await.unwrap());
@@ -196,6 +198,6 @@ async fn the_lists_of_a_store_are_proven_while_rows_come() {
         };
         let found = prover.prove_by(at_once, PLACE).await.unwrap();
         assert!(found.is_proven(), "{found:?}");
-        assert_eq!(found.rows, 8);
+        assert_eq!(found.counts.at_home, 8);
     }
 }
