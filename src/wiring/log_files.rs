@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{runtime::Runtime, sync::watch, time::sleep};
+use tokio::{runtime::Runtime, sync::watch, time::timeout};
 
 use crate::{
     config::{log_bucket::LogBucketConfig, log_home::LogFilesConfig},
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// How often days that are over are merged, and old ones removed.
+/// How often days that are over are merged, and old ones removed. Files of today are merged when there are many.
 const UPKEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// Opens the folder; connects to no bucket yet.
@@ -60,15 +60,14 @@ fn settings(bucket: &LogBucketConfig) -> Result<BucketSettings, StartError> {
 async fn keep_house(files: LogFiles, mut stopped: watch::Receiver<bool>) {
     let upkeep = LowPriority::new(1);
     loop {
-        let of_now = files.clone();
-        let done = upkeep.run(move || of_now.keep_house(clock::unix_millis(), i64::from(RETENTION_DAYS)));
+        let kept = files.clone();
+        let done = upkeep.run(move || kept.keep_house(clock::unix_millis(), i64::from(RETENTION_DAYS)));
         if let Ok(Err(error)) = done.await {
             tracing::warn!(%error, "the log's files cannot be merged or removed, it is tried again");
         }
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = files.has_many() => {}
-            () = sleep(UPKEEP_EVERY) => {}
+            _ = timeout(UPKEEP_EVERY, files.has_many()) => {}
         }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Stores {
     pub keys: Arc<dyn KeyStore>,
     /// The public record.
     pub stability: Arc<dyn StabilityStore>,
-    /// Where rows of the log go besides.
+    /// Where rows of the log go.
     pub sinks: LogSinks,
 }
 
@@ -116,9 +116,6 @@ impl Money {
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
         write_behind(&engine, &left, &journal, background, stopped);
-        if let Some(trims) = sinks.trims(config, &ledger, journal.node(), stopped) {
-            background.spawn(trims);
-        }
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,

@@ -55,7 +55,7 @@ pub(crate) struct Parts {
     pub web_sessions: Arc<dyn WebSessionStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Where the log is at home besides the store, if it is.
+    /// Where the log is at home.
     pub log_homes: LogHomes,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
@@ -123,7 +123,8 @@ impl Parts {
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
-        let (log_sinks, log_homes) = LogSinks::open(&config, background, &stopped)?;
+        let rows = (ledger.store(), ledger.lists());
+        let (log_sinks, log_homes) = LogSinks::open(&config, rows, background, &stopped)?;
         let stores = Stores {
             engine: ledger,
             keys: Arc::clone(&store),

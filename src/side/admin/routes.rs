@@ -24,8 +24,8 @@ use crate::{
         log::{
             ExportLog, ListLatestRows, ListNewestRows, QueryLog,
             checks::{
-                FillFromJournal, FillLogHome, MendLog, NoteVerifiedLog, ShowLogHome, VerifyCounters, VerifyJournal,
-                VerifyLog, VerifyLogHome,
+                FillFromJournal, FillLogHome, MendLog, NoteVerifiedLog, RemoveFormerRows, ShowLogHome, VerifyCounters,
+                VerifyJournal, VerifyLog,
             },
         },
         node::{Backup, ListAuditedChanges, Upgrade},
@@ -89,8 +89,8 @@ pub(super) fn all() -> Routes {
     let routes = route::<MendLog>(routes);
     let routes = route::<NoteVerifiedLog>(routes);
     let routes = route::<ShowLogHome>(routes);
-    let routes = route::<VerifyLogHome>(routes);
     let routes = route::<FillLogHome>(routes);
+    let routes = route::<RemoveFormerRows>(routes);
     let routes = route::<VerifyJournal>(routes);
     let routes = route::<FillFromJournal>(routes);
     let routes = route::<VerifyCounters>(routes);
