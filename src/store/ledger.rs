@@ -20,7 +20,7 @@ use crate::{
     store::StoreError,
 };
 
-pub use lists::LogLists;
+pub(crate) use lists::LogLists;
 pub(crate) use lists::{LOG_ROWS_MAX, PUT_ROWS_MAX};
 
 mod lists;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How many rows of an account's day the store has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogDay {
+pub(crate) struct LogDay {
     /// The day, counted from the Unix epoch, in UTC.
     pub day: i64,
     /// Rows that the store has.

@@ -16,7 +16,7 @@ pub(crate) const PUT_ROWS_MAX: usize = 200;
 
 /// The lists of rows that settlements push where the store is the log's home.
 #[async_trait]
-pub trait LogLists: Send + Sync {
+pub(crate) trait LogLists: Send + Sync {
     /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in the
     /// order they were applied in, without the first `skip`. Rows older than
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] are gone.

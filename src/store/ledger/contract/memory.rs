@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// A ledger that keeps rows, in memory.
-struct MemoryLedger {
+pub(crate) struct MemoryLedger {
     state: Arc<Mutex<Model>>,
     clock: TestClock,
 }
@@ -190,14 +190,8 @@ fn fixture(fails_over: bool) -> Fixture {
 }
 
 /// A ledger in memory, for tests of what is built on one.
-pub(crate) fn ledger() -> Arc<dyn LedgerStore> {
+pub(crate) fn ledger() -> Arc<MemoryLedger> {
     MemoryLedger::new()
-}
-
-/// The same with its lists of rows, for tests of what reads the log.
-pub(crate) fn with_lists() -> (Arc<dyn LedgerStore>, Arc<dyn LogLists>) {
-    let ledger = MemoryLedger::new();
-    (ledger.clone(), ledger)
 }
 
 async fn open() -> Option<Fixture> {
