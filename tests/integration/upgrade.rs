@@ -113,7 +113,7 @@ fn a_request_whose_body_is_on_its_way_is_admitted_after_the_upgrade() {
 fn what_ends_in_the_process_before_is_soon_in_the_log_that_the_next_one_reads() {
     let provider = RecordingProvider::recorded();
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
-    let mut weir = builder.shipped_home().start();
+    let mut weir = builder.start();
     let key = weir.key();
     let bytes = Wire::Messages.request(&key.text, "hi").bytes(Upload::Length);
     let (first, rest) = bytes.split_at(bytes.len() - 5);

@@ -43,7 +43,6 @@ pub(crate) struct WeirBuilder {
     panics: Panics,
     open_files_max: Option<u32>,
     program: PathBuf,
-    shipped_home: bool,
     outputs: Option<Outputs>,
 }
 
@@ -105,7 +104,6 @@ impl WeirBuilder {
             panics: Panics::Fail,
             open_files_max: None,
             program: env!("CARGO_BIN_EXE_weir").into(),
-            shipped_home: false,
             outputs: None,
         };
         let builder = builder
@@ -204,12 +202,6 @@ impl WeirBuilder {
         self
     }
 
-    /// Leaves the log's home unsaid. Otherwise it is the store, unless a test says where: most are about other things.
-    pub(crate) fn shipped_home(mut self) -> WeirBuilder {
-        self.shipped_home = true;
-        self
-    }
-
     /// This test makes the gateway panic: it is no failure to find that in its log.
     pub(crate) fn panics_expected(mut self) -> WeirBuilder {
         self.panics = Panics::Expected;
@@ -237,10 +229,6 @@ impl WeirBuilder {
             None => path("access.jsonl"),
         };
         self = self.set("admin.audit", path("audit.jsonl")).set("log.access", access);
-        let names_home = |log: &toml::Value| log.get("home").is_some();
-        if !self.shipped_home && !self.settings.get("log").is_some_and(names_home) {
-            self = self.set("log.home", "store");
-        }
         self.environment
             .push((PROVIDER_KEY_VARIABLE.to_owned(), PROVIDER_KEY.to_owned()));
         std::fs::write(

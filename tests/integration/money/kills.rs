@@ -4,8 +4,8 @@
 use serde_json::Value as Json;
 
 use super::clocks::{DAY_S, OFFSET};
+use super::homes::{ROWS, charge, rewrite};
 use super::log_files::rows_in_files;
-use super::trimmed::{ROWS, charge, rewrite};
 use super::{log_bucket, log_files};
 use crate::harness::books::Books;
 use crate::harness::bucket::BucketServer;
@@ -206,8 +206,8 @@ fn a_node_on_postgres_that_is_a_day_ahead_and_is_killed_has_its_rows_there_once_
 
 #[test]
 fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
-    let Some(server) = PostgresServer::start() else {
-        skip!("no postgres")
+    let (Some(server), Some(redis)) = (PostgresServer::start(), RedisServer::start()) else {
+        skip!("no postgres, or no redis-server")
     };
     let provider = SampleProvider::start();
     let mut weir = WeirBuilder::new()
@@ -216,9 +216,9 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
         .set("log.home", "store")
         .set("log.postgres.url", format!("env:{URL}"))
         .variable(URL, &server.url_of_weir())
+        .redis(&redis)
         .start();
     charge(&weir);
-    // Not killed: the store's file is written behind its memory, and what it lacks only the journal has.
     weir.process().signal("TERM");
     weir.process().wait_ended();
     // The store alone has these.
@@ -228,7 +228,7 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
     set_up(&weir, &server);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
-    let mut kills = Kills::new(provider, vec![weir], Some(server), None);
+    let mut kills = Kills::new(provider, vec![weir], Some(server), Some(redis));
     let twice = "SELECT count(*) - count(DISTINCT request_id) FROM weir.log";
     for round in 0..rounds(2, 10) {
         kills.begin();
@@ -289,9 +289,6 @@ fn a_node_that_was_given_up_and_returns_brings_what_it_owes_once() {
         wait_until("what the other owes to be settled", || {
             stays.figure("weir_settlements_unacknowledged") == 0
         });
-        // Whoever takes it for lost brings what the store has, and nothing of it by a guess.
-        let moved = stays.cli(&["log", "move"], &["--to", "postgres"]);
-        assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
         let server = kills.postgres.as_ref().unwrap();
         assert_eq!(server.psql(twice), "0");
         kills.bring_back(&[Victim::Node(1)]);
