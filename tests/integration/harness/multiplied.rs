@@ -50,15 +50,17 @@ impl Backup {
     }
 }
 
-/// Sums of a day that count each of its rows so many times.
-fn times(sums: &Json, count: u64) -> Json {
+/// The sums of some requests, as those of `count` such requests.
+fn times(sums: &Json, count: u64, requests: u64) -> Json {
     match sums {
         Json::Object(fields) => {
-            let scaled = fields.iter().map(|(name, value)| (name.clone(), times(value, count)));
+            let scaled = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), times(value, count, requests)));
             Json::Object(scaled.collect())
         }
         Json::Number(number) => {
-            let product = u128::from(number.as_u64().unwrap()) * u128::from(count);
+            let product = u128::from(number.as_u64().unwrap()) * u128::from(count) / u128::from(requests);
             // A digest has 48 bits, and nothing else is that large.
             Json::from(u64::try_from(product % (1 << 48)).unwrap())
         }
@@ -116,6 +118,43 @@ fn only_row(log: &Path, day: i64) -> Row {
     page.rows.into_iter().next().unwrap()
 }
 
+/// Puts the sums of the copies of the first row into a backup that has these items; answers with the day of that row.
+fn put_sums(backup: &mut Backup, items: &[Json], keys: usize, days: &BTreeMap<usize, Vec<usize>>) -> i64 {
+    let of_subject = |subject: &str| {
+        let sums = items.iter().filter_map(|item| item.get("day_sums"));
+        let mut found = sums.filter(|sums| sums["subject"].as_str().unwrap().starts_with(subject));
+        found.next().cloned()
+    };
+    let of_row = of_subject("k:").unwrap();
+    let day = of_row["day"].as_i64().unwrap();
+    let own_key = of_row["subject"].as_str().unwrap().to_owned();
+    for (days_ago, numbers) in days {
+        let mut subjects = BTreeMap::<String, u64>::new();
+        for number in numbers {
+            let of_key = match keys {
+                0 => own_key.clone(),
+                _ => format!("k:{}", key_id(number % keys)),
+            };
+            *subjects.entry(of_key).or_default() += 1;
+        }
+        for whole in ["a", "o"].iter().filter(|subject| of_subject(subject).is_some()) {
+            subjects.insert((*whole).to_owned(), numbers.len() as u64);
+        }
+        for (subject, count) in subjects {
+            let mut sums = of_row.clone();
+            sums["subject"] = subject.into();
+            sums["day"] = (day - i64::try_from(*days_ago).unwrap()).into();
+            for of_model in sums["models"].as_object_mut().unwrap().values_mut() {
+                // They may be those of several rows like this one.
+                let requests = of_model["requests"].as_u64().unwrap();
+                *of_model = times(of_model, count, requests);
+            }
+            backup.item(&serde_json::json!({ "day_sums": sums }));
+        }
+    }
+    day
+}
+
 impl Weir {
     /// Ends the gateway, puts copies of its first key into its store and copies of its first row into its log, and starts it again.
     /// `name` gives the key of a number its name. The rows are those keys' in turn, or else the first key's; `days_ago` says when one
@@ -157,52 +196,8 @@ impl Weir {
         for number in 0..rows {
             days.entry(days_ago(number)).or_default().push(number);
         }
-        let of_subject = |subject: &str| {
-            let sums = items.iter().filter_map(|item| item.get("day_sums"));
-            let mut found = sums.filter(|sums| sums["subject"].as_str().unwrap().starts_with(subject));
-            found.next().cloned()
-        };
-        let day = of_subject("a").unwrap()["day"].as_i64().unwrap();
+        let day = put_sums(&mut backup, &items, keys, &days);
         let row = only_row(&self.folder().join("log"), day);
-        let of_row = of_subject("k:").unwrap();
-        let requests: u64 = of_row["models"]
-            .as_object()
-            .unwrap()
-            .values()
-            .map(|sums| sums["requests"].as_u64().unwrap())
-            .sum();
-        let one = |count: u64| {
-            let mut models = times(&of_row["models"], count);
-            for sums in models.as_object_mut().unwrap().values_mut() {
-                for (name, value) in sums.as_object_mut().unwrap() {
-                    if let Some(all) = value.as_u64().filter(|_| name != "digest") {
-                        *value = (all / requests).into();
-                    }
-                }
-            }
-            models
-        };
-        for (days_ago, numbers) in &days {
-            let mut subjects = BTreeMap::<String, u64>::new();
-            for number in numbers {
-                let of_key = if keys > 0 {
-                    format!("k:{}", key_id(number % keys))
-                } else {
-                    of_row["subject"].as_str().unwrap().to_owned()
-                };
-                *subjects.entry(of_key).or_default() += 1;
-            }
-            for whole in ["a", "o"].iter().filter(|subject| of_subject(subject).is_some()) {
-                subjects.insert((*whole).to_owned(), numbers.len() as u64);
-            }
-            for (subject, count) in subjects {
-                let mut sums = of_row.clone();
-                sums["subject"] = subject.into();
-                sums["day"] = (day - i64::try_from(*days_ago).unwrap()).into();
-                sums["models"] = one(count);
-                backup.item(&serde_json::json!({ "day_sums": sums }));
-            }
-        }
         backup.end();
         write_rows(&self.folder().join("log"), &row, (keys, &days));
         std::fs::rename(self.folder().join("store"), self.folder().join("few")).unwrap();

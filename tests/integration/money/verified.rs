@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::homes::{OFFSET, ROWS, builder, charge, day, rewrite};
+use super::homes::{OFFSET, ROWS, builder, charge, day};
 use crate::harness::at_end::SetAtEnd;
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;

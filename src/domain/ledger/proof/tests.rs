@@ -47,7 +47,7 @@ struct World {
 #[derive(Clone, Debug)]
 enum Event {
     /// So many rows like this one end on a day, each with a tag of its own.
-    Come(usize, Row, usize, usize),
+    Come(usize, Box<Row>, usize, usize),
     /// So many further rows of a lane are summed.
     Sum(usize, usize),
     /// So many come to the home.
@@ -65,7 +65,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let count = || prop_oneof![3 => 1..6_usize, 1 => 1..200_usize];
     prop_oneof![
         4 => (lane(), row(), 0..2_usize, prop_oneof![5 => Just(1_usize), 1 => Just(70)])
-            .prop_map(|(lane, row, day, count)| Event::Come(lane, row, day, count)),
+            .prop_map(|(lane, row, day, count)| Event::Come(lane, Box::new(row), day, count)),
         4 => (lane(), count()).prop_map(|(lane, count)| Event::Sum(lane, count)),
         4 => (lane(), count()).prop_map(|(lane, count)| Event::Feed(lane, count)),
         2 => lane().prop_map(Event::Acknowledge),
@@ -84,7 +84,7 @@ impl World {
                     rows.push(Row {
                         time_ms: i64::try_from(day).unwrap() * DAY_MS + 5,
                         tags: vec![tag],
-                        ..row.clone()
+                        ..Row::clone(&row)
                     });
                 }
             }

@@ -104,7 +104,8 @@ fn a_day_of_files_each_half_minute_has_some_fifty_and_writes_each_row_a_few_time
     const FILES: u64 = 2880;
     let steady = day_of((0..FILES).map(|_| 60_000));
     assert!(steady.0 <= 51 && steady.1 <= 20, "{steady:?}");
-    let days: [(&str, fn(u64) -> u64); 3] = [
+    type Bytes = fn(u64) -> u64;
+    let days: [(&str, Bytes); 3] = [
         ("more and more", |number| 1_000 + number * 500),
         ("a large one now and then", |number| {
             if number.is_multiple_of(10) { 1_000_000 } else { 5_000 }
