@@ -35,6 +35,7 @@ mod accounts;
 mod checks;
 mod description;
 mod log;
+mod methods;
 mod node;
 mod owners;
 mod rotation;
