@@ -127,12 +127,12 @@ impl Encoder {
     }
 }
 
-/// Reads a backup whole and says whether it is one, undamaged. In constant memory.
+/// Reads the bytes of a backup to their end and says whether it is one, undamaged. In constant memory.
 ///
 /// # Errors
 /// When it is not.
-pub(crate) fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
-    let mut lines = Lines::open(path)?;
+pub(crate) fn check(bytes: impl Read) -> Result<(Header, Trailer), BackupError> {
+    let mut lines = Lines::new(bytes);
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
     let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
     if !(FORMAT_FIRST..=FORMAT).contains(&header.weir_backup) {
@@ -162,7 +162,7 @@ pub(crate) fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
 
 /// The items of a backup that [`check`] has found good.
 pub(crate) struct Items {
-    lines: Lines,
+    lines: Lines<File>,
 }
 
 impl Items {
@@ -171,7 +171,7 @@ impl Items {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self, BackupError> {
-        let mut lines = Lines::open(path)?;
+        let mut lines = Lines::new(File::open(path)?);
         lines.next_line()?;
         Ok(Self { lines })
     }
@@ -238,19 +238,19 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct Lines {
-    reader: BufReader<File>,
+struct Lines<R> {
+    reader: BufReader<R>,
     number: u64,
     ended: Option<Vec<u8>>,
 }
 
-impl Lines {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            reader: BufReader::new(File::open(path)?),
+impl<R: Read> Lines<R> {
+    fn new(bytes: R) -> Self {
+        Self {
+            reader: BufReader::new(bytes),
             number: 0,
             ended: None,
-        })
+        }
     }
 
     /// The next line with its end; `None` at the end of the file. A line without an end is none.
@@ -293,19 +293,12 @@ mod tests {
         bytes
     }
 
-    fn checked(bytes: &[u8]) -> Result<(Header, Trailer), BackupError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("backup");
-        std::fs::write(&path, bytes).unwrap();
-        check(&path)
-    }
-
     #[test]
     fn a_backup_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("backup");
         std::fs::write(&path, backup()).unwrap();
-        assert_eq!(check(&path).unwrap().1.items, 3);
+        assert_eq!(check(File::open(&path).unwrap()).unwrap().1.items, 3);
         let mut items = Items::open(&path).unwrap();
         let sizes: Vec<usize> = (0..4).map(|_| items.next_batch(2).unwrap().len()).collect();
         assert_eq!(sizes, [2, 1, 0, 0]);
@@ -315,18 +308,18 @@ mod tests {
     fn no_part_and_no_changed_byte_of_a_backup_passes_for_one() {
         let whole = backup();
         for length in 0..whole.len() {
-            assert!(checked(&whole[..length]).is_err(), "{length} bytes");
+            assert!(check(&whole[..length]).is_err(), "{length} bytes");
         }
         for place in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[place] ^= 1;
-            assert!(checked(&bytes).is_err(), "byte {place}");
+            assert!(check(&*bytes).is_err(), "byte {place}");
         }
         let mut longer = whole.clone();
         longer.extend(b"{}\n");
-        assert!(matches!(checked(&longer), Err(BackupError::Damaged)));
+        assert!(matches!(check(&*longer), Err(BackupError::Damaged)));
         let later = b"{\"weir_backup\":4,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
-        assert!(matches!(checked(later), Err(BackupError::Format(4))));
+        assert!(matches!(check(&later[..]), Err(BackupError::Format(4))));
     }
 
     #[test]
@@ -338,7 +331,7 @@ mod tests {
         let mut hash = Sha256::new();
         hash.update(lines.as_bytes());
         let end = format!("{{\"end\":{{\"items\":1,\"sha256\":\"{}\"}}}}\n", hex(hash));
-        let (header, end) = checked(format!("{lines}{end}").as_bytes()).unwrap();
+        let (header, end) = check(format!("{lines}{end}").as_bytes()).unwrap();
         assert_eq!((header.weir_backup, end.items), (1, 1));
     }
 }
