@@ -9,6 +9,8 @@ use indicatif::{
     ProgressStyle,
 };
 
+use crate::edges::clock;
+
 /// The interval in which the line is drawn, also while nothing comes.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 /// The time from which a rate says something.
@@ -127,13 +129,14 @@ impl Progress {
         };
         let is_shown = !target.is_hidden();
         let bar = ProgressBar::with_draw_target(total, target);
+        let started = clock::instant();
         let line = move |state: &ProgressState, out: &mut dyn fmt::Write| {
             let line = Line {
                 doing,
                 unit,
                 position: state.pos(),
                 total: state.len(),
-                elapsed: state.elapsed(),
+                elapsed: clock::instant().saturating_duration_since(started),
             };
             // It goes into a text, which takes all.
             let _ = write!(out, "{line}");
