@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use crate::config::DEFAULT_PATH;
+use crate::{cli::progress::ProgressArgs, config::DEFAULT_PATH};
 
 /// What to do with the store that a configuration names.
 #[derive(Clone, Debug, Subcommand)]
@@ -43,6 +43,9 @@ pub struct BackupArgs {
     /// Replace a file that is there
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
 }
 
 /// `weir store restore`
@@ -54,6 +57,9 @@ pub struct RestoreArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
 }
 
 /// `weir store prune`

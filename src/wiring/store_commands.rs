@@ -18,6 +18,7 @@ use crate::{
     cli::{
         admin_client::{AdminClient, AdminClientError},
         partial_file::partial_path,
+        progress::{Progress, ProgressArgs, Unit},
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
     config::{Config, RedisConfig, StoreConfig, log_home::LogHome},
@@ -27,7 +28,7 @@ use crate::{
         KeyStore, StoreError, StoreOpenError,
         archive::{
             Archive, Archives, Item,
-            file::{self, FORMAT, Header, Items},
+            file::{self, BackupError, FORMAT, Header, Items, Trailer},
         },
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{Adopt, Init, RedisLedger, RedisStore},
@@ -106,8 +107,8 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     }
     let config = load(&args.store.conf)?;
     let partial = partial_path(&args.out);
-    let written = write_backup(&config, &partial).and_then(|()| {
-        let (_, end) = file::check(&partial).map_err(|error| StartError::failed("the backup", error))?;
+    let written = write_backup(&config, &partial, args.progress).and_then(|()| {
+        let (_, end) = check(&partial, args.progress).map_err(|error| StartError::failed("the backup", error))?;
         std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
         Ok(end)
     });
@@ -124,7 +125,8 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
 }
 
 /// Writes the backup and syncs it. A running weir that owns the store is asked for it.
-fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
+fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<(), StartError> {
+    let progress = Progress::start(progress, "Writing", Unit::Bytes, None);
     let refused = |error: std::io::Error| file_failed(path, &error);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -132,7 +134,9 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let client = AdminClient::new(config.admin.socket.clone());
-            let asked = client_runtime()?.block_on(client.download(&Backup {}, &mut file));
+            let mut counted = progress.count_writes(&mut file);
+            let asked = client_runtime()?.block_on(client.download(&Backup {}, &mut counted));
+            drop(counted);
             match asked {
                 Ok(()) => {}
                 Err(AdminClientError::Unreachable { .. } | AdminClientError::AnswerLost { .. })
@@ -140,7 +144,8 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
                 {
                     let archives = embedded_archives(&embedded.path)?;
                     let header = header("embedded", None);
-                    client_runtime()?.block_on(copy(&archives, &header, &mut file))?;
+                    let mut counted = progress.count_writes(&mut file);
+                    client_runtime()?.block_on(copy(&archives, &header, &mut counted))?;
                 }
                 Err(error) => return Err(StartError::Client(error.to_string())),
             }
@@ -148,7 +153,8 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
             let generation = store.known_generation().await.map_err(failed)?;
             let (archives, _) = redis_archives(&store, false);
-            copy(&archives, &header("redis", generation), &mut file).await
+            let mut counted = progress.count_writes(&mut file);
+            copy(&archives, &header("redis", generation), &mut counted).await
         })?,
     }
     file.into_inner()
@@ -175,9 +181,18 @@ async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Res
     encoded.map_err(failed)
 }
 
+/// Reads a backup to its end: whether it is whole.
+fn check(path: &Path, progress: ProgressArgs) -> Result<(Header, Trailer), BackupError> {
+    let backup = File::open(path)?;
+    let size = backup.metadata()?.len();
+    let progress = Progress::start(progress, "Checking", Unit::Bytes, Some(size));
+    file::check(progress.count_reads(backup))
+}
+
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
-    let (header, end) = file::check(&args.from).map_err(|error| StartError::failed("weir store restore", error))?;
+    let checked = check(&args.from, args.progress);
+    let (header, end) = checked.map_err(|error| StartError::failed("weir store restore", error))?;
     let keeps_rows = keeps_rows(&config);
     let rows = match &config.store {
         StoreConfig::Embedded(embedded) => {
@@ -186,7 +201,7 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
                 must_be_empty(&archives).await?;
                 let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
                 EmbeddedStore::restoring(&embedded.path).map_err(refused)?;
-                let rows = load_all(&archives, &args.from).await?;
+                let rows = load_all(&archives, args, end.items).await?;
                 EmbeddedStore::restored(&embedded.path).map_err(refused)?;
                 Ok::<_, StartError>(rows)
             })?;
@@ -197,7 +212,7 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
             let (archives, ledger) = redis_archives(&store, keeps_rows);
             must_be_empty(&archives).await?;
-            let rows = load_all(&archives, &args.from).await?;
+            let rows = load_all(&archives, args, end.items).await?;
             // The accounts first: a store that nodes believe has all of them.
             let generation = header.generation.as_deref();
             ledger.restored(generation).await.map_err(failed)?;
@@ -277,9 +292,10 @@ fn not_empty() -> StartError {
 }
 
 /// Puts all items back. Answers with how many of them are rows of the log.
-async fn load_all(archives: &Archives, from: &Path) -> Result<u64, StartError> {
-    let unreadable = |error: file::BackupError| StartError::failed("the backup", error);
-    let mut items = Items::open(from).map_err(unreadable)?;
+async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) -> Result<u64, StartError> {
+    let progress = Progress::start(args.progress, "Restoring", Unit::Items, Some(items_in_all));
+    let unreadable = |error: BackupError| StartError::failed("the backup", error);
+    let mut items = Items::open(&args.from).map_err(unreadable)?;
     let mut rows = 0;
     loop {
         let batch = items.next_batch(BATCH).map_err(unreadable)?;
@@ -291,6 +307,7 @@ async fn load_all(archives: &Archives, from: &Path) -> Result<u64, StartError> {
             .iter()
             .map(|item| u64::from(matches!(item, Item::Row { .. })))
             .sum::<u64>();
+        progress.advance(batch.len() as u64);
     }
 }
 

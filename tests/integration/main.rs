@@ -60,6 +60,7 @@ mod ops;
 mod panics;
 mod peers;
 mod prices;
+mod progress;
 mod prometheus;
 mod providers;
 mod proxy_protocol;

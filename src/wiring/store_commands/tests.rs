@@ -68,6 +68,7 @@ impl Node {
             store: self.args(),
             out: out.to_owned(),
             force: false,
+            progress: ProgressArgs::default(),
         }))
     }
 
@@ -75,6 +76,7 @@ impl Node {
         self.run(&StoreCommand::Restore(RestoreArgs {
             store: self.args(),
             from: from.to_owned(),
+            progress: ProgressArgs::default(),
         }))
     }
 }
@@ -254,6 +256,7 @@ fn a_backup_replaces_no_file_unless_told() {
         store: node.args(),
         out: file.clone(),
         force: true,
+        progress: ProgressArgs::default(),
     });
     assert_eq!(node.run(&forced).unwrap()["items"], 4);
 }

@@ -78,10 +78,10 @@ async fn copy(from: &dyn Archive, to: &dyn Archive) {
     };
     let (encoded, bytes) = tokio::join!(file::encode(from, &header, sender), taking);
     encoded.unwrap();
+    file::check(&*bytes).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("backup");
     std::fs::write(&path, bytes).unwrap();
-    file::check(&path).unwrap();
     let mut all = file::Items::open(&path).unwrap();
     loop {
         let batch = all.next_batch(500).unwrap();
