@@ -110,10 +110,7 @@ fn weir_and_a_service_beside_it_are_served_by_one_server_and_end_with_it() {
     let (mut client, head, first) = plugin.stream();
     let metrics = plugin.greeted("/weir/metrics");
     assert!(metrics.contains("\nweir_requests_in_flight 1\n"), "{metrics}");
-    assert_eq!(
-        plugin.weir.cli_json(&["account", "show", "--id", "tests"])["running"],
-        1
-    );
+    wait_until("the hold of the stream", || plugin.weir.account()["running"] == 1);
 
     let (gateway, greeting) = (plugin.weir.gateway, plugin.greeting);
     plugin.weir.process().signal("TERM");
