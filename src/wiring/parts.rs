@@ -36,7 +36,9 @@ use crate::{
         log_sinks::LogSinks,
         money::{Money, Stores},
         prepared::Prepared,
-        public, sign_in,
+        public,
+        reload::ReloadTrigger,
+        sign_in,
         stability::Stability,
         store, tls,
     },
@@ -90,6 +92,8 @@ pub(crate) struct Parts {
     pub public: Arc<Public>,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
+    /// Asks for a reload.
+    pub reload: ReloadTrigger,
     /// Tells the background to stop.
     pub stop: watch::Sender<bool>,
 }
@@ -106,6 +110,7 @@ impl Parts {
             resolver,
             live,
             reloader,
+            reload,
             lanes,
             stop,
         } = prepared;
@@ -160,6 +165,7 @@ impl Parts {
             money,
             stability,
             cache_task,
+            reload,
             stop,
             config,
         };

@@ -59,6 +59,7 @@ mod node_sdk;
 mod ops;
 mod panics;
 mod peers;
+mod plugin;
 mod prices;
 mod progress;
 mod prometheus;

@@ -503,6 +503,15 @@ impl Weir {
         (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
     }
 
+    /// Ends the gateway, and starts another program in its place with the same environment.
+    #[track_caller]
+    pub(crate) fn replace_by(&mut self, mut command: Command) {
+        self.process.signal("TERM");
+        assert!(self.process.wait_ended().success());
+        command.envs(self.start.environment.iter().map(|(name, value)| (name, value)));
+        self.process = Process::start(&command, self.folder.path(), "weir");
+    }
+
     /// Starts another process with the same files, beside those that run.
     #[track_caller]
     pub(crate) fn start_another(&mut self) {
