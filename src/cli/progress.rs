@@ -189,10 +189,6 @@ impl Progress {
     }
 
     /// A writer of lines that are not torn where they go to the same terminal.
-    #[allow(
-        dead_code,
-        reason = "for commands that print lines on their way: `log verify` and `log move`"
-    )]
     pub(crate) fn above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
         LinesAbove { progress: self, out }
     }

@@ -14,7 +14,10 @@ use crate::{
         },
         names::AccountId,
     },
-    cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        progress::{Progress, ProgressArgs, Unit},
+    },
 };
 
 /// The name of the home that is the store.
@@ -49,6 +52,9 @@ pub struct MoveArgs {
     pub remove: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
@@ -62,7 +68,9 @@ pub(super) async fn move_rows(
     let wanted = args.home(&homes)?;
     let days = (args.from.unwrap_or(homes.from), args.until.unwrap_or(homes.until));
     let mut all = MoveCounts::default();
-    days::each(client, args.account.as_ref(), days, async |account, day| {
+    let progress = Progress::start(args.progress, "Moving", Unit::Days, None);
+    let mut lines = progress.above(&mut *out);
+    days::each(client, args.account.as_ref(), days, &progress, async |account, day| {
         let mut moved = MoveCounts {
             rows: fill(client, account, day).await?,
             ..MoveCounts::default()
@@ -71,9 +79,10 @@ pub(super) async fn move_rows(
             moved.remove(client, account, day).await?;
         }
         all.add(&moved);
-        moved.tell(account, day, args, out)
+        moved.tell(account, day, args, &mut lines)
     })
     .await?;
+    drop(progress);
     if !args.client.json {
         writeln!(out, "{} rows brought to {wanted}", all.rows)?;
         if args.remove {

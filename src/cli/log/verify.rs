@@ -20,7 +20,10 @@ use crate::{
         },
         names::AccountId,
     },
-    cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        progress::{Progress, ProgressArgs, Unit},
+    },
 };
 
 /// `weir log verify`
@@ -44,6 +47,9 @@ pub struct VerifyArgs {
     /// Bring the rows that the log's home lacks, from this node's journal and from the home before
     #[arg(long)]
     pub fill: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -89,17 +95,22 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
         };
         found.journal = OfJournal::compare(client, asked, (args.fill, json), out).await?;
     }
-    let accounts = days::each(client, account, (from, until), async |account, day| {
-        found.compare(args, (client, &homes), (account, day), out).await?;
+    let progress = Progress::start(args.progress, "Comparing", Unit::Days, None);
+    let mut lines = progress.above(&mut *out);
+    let accounts = days::each(client, account, (from, until), &progress, async |account, day| {
+        found
+            .compare(args, (client, &homes), (account, day), &mut lines)
+            .await?;
         // Once for each account, when its sums are as they will be.
         if day.0.saturating_add(Span::new().days(1)) >= until.0 {
             let account = account.clone();
             let asked = VerifyCounters { account, from, until };
-            found.counters.compare(client, &asked, json, out).await?;
+            found.counters.compare(client, &asked, json, &mut lines).await?;
         }
         Ok(())
     })
     .await?;
+    drop(progress);
     let home = home::shown(&homes.home);
     if !json {
         found.tell(accounts, home, out)?;
