@@ -196,6 +196,7 @@ fn a_restore_tells_how_many_rows_it_left_out_and_what_to_do() {
     let args = RestoreArgs {
         store: node.args(),
         from: file,
+        progress: ProgressArgs::default(),
     };
     let (text, value) = restore(&args).map_err(|error| error.to_string()).unwrap();
     assert_eq!((&value["items"], &value["rows_left_out"]), (&json!(1), &json!(3)));

@@ -27,10 +27,11 @@ mod daily_sums;
 pub(super) mod retention;
 mod sealed;
 mod stability;
+mod sums_table;
 
-pub(super) use self::daily_sums::ChangedSum;
-use self::daily_sums::{SUMS, put_sums};
-use self::sealed::{seal, seal_sums, unseal, unseal_sums};
+use self::sealed::{seal, unseal};
+pub(super) use self::sums_table::ChangedSum;
+use self::sums_table::{SUMS, put_sums};
 
 /// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
