@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::{
     ACCOUNTS, ChangedSum, HOURS, KEYS, LedgerFile, OPERATIONS, SUMS, begin_write, operations_of, put_sums, seal,
-    stability::put, unseal, unseal_sums,
+    sealed::unseal_sums, stability::put, unseal,
 };
 use crate::{
     domain::{

@@ -1,6 +1,6 @@
 //! The daily sums of the ledger's file: asked for, and removed.
 
-use redb::{ReadableDatabase, ReadableTable};
+use redb::ReadableDatabase;
 
 use super::{
     LedgerFile, begin_write,
