@@ -353,6 +353,8 @@ fn a_start_beside_a_process_that_ends_serves_and_settles_what_that_one_leaves() 
     weir.start_another();
     halting.go_on.permit();
     assert!(client.rest(head).complete);
+    // The row is in the files when the process ends, and charged when the next one has its lane.
+    wait_until("the charge", || weir.account()["spent_nano_usd"] != 0);
     let books = weir.books(1);
     assert_ne!(books.rows[0]["outcome"], "crash", "its own process has seen its end");
     assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);

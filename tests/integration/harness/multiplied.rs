@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use weir::parts::log::{Batch, LogFiles, LogFilter, LogHome, NumberedRow, PageAsk, Row, Sink};
+use weir::parts::log::{Batch, LogFiles, LogFilter, LogHome, NumberedRow, PAGE_ROWS_MAX, PageAsk, Row, Sink};
 use weir::parts::{KeyId, NodeId};
 
 use super::weir::Weir;
@@ -106,16 +106,23 @@ fn write_rows(log: &Path, row: &Row, (keys, days): (usize, &BTreeMap<usize, Vec<
     }
 }
 
-/// The row that the log has of a day.
-fn only_row(log: &Path, day: i64) -> Row {
+/// The rows that the log's files have of a day.
+pub(super) fn rows_of_day(log: &Path, day: i64) -> Vec<Row> {
     let files = LogFiles::open(log, Duration::from_secs(3600), usize::MAX).unwrap();
     let filter = LogFilter::between(day * DAY_MS, (day + 1) * DAY_MS);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let page = runtime.block_on(files.page(&PageAsk::new(filter, day, 1))).unwrap();
-    page.rows.into_iter().next().unwrap()
+    let (mut rows, mut ask) = (Vec::new(), PageAsk::new(filter, day, PAGE_ROWS_MAX));
+    loop {
+        let page = runtime.block_on(files.page(&ask)).unwrap();
+        rows.extend(page.rows);
+        match page.next {
+            Some(next) => ask.after = next,
+            None => return rows,
+        }
+    }
 }
 
 /// Puts the sums of the copies of the first row into a backup that has these items; answers with the day of that row.
@@ -197,7 +204,7 @@ impl Weir {
             days.entry(days_ago(number)).or_default().push(number);
         }
         let day = put_sums(&mut backup, &items, keys, &days);
-        let row = only_row(&self.folder().join("log"), day);
+        let row = rows_of_day(&self.folder().join("log"), day).swap_remove(0);
         backup.end();
         write_rows(&self.folder().join("log"), &row, (keys, &days));
         std::fs::rename(self.folder().join("store"), self.folder().join("few")).unwrap();

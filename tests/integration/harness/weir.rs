@@ -407,7 +407,8 @@ impl Weir {
         wait_for(&format!("weir {words:?}"), || self.try_cli_json(words).ok())
     }
 
-    fn try_cli_json(&self, words: &[&str]) -> Result<Json, String> {
+    /// The same, or why it failed.
+    pub(super) fn try_cli_json(&self, words: &[&str]) -> Result<Json, String> {
         let output = self.cli(words, &["--json"]);
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),

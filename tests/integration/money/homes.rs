@@ -4,9 +4,11 @@ use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use serde_json::Value as Json;
 
 use crate::harness::postgres::PostgresServer;
+use crate::harness::redis::RedisServer;
 use crate::harness::request::ALL_WIRES;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::skip;
+use crate::harness::wait::wait_for;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 use crate::log_postgres::{URL, set_up};
 
@@ -221,4 +223,49 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
     assert_eq!(there(), (ROWS - 1).to_string());
     assert!(verify(&["--fill"]).status.success());
     assert_eq!(there(), ROWS.to_string());
+}
+
+#[test]
+fn rows_of_a_redis_go_to_postgres_and_are_removed_there_when_they_are_proven() {
+    let (Some(server), Some(redis)) = (PostgresServer::start(), RedisServer::start()) else {
+        skip!("no postgres, or no redis-server")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("log.home", "store")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .redis(&redis)
+        .start();
+    charge(&weir);
+    let lists = || redis.command(&["KEYS", "*:log:*"]);
+    assert!(lists().contains(":log:"), "{}", lists());
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    let (old, new) = ("home = \"store\"\n", "home = \"postgres\"\nformer_home = \"store\"\n");
+    rewrite(&weir, old, new);
+    set_up(&weir, &server);
+    weir.kill_and_restart();
+    assert_eq!(weir.rows().len(), ROWS, "each is read once");
+    let key = weir.key().text;
+    assert_eq!(weir.exchange(&ALL_WIRES[0].request(&key, "Tell me.")).status, 200);
+    weir.books(ROWS + 1);
+    // The journal brings them: it has them still.
+    let moved = wait_for("the rows to be proven and removed", || {
+        let moved = weir.cli(&["log", "move"], &["--to", "postgres", "--remove"]);
+        moved.status.success().then(|| String::from_utf8(moved.stdout).unwrap())
+    });
+    assert!(
+        moved.ends_with(&format!(
+            "0 rows brought to postgres\n{ROWS} rows removed from the store\n"
+        )),
+        "{moved}"
+    );
+    assert!(!lists().contains(":log:"), "{}", lists());
+    assert_eq!(server.psql("SELECT count(*) FROM weir.log"), (ROWS + 1).to_string());
+    weir.books(ROWS + 1);
+    rewrite(&weir, "former_home = \"store\"\n", "");
+    weir.kill_and_restart();
+    assert_eq!(weir.rows().len(), ROWS + 1);
 }

@@ -206,29 +206,28 @@ fn a_node_on_postgres_that_is_a_day_ahead_and_is_killed_has_its_rows_there_once_
 
 #[test]
 fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
-    let (Some(server), Some(redis)) = (PostgresServer::start(), RedisServer::start()) else {
-        skip!("no postgres, or no redis-server")
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
     };
     let provider = SampleProvider::start();
     let mut weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .variable(OFFSET, "-7200")
-        .set("log.home", "store")
+        .set("log.home", "files")
         .set("log.postgres.url", format!("env:{URL}"))
         .variable(URL, &server.url_of_weir())
-        .redis(&redis)
         .start();
     charge(&weir);
     weir.process().signal("TERM");
     weir.process().wait_ended();
-    // The store alone has these.
+    // The files alone have these.
     std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
-    let (old, new) = ("home = \"store\"\n", "home = \"postgres\"\nformer_home = \"store\"\n");
+    let (old, new) = ("home = \"files\"\n", "home = \"postgres\"\nformer_home = \"files\"\n");
     rewrite(&weir, old, new);
     set_up(&weir, &server);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
-    let mut kills = Kills::new(provider, vec![weir], Some(server), Some(redis));
+    let mut kills = Kills::new(provider, vec![weir], Some(server), None);
     let twice = "SELECT count(*) - count(DISTINCT request_id) FROM weir.log";
     for round in 0..rounds(2, 10) {
         kills.begin();

@@ -89,7 +89,11 @@ fn duckdb_finds_each_request_once_while_two_nodes_write_to_one_folder_and_merge_
     let provider = SampleProvider::start();
     let shared = TempDir::new().unwrap();
     let folder = shared.path().to_str().unwrap();
-    let node = || builder(&provider).redis(&redis).set("log.files.path", folder).start();
+    // Some rows a file, so that there are many soon.
+    let node = || {
+        let builder = builder(&provider).redis(&redis).set("log.files.path", folder);
+        builder.set("log.files.rows_max", 5).start()
+    };
     let nodes = [node(), node()];
     let key = nodes[0].key().text;
     let mut requests = say(&nodes, &key);
