@@ -26,7 +26,7 @@ mod usage;
 mod verify;
 
 pub(crate) use connection_extension::ConnectionExtension;
-pub(crate) use home::{Former, LogHomes, OpenHome};
+pub(crate) use home::LogHomes;
 pub(crate) use parts::{ConsoleLinks, Providers, Upgrades};
 pub(crate) use peer::Peer;
 pub(crate) use state::{Admin, Stores};

@@ -1,6 +1,7 @@
 //! The command line: what it says, and the subcommands that call the admin API.
 
 pub(crate) mod account;
+pub(crate) mod account_names;
 pub(crate) mod admin_client;
 pub(crate) mod console;
 pub(crate) mod key;
@@ -14,6 +15,7 @@ pub(crate) mod models;
 pub(crate) mod named;
 pub(crate) mod overlap;
 pub(crate) mod partial_file;
+pub(crate) mod progress;
 pub(crate) mod provider;
 pub(crate) mod rules;
 pub(crate) mod sign_in;

@@ -1,19 +1,19 @@
-//! Where rows of the consumption log go besides the store, and how the log is read.
+//! Where rows of the consumption log go, and how the log is read.
 //!
-//! Sinks are fed by the journal: never by a request, and never by the store. A [`Feeder`] for each sink and each lane of the
-//! journal reads rows in the order of their numbers and hands them over in batches. How far a sink is, it keeps itself, in the
-//! same atomic change as the rows, so that it has each row exactly once whatever is killed when. The journal keeps what a sink
-//! lacks. Settlement waits for none of them.
+//! A row is in one place, the log's home: the store, with its settlement, or a sink that is fed by the journal, never by a request,
+//! and never by the store. A [`Feeder`] for each sink and each lane of the journal reads rows in the order of their numbers and hands
+//! them over in batches. How far a sink is, it keeps itself, in the same atomic change as the rows, so that it has each row exactly
+//! once whatever is killed when. The journal keeps what a sink lacks. Settlement waits for none of them.
 //!
-//! One of them is where the log is at home: it is read there, together with the rows that it has not acknowledged yet ([`reading`]), and
-//! what it is known to have leaves the store after some days ([`trimmer`]).
+//! The home is read together with the rows that it has not acknowledged yet ([`reading`]), and is held against the daily sums
+//! ([`proof`]).
 
 pub(crate) mod asks;
 mod batching;
-pub(crate) mod comparison;
 #[cfg(test)]
 pub(crate) mod contract;
 pub(crate) mod counters;
+mod day_rows;
 pub(crate) mod events;
 mod feeder;
 mod figures;
@@ -22,18 +22,19 @@ pub(crate) mod fill;
 pub(crate) mod home;
 #[cfg(test)]
 pub(crate) mod memory;
+pub(crate) mod open_home;
 pub(crate) mod own_journal;
 pub(crate) mod postgres;
+pub(crate) mod proof;
 pub(crate) mod reading;
 pub(crate) mod sink;
 mod slices;
 pub(crate) mod store_log;
 mod tail;
-pub(crate) mod tails;
-pub(crate) mod trimmer;
+mod tails;
 
 pub(crate) use feeder::Feeder;
 pub(crate) use figures::SinkFigures;
 pub(crate) use home::{FedHome, LogHome};
+pub(crate) use open_home::{FedLog, FormerHome, OpenHome};
 pub(crate) use sink::Sink;
-pub(crate) use tails::Tails;

@@ -1,5 +1,6 @@
 //! The only place where concrete types meet.
 
+mod assembly;
 mod bounds;
 pub(crate) mod catalogue;
 mod check;
@@ -22,19 +23,24 @@ mod log_init;
 mod log_postgres;
 mod log_sinks;
 pub(crate) mod money;
+mod node;
 mod notices;
 mod notify;
 mod output;
 pub(crate) mod parts;
+mod phase;
 mod prepared;
 pub(crate) mod prices;
+mod process;
 pub(crate) mod public;
 pub(crate) mod reload;
+mod running;
 mod runtimes;
 #[cfg(feature = "sample-provider")]
 mod sample_provider;
 mod served;
 pub(crate) mod server;
+mod services;
 mod sign_in;
 pub(crate) mod signals;
 pub(crate) mod stability;
@@ -55,8 +61,10 @@ use serde_json::json;
 use demo::run as run_demo;
 #[cfg(not(feature = "sample-provider"))]
 use left_out::{run_demo, run_sample_provider};
+pub use node::Node;
 #[cfg(feature = "sample-provider")]
 use sample_provider::run as run_sample_provider;
+pub use services::Services;
 pub use start_error::StartError;
 
 use crate::{
@@ -72,13 +80,18 @@ use crate::{
     wiring::{
         configuration::{load, socket},
         output::printed,
+        running::Running,
         runtimes::client_runtime,
-        server::Running,
         upgrade::{Launch, predecessor::Predecessor},
     },
 };
 
-/// Runs one command to its end.
+/// Runs one command of the program `weir` to its end.
+///
+/// The process is weir's then: signals, the service manager and standard error are its own. [`Services`] is weir in another process.
+///
+/// # Errors
+/// The command has failed, or weir does not start.
 pub fn run(command: Command) -> Result<(), StartError> {
     let client = |done: Result<(), AdminClientError>| match done {
         Err(AdminClientError::Output(error)) => printed(Err(error)),
@@ -116,7 +129,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
     }
 }
 
-/// Says on standard error why a command has failed; whoever does not read it is not waited for.
+/// Writes on standard error why a command has failed. A reader that takes nothing is not waited for.
 pub fn tell(error: &StartError) {
     diagnostics::say_last(&format!("weir: {error}"));
 }
@@ -182,9 +195,8 @@ fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(R
         conf: args.conf.clone(),
         ready_file: args.ready_file.clone(),
     };
-    let running = server::start(config, &args.conf, Some(launch), predecessor)?;
+    let (running, addresses) = server::start(config, &args.conf, Some(launch), predecessor)?;
     diagnostics.observe(&running.parts.sinks.metrics);
-    let addresses = &running.addresses;
     if let Some(path) = &args.ready_file {
         let ready = json!({
             "gateway": addresses.gateway.to_string(),
@@ -202,7 +214,7 @@ fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(R
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", greeting::ready(addresses, tls, &args.conf));
+    tracing::info!("{}", greeting::ready(&addresses, tls, &args.conf));
     Ok((running, diagnostics))
 }
 

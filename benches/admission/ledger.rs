@@ -52,7 +52,7 @@ pub(crate) async fn measure(scale: Scale) -> Result<(), String> {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let bench = Bench::new(RedisLedger::new(store)).await?;
+    let bench = Bench::new(RedisLedger::new(store, true)).await?;
     println!("| Redis ledger, one call | p50 (us) | p99 (us) | calls per second |\n|---|---:|---:|---:|");
     bench.reads(scale).await?;
     bench.admissions("admission", 1, scale.single * scale.rounds).await?;

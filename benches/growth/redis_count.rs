@@ -1,4 +1,4 @@
-//! What Redis was asked.
+//! What Redis was asked, and what it says of itself.
 
 use std::{
     net::SocketAddr,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
     task::JoinHandle,
 };
@@ -57,6 +57,30 @@ impl Commands {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (count(&self.counts.sent), count(&self.counts.of_scripts))
     }
+}
+
+/// The memory that Redis uses for data, in bytes.
+pub(crate) async fn used_memory(redis: SocketAddr) -> Result<f64, String> {
+    let told = ask(redis, "INFO memory").await?;
+    let line = told.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    let bytes = line.and_then(|bytes| bytes.trim_end().parse().ok());
+    bytes.ok_or_else(|| format!("redis does not say how much memory it uses: {told}"))
+}
+
+/// Whether Redis has a list of rows of the consumption log.
+pub(crate) async fn has_rows(redis: SocketAddr) -> Result<bool, String> {
+    Ok(!ask(redis, "KEYS *:log:*").await?.starts_with("*0"))
+}
+
+/// What Redis answers to a command, as it sends it.
+async fn ask(redis: SocketAddr, command: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("redis: {error}");
+    let mut stream = TcpStream::connect(redis).await.map_err(failed)?;
+    let words = format!("{command}\r\nQUIT\r\n");
+    stream.write_all(words.as_bytes()).await.map_err(failed)?;
+    let mut told = String::new();
+    stream.read_to_string(&mut told).await.map_err(failed)?;
+    Ok(told)
 }
 
 impl Drop for Commands {

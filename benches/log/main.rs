@@ -41,7 +41,8 @@ use crate::{generator::Generator, server::Server};
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const HOUR_MS: i64 = 3_600_000;
+const MINUTE_MS: i64 = 60_000;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
 /// As often as a question is asked; the median counts.
 const ASKED: usize = 5;
@@ -88,6 +89,10 @@ fn measure(args: &Args) {
     let began = Instant::now();
     files.keep_house(now_ms, 180).expect("files that can be merged");
     let merged = began.elapsed();
+    // Files that were merged go a minute later.
+    files
+        .keep_house(now_ms + MINUTE_MS, 180)
+        .expect("files that can be removed");
     let rows = args.rows as f64;
     let bytes = size(&log);
     println!("## The log of {} rows over {} days\n", args.rows, args.days);
@@ -175,9 +180,7 @@ async fn counted(log: &Path, account: &str, days: RangeInclusive<i64>) -> (Durat
         let files = LogFiles::open(log, Duration::from_secs(3600), usize::MAX).expect("a folder for the log");
         let mut cost_by_day = BTreeMap::<i64, i64>::new();
         for day in days.clone() {
-            let mut ask = PageAsk {
-                ..PageAsk::of_day(account, day, PAGE_ROWS_MAX)
-            };
+            let mut ask = PageAsk::of_day(account, day, PAGE_ROWS_MAX);
             loop {
                 let page = files.page(&ask).await.expect("rows of a day");
                 found += page.rows.len();

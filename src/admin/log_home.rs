@@ -1,114 +1,90 @@
-//! The log's home beside the store: compares it with the daily sums, and brings to it what it lacks.
-
-use std::{collections::BTreeMap, fmt::Display};
+//! The homes of the log: which they are, what brings rows from the one before, and what removes them there.
 
 use super::{
     Admin, accounts,
     ask::Answered,
     author::Author,
-    home::OpenHome,
     verify::{self, DAY_MS},
 };
 use crate::{
     api::{
-        self,
         error::AdminError,
         log::{
             Day,
-            checks::{FillLogHome, FilledDay, ShowLogHome, SumsDifference, VerifiedHomeDay, VerifyLogHome},
+            checks::{FillLogHome, FilledDay, LogHome, RemoveFormerRows, RemovedDay, ShowLogHome},
         },
     },
     domain::ledger::{
-        NodeId,
         consumption::RETENTION_DAYS,
-        daily_sums::Subject,
-        proof::DayProof,
         usage_report::{date, day},
     },
-    sinks::{
-        comparison::{self, ROWS_AT_ONCE, Source},
-        fill,
-    },
+    sinks::{FormerHome, OpenHome, fill},
 };
 
 impl Answered for ShowLogHome {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<api::log::checks::LogHome, AdminError> {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<LogHome, AdminError> {
         let today = admin.ledger.now_ms().await?.div_euclid(DAY_MS);
         let homes = &admin.homes;
-        Ok(api::log::checks::LogHome {
-            home: homes.home.as_ref().map(|home| home.name().to_owned()),
-            former: homes.former.name().map(str::to_owned),
+        Ok(LogHome {
+            home: homes.home.name().to_owned(),
+            former: homes.former().map(|former| former.name().to_owned()),
             from: Day(date(today - i64::from(RETENTION_DAYS))),
             until: Day(date(today + 1)),
         })
     }
 }
 
-impl Answered for VerifyLogHome {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedHomeDay, AdminError> {
-        let home = home(admin)?;
-        let account = accounts::existing(admin, self.account.as_str()).await?.id;
-        let number = day(self.day.0);
-        let (kept, summed) = verify::standing(&*admin.ledger, &account, number).await?;
-        let failed = |error: &dyn Display| AdminError::failed(error.to_string());
-        // Asked before any row is read: what the home had by then is among the rows.
-        let mut reached = BTreeMap::new();
-        for lane in summed.keys() {
-            let watermark = home.home.watermark(lane).await.map_err(|error| failed(&error))?;
-            // What a home has lost its feeder does not bring again by itself.
-            let fed = admin.homes.lanes.reached(lane, home.name());
-            reached.insert(lane.clone(), watermark.max(fed));
-        }
-        let of_account = kept.iter().filter(|sum| sum.subject == Subject::Account);
-        let expected = of_account.map(|sum| sum.sums.requests).sum();
-        let mut proof = DayProof::new(kept, summed);
-        let present = comparison::count(
-            &*home.home,
-            (&account, number),
-            (expected, ROWS_AT_ONCE),
-            |(lane, number), row| {
-                proof.add(lane, *number, row);
-            },
-        );
-        let present = present.await.map_err(|error| failed(&error))?;
-        let verdict = proof.verdict(&reached);
-        Ok(VerifiedHomeDay {
-            account,
-            day: self.day,
-            home: home.name().to_owned(),
-            rows: present.rows as u64,
-            again: present.again as u64,
-            behind: verdict.behind.iter().map(NodeId::to_string).collect(),
-            differences: verdict.differences.iter().map(SumsDifference::from).collect(),
-        })
-    }
-}
-
 impl Answered for FillLogHome {
     async fn answer(self, admin: &Admin, author: Author) -> Result<FilledDay, AdminError> {
-        let home = home(admin)?;
+        let homes = &admin.homes;
+        let OpenHome::Fed(fed) = &homes.home else {
+            return Err(AdminError::invalid(
+                "the log's home is the store, which gets rows with their settlement only",
+            ));
+        };
+        let former = homes
+            .former()
+            .ok_or_else(|| AdminError::invalid("`[log] former_home` names no home that rows could be brought from"))?;
         let account = accounts::existing(admin, self.account.as_str()).await?.id;
         admin.audit(author.peer, "log.fill", "", &self).await?;
-        let _turn = home.filling.lock().await;
-        let before_ms = home.figures.complete_before(admin.ledger.now_ms().await?);
-        let sources = [Source::Store(&*admin.ledger)].into_iter();
-        let mut rows = 0;
-        for source in sources.chain(admin.homes.former.elsewhere().map(Source::Home)) {
-            let filled = fill::fill(&*home.home, source, (&account, day(self.day.0)), before_ms).await;
-            rows += filled.map_err(|error| AdminError::failed(error.to_string()))?;
-        }
+        let _turn = homes.filling.lock().await;
+        let before_ms = fed.figures.complete_before(admin.ledger.now_ms().await?);
+        let filled = fill::fill(&*fed.home, former, (&account, day(self.day.0)), before_ms).await;
         Ok(FilledDay {
             account,
             day: self.day,
-            home: home.name().to_owned(),
-            rows,
+            home: fed.name().to_owned(),
+            rows: filled.map_err(|error| AdminError::failed(error.to_string()))?,
         })
     }
 }
 
-/// The log's home, if it has another one than the store.
-fn home(admin: &Admin) -> Result<OpenHome, AdminError> {
-    admin.homes.home.clone().ok_or_else(|| {
-        AdminError::invalid("the log has no other home than the store; name one in `[log] home` and start weir anew")
-    })
+impl Answered for RemoveFormerRows {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<RemovedDay, AdminError> {
+        let Some(FormerHome::Store(store)) = &admin.homes.former else {
+            return Err(AdminError::invalid(
+                "`[log] former_home` is not the store: what is left at another home is yours to remove",
+            ));
+        };
+        let account = accounts::existing(admin, self.account.as_str()).await?.id;
+        let number = day(self.day.0);
+        // Seen before the day is proven: the sums count each of these rows, and so does the home then.
+        let seen = store.lists().log_days(&account, number..=number).await?.pop();
+        let (mut rows, mut proven) = (0, true);
+        if let Some(seen) = seen.filter(|seen| seen.rows > 0) {
+            proven = verify::prove(admin, &account, number).await?.is_proven();
+            if proven {
+                admin.audit(author.peer, "log.remove", "", &self).await?;
+                // Otherwise a node whose log is still at home in the store has put a row there.
+                let is_removed = store.lists().remove(&account, &seen).await?;
+                (rows, proven) = (if is_removed { seen.rows } else { 0 }, is_removed);
+            }
+        }
+        Ok(RemovedDay {
+            account,
+            day: self.day,
+            rows,
+            proven,
+        })
+    }
 }

@@ -25,11 +25,7 @@ impl Answered for FillFromJournal {
         let Self(asked) = self;
         asked.place()?;
         admin.audit(author.peer, "log.fill", "", &asked).await?;
-        let home = admin.homes.home.as_ref();
-        let _turn = home
-            .map_or(&admin.homes.filling_store, |home| &home.filling)
-            .lock()
-            .await;
+        let _turn = admin.homes.filling.lock().await;
         asked.compare(admin, true).await
     }
 }
@@ -48,16 +44,11 @@ impl VerifyJournal {
             account: self.account.as_ref().map(AccountId::to_string),
         };
         let homes = &admin.homes;
-        let log = match &homes.home {
-            Some(home) => Log::Home {
-                home: &*home.home,
-                fills,
-            },
-            None => Log::Store {
-                ledger: &*admin.ledger,
-                former: homes.former.elsewhere(),
-                fills,
-            },
+        let log = Log {
+            home: &homes.home,
+            former: homes.former(),
+            ledger: &*admin.ledger,
+            fills,
         };
         let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
         let Portion { days, next } = portion.map_err(|error| AdminError::failed(error.to_string()))?;

@@ -34,7 +34,7 @@ pub(crate) struct Admin {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) changes: Arc<dyn AccountChanges>,
     pub(super) archive: Option<Arc<dyn Archive>>,
-    /// Where the log is besides the store.
+    /// Where the log is.
     pub(super) homes: LogHomes,
     /// The log, wherever it is.
     pub(super) log: Arc<LogReading>,
@@ -69,7 +69,7 @@ pub(crate) struct Stores {
     pub changes: Arc<dyn AccountChanges>,
     /// Everything, for backups; `None` where others can read the store besides this process.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Where the log is besides the store.
+    /// Where the log is.
     pub homes: LogHomes,
     /// The sessions of people in browsers.
     pub web_sessions: Arc<dyn WebSessionStore>,
@@ -84,7 +84,7 @@ impl Admin {
         audit: Audit,
         upgrades: Option<Arc<dyn Upgrades>>,
     ) -> Self {
-        let log = stores.homes.reading(&stores.ledger);
+        let log = stores.homes.reading();
         Self {
             log: Arc::new(log),
             exporting: LowPriority::new(EXPORTING_THREADS),

@@ -14,36 +14,60 @@ use crate::domain::{
     version::Version,
 };
 
-/// Makes an account.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CreateAccount {
-    /// Its name.
-    pub(crate) id: AccountId,
-    /// The balance that it begins with; zero unless it is named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) balance_usd: Option<Usd>,
-    /// By this the creation is known again: it counts once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) operation_id: Option<OperationId>,
-    /// At or below this balance it counts as low; null: never.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) low_balance_usd: Nullable<Usd>,
-    /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Nullable<Percents>,
-    /// The state at providers that its requests may name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) provider_state: Option<ProviderState>,
-    /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Nullable<Limit>,
-    /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Nullable<Limit>,
-    /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Nullable<Limit>,
+/// Declares a question that sets limits of an account: it has them behind its own fields.
+macro_rules! question_of_limits {
+    ($(#[$about:meta])* $question:ident { $($own:tt)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $question {
+            $($own)*
+            /// At or below this balance it counts as low; null: never.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) low_balance_usd: Nullable<Usd>,
+            /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) notify_percent: Nullable<Percents>,
+            /// The state at providers that its requests may name.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub(crate) provider_state: Option<ProviderState>,
+            /// Requests per minute; null: no limit.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) rpm: Nullable<Limit>,
+            /// Tokens per minute, input and output; null: no limit.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) tpm: Nullable<Limit>,
+            /// Requests running at one time; null: no limit.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) concurrency: Nullable<Limit>,
+        }
+
+        impl $question {
+            /// The limits that it names.
+            pub(crate) fn terms(&self) -> AccountTermsChange {
+                AccountTermsChange {
+                    low_balance: self.low_balance_usd.map(|low| low.map(|Usd(amount)| amount)),
+                    provider_state: self.provider_state,
+                    notify: self.notify_percent.map(|some| some.map(|Percents(chosen)| chosen)),
+                    rates: rates([self.rpm, self.tpm, self.concurrency]),
+                }
+            }
+        }
+    };
+}
+
+question_of_limits! {
+    /// Makes an account.
+    CreateAccount {
+        /// Its name.
+        pub(crate) id: AccountId,
+        /// The balance that it begins with; zero unless it is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) balance_usd: Option<Usd>,
+        /// By this the creation is known again: it counts once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) operation_id: Option<OperationId>,
+    }
 }
 
 question!(CreateAccount => ChangedAccount: POST "/v1/accounts", Owner; const STATUS: u16 = 201;);
@@ -63,16 +87,6 @@ impl CreateAccount {
             concurrency: None,
         }
     }
-
-    /// Its limits.
-    pub(crate) fn terms(&self) -> AccountTermsChange {
-        AccountTermsChange {
-            low_balance: self.low_balance_usd.map(|low| low.map(|Usd(amount)| amount)),
-            provider_state: self.provider_state,
-            notify: self.notify_percent.map(|some| some.map(|Percents(chosen)| chosen)),
-            rates: rates([self.rpm, self.tpm, self.concurrency]),
-        }
-    }
 }
 
 /// Limits of requests, tokens and concurrency.
@@ -81,30 +95,12 @@ pub(super) fn rates(limits: [Nullable<Limit>; 3]) -> RatesChange {
     RatesChange { rpm, tpm, concurrency }
 }
 
-/// Changes the limits of an account that are named.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UpdateAccount {
-    /// Its name.
-    pub(crate) id: AccountId,
-    /// At or below this balance it counts as low; null: never.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) low_balance_usd: Nullable<Usd>,
-    /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Nullable<Percents>,
-    /// The state at providers that its requests may name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) provider_state: Option<ProviderState>,
-    /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Nullable<Limit>,
-    /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Nullable<Limit>,
-    /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Nullable<Limit>,
+question_of_limits! {
+    /// Changes the limits of an account that are named.
+    UpdateAccount {
+        /// Its name.
+        pub(crate) id: AccountId,
+    }
 }
 
 question!(UpdateAccount => ChangedAccount: PATCH "/v1/accounts/{id}", Owner);
@@ -120,16 +116,6 @@ impl UpdateAccount {
             rpm: None,
             tpm: None,
             concurrency: None,
-        }
-    }
-
-    /// The limits that it names.
-    pub(crate) fn terms(&self) -> AccountTermsChange {
-        AccountTermsChange {
-            low_balance: self.low_balance_usd.map(|low| low.map(|Usd(amount)| amount)),
-            provider_state: self.provider_state,
-            notify: self.notify_percent.map(|some| some.map(|Percents(chosen)| chosen)),
-            rates: rates([self.rpm, self.tpm, self.concurrency]),
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Code {
     OldText,
     /// There is no such thing.
     NotFound,
+    /// The path takes other methods.
+    MethodNotAllowed,
     /// It is there already, or was done already.
     Duplicate,
     /// The change was made from another version than the present one.
@@ -65,6 +67,7 @@ impl Code {
             Self::Invalid => StatusCode::BAD_REQUEST,
             Self::Forbidden | Self::OldText => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Duplicate => StatusCode::CONFLICT,
             Self::Changed => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

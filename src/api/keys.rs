@@ -24,50 +24,76 @@ use crate::domain::{
     version::Version,
 };
 
-/// Makes a key. Its text is told with this answer only.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CreateKey {
-    /// The account that pays.
-    pub(crate) account: AccountId,
-    /// What its owner calls it.
-    pub(crate) name: KeyName,
-    /// When it ends; null: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_at: Option<Moment>,
-    /// The models that it may request; null: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) models: Option<ModelNames>,
-    /// By this the creation is known again: it makes one key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) operation_id: Option<OperationId>,
-    /// The key's text is made of it and of the operation's id: who asks again within two minutes is told the same text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) seed: Option<Seed>,
-    /// What it may spend per period; null: unlimited.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) quota_usd: Nullable<Usd>,
-    /// When the quota begins anew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reset: Option<Reset>,
-    /// What becomes of a running answer when the quota is used up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) on_exhausted: Option<OnExhausted>,
-    /// How many times the quota an answer that may finish can cost; null: no bound.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) finish_factor: Nullable<Factor>,
-    /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Nullable<Percents>,
-    /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Nullable<Limit>,
-    /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Nullable<Limit>,
-    /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Nullable<Limit>,
+/// Declares a question that sets limits of a key: it has them behind its own fields.
+macro_rules! question_of_limits {
+    ($(#[$about:meta])* $question:ident { $($own:tt)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $question {
+            $($own)*
+            /// What it may spend per period; null: unlimited.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) quota_usd: Nullable<Usd>,
+            /// When the quota begins anew.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub(crate) reset: Option<Reset>,
+            /// What becomes of a running answer when the quota is used up.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub(crate) on_exhausted: Option<OnExhausted>,
+            /// How many times the quota an answer that may finish can cost; null: no bound.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) finish_factor: Nullable<Factor>,
+            /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) notify_percent: Nullable<Percents>,
+            /// Requests per minute; null: no limit.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) rpm: Nullable<Limit>,
+            /// Tokens per minute, input and output; null: no limit.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) tpm: Nullable<Limit>,
+            /// Requests running at one time; null: no limit.
+            #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+            pub(crate) concurrency: Nullable<Limit>,
+        }
+
+        impl $question {
+            /// The limits that it names.
+            pub(crate) fn terms(&self) -> KeyTermsChange {
+                KeyTermsChange {
+                    quota: quota(self.quota_usd),
+                    reset: self.reset,
+                    on_exhausted: self.on_exhausted,
+                    finish_factor: finish_factor(self.finish_factor),
+                    notify: notify(self.notify_percent),
+                    rates: rates([self.rpm, self.tpm, self.concurrency]),
+                }
+            }
+        }
+    };
+}
+
+question_of_limits! {
+    /// Makes a key. Its text is told with this answer only.
+    CreateKey {
+        /// The account that pays.
+        pub(crate) account: AccountId,
+        /// What its owner calls it.
+        pub(crate) name: KeyName,
+        /// When it ends; null: never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) expires_at: Option<Moment>,
+        /// The models that it may request; null: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) models: Option<ModelNames>,
+        /// By this the creation is known again: it makes one key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) operation_id: Option<OperationId>,
+        /// The key's text is made of it and of the operation's id: who asks again within two minutes is told the same text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) seed: Option<Seed>,
+    }
 }
 
 question!(CreateKey => Key: POST "/v1/keys", Operator; const STATUS: u16 = 201;);
@@ -92,18 +118,6 @@ impl CreateKey {
             concurrency: None,
         }
     }
-
-    /// Its limits.
-    pub(crate) fn terms(&self) -> KeyTermsChange {
-        KeyTermsChange {
-            quota: quota(self.quota_usd),
-            reset: self.reset,
-            on_exhausted: self.on_exhausted,
-            finish_factor: finish_factor(self.finish_factor),
-            notify: notify(self.notify_percent),
-            rates: rates([self.rpm, self.tpm, self.concurrency]),
-        }
-    }
 }
 
 fn quota(usd: Nullable<Usd>) -> Nullable<NanoUsd> {
@@ -118,45 +132,21 @@ fn notify(percents: Nullable<Percents>) -> Nullable<Thresholds> {
     percents.map(|some| some.map(|Percents(chosen)| chosen))
 }
 
-/// Changes what is named of a key, and nothing else.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UpdateKey {
-    /// The key.
-    pub(crate) id: KeyId,
-    /// What its owner calls it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<KeyName>,
-    /// When it ends; null: never.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_at: Nullable<Moment>,
-    /// The models that it may request; null: all.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) models: Nullable<ModelNames>,
-    /// What it may spend per period; null: unlimited.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) quota_usd: Nullable<Usd>,
-    /// When the quota begins anew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reset: Option<Reset>,
-    /// What becomes of a running answer when the quota is used up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) on_exhausted: Option<OnExhausted>,
-    /// How many times the quota an answer that may finish can cost; null: no bound.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) finish_factor: Nullable<Factor>,
-    /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) notify_percent: Nullable<Percents>,
-    /// Requests per minute; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Nullable<Limit>,
-    /// Tokens per minute, input and output; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Nullable<Limit>,
-    /// Requests running at one time; null: no limit.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Nullable<Limit>,
+question_of_limits! {
+    /// Changes what is named of a key, and nothing else.
+    UpdateKey {
+        /// The key.
+        pub(crate) id: KeyId,
+        /// What its owner calls it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub(crate) name: Option<KeyName>,
+        /// When it ends; null: never.
+        #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+        pub(crate) expires_at: Nullable<Moment>,
+        /// The models that it may request; null: all.
+        #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+        pub(crate) models: Nullable<ModelNames>,
+    }
 }
 
 question!(UpdateKey => Key: PATCH "/v1/keys/{id}", Operator);
@@ -186,14 +176,7 @@ impl UpdateKey {
             name: self.name.as_ref().map(|KeyName(name)| name.clone()),
             expires_at: self.expires_at.map(|end| end.map(Moment::seconds)),
             models: self.models.clone().map(|models| models.map(|ModelNames(names)| names)),
-            terms: KeyTermsChange {
-                quota: quota(self.quota_usd),
-                reset: self.reset,
-                on_exhausted: self.on_exhausted,
-                finish_factor: finish_factor(self.finish_factor),
-                notify: notify(self.notify_percent),
-                rates: rates([self.rpm, self.tpm, self.concurrency]),
-            },
+            terms: self.terms(),
         }
     }
 }

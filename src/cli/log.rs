@@ -47,7 +47,7 @@ pub enum LogCommand {
     Export(export::ExportArgs),
     /// Compare rows, the daily sums that are kept of them, counters and the journal; ends with 1 where any differ
     Verify(verify::VerifyArgs),
-    /// Bring the rows that the store has to the log's home, while weir serves
+    /// Bring the rows of the home before to the log's home, while weir serves
     Move(home::MoveArgs),
 }
 

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use crate::config::DEFAULT_PATH;
+use crate::{cli::progress::ProgressArgs, config::DEFAULT_PATH};
 
 /// What to do with the store that a configuration names.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StoreCommand {
     /// Set a new Redis up for weir; an embedded store needs none of it
     Init(InitArgs),
-    /// Write everything in the store to a file, also while weir runs
+    /// Write everything in the store to a file, also while weir runs; rows of the log only if they are at home there
     Backup(BackupArgs),
-    /// Put a backup into an empty store that no weir has open
+    /// Put a backup into an empty store that no weir has open; rows only where the store is the log's home, or was before
     Restore(RestoreArgs),
-    /// Remove old rows of an embedded store that no weir has open, more than retention removes by itself
+    /// Remove old daily sums of an embedded store that no weir has open, more than retention removes by itself
     Prune(PruneArgs),
 }
 
@@ -43,6 +43,9 @@ pub struct BackupArgs {
     /// Replace a file that is there
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
 }
 
 /// `weir store restore`
@@ -54,6 +57,9 @@ pub struct RestoreArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
 }
 
 /// `weir store prune`
@@ -62,7 +68,7 @@ pub struct PruneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// The first day that is kept, in UTC; rows are kept for 180 days
+    /// The first day that is kept, in UTC; daily sums are kept for 180 days
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub before: Date,
 }

@@ -177,6 +177,7 @@ fn every_documented_form_is_understood() {
         "log verify --from 2026-11-01 --until 2026-12-01 --account a --mend --json",
         "log verify --from 2026-11-01 --until 2026-12-01 --fill",
         "log move --to files --account a --from 2026-11-01 --until 2026-12-01 --json",
+        "log move --to postgres --remove",
         "log export --format parquet --out november.parquet --force",
         "usage --account a --key key_0000000000000001 --model m --tag a=b --by key --from 2026-11-01 --until 2026-12-01",
         "usage --json",

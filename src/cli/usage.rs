@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, io::Write};
 use clap::Args;
 
 use super::{
+    account_names,
     admin_client::{AdminClient, AdminClientError, ClientArgs},
     limits::one_of,
     log::filter::tag,
+    progress::{Progress, ProgressArgs, Unit},
 };
 use crate::{
     api::{
@@ -48,7 +50,39 @@ pub struct UsageArgs {
     pub(crate) until: Option<Day>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
+}
+
+/// The line that shows how many accounts the report has.
+struct ReportProgress {
+    line: Progress,
+    /// All accounts by their names, which only the line needs.
+    accounts: Vec<String>,
+}
+
+impl ReportProgress {
+    async fn start(args: ProgressArgs, client: &AdminClient) -> Self {
+        let line = Progress::start(args, "Adding up", Unit::Accounts, None);
+        let mut accounts = Vec::new();
+        if line.is_shown() {
+            // Without them the line has no total, and the report is the same.
+            accounts = account_names::read(client).await.unwrap_or_default();
+        }
+        if !accounts.is_empty() {
+            line.set_total(accounts.len() as u64);
+        }
+        Self { line, accounts }
+    }
+
+    /// The report has this account and all before it.
+    fn reach(&self, account: &str) {
+        let position = self.accounts.partition_point(|name| name.as_str() <= account);
+        self.line.set_position(position as u64);
+        self.line.show(account);
+    }
 }
 
 /// Runs the command against the admin API and prints the result.
@@ -68,6 +102,7 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
     // An answer has some of the accounts; its lines are added to those of the others.
     let mut lines: BTreeMap<String, UsageSums> = BTreeMap::new();
     let mut total = UsageSums::from(&Sums::default());
+    let mut progress = None;
     loop {
         let page = client.ask(&asked).await?.read()?;
         for UsageLine { of, sums } in page.usage {
@@ -77,11 +112,16 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
             lines.insert(of.name().to_owned(), all);
         }
         total = total.plus(&page.total);
-        if page.next.is_none() {
-            break;
+        let Some(next) = page.next else { break };
+        if progress.is_none() {
+            progress = Some(ReportProgress::start(args.progress, client).await);
         }
-        asked.after = page.next;
+        if let Some(progress) = &progress {
+            progress.reach(&next);
+        }
+        asked.after = Some(next);
     }
+    drop(progress);
     if args.client.json {
         for (name, sums) in lines {
             let of = LineOf::new(by, name);

@@ -11,7 +11,7 @@ use super::{
     log_postgres::LogPostgresConfig,
     store::StoreConfig,
 };
-use crate::domain::settings::{Kind, Section, hours, number, one_of, settings, table, table_with};
+use crate::domain::settings::{Kind, Section, number, one_of, settings, table, table_with};
 
 const LEVELS: [(&str, LevelFilter); 5] = [
     ("error", LevelFilter::ERROR),
@@ -33,22 +33,20 @@ settings! {
         /// Most access lines waiting to be written. Beyond it they are dropped and counted, requests never wait.
         access_queue_lines: usize = number(65_536, 1..=16_777_216),
         /// Where the consumption log is at home: "files": Parquet files, which others read too (docs/log.md), "postgres": a table
-        /// (docs/postgres.md), or "store" alone. Without it: "files" with an embedded store and "store" with Redis, where a million rows
-        /// take about half a gigabyte of memory. A home that is away costs nothing but room in the journal.
+        /// (docs/postgres.md), or, with Redis, "store". Without it: "files" with an embedded store, and "store" with Redis, where a million
+        /// rows take about half a gigabyte of memory. A home that is away costs nothing but room in the journal.
         named_home("home"): Option<HomeName> = one_of(
             "home",
             [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
         )
         .optional("files"),
-        /// The home before, "store", or "files" or "postgres" with its own section below: rows are read there too. `weir log move --to`
-        /// the new home brings them over while weir serves; when `weir log verify` finds all of them there, take this line out.
+        /// The home before, "files" or "postgres" with its own section below, or, with Redis, "store": rows are read there too. `weir log
+        /// move --to` the new home brings them over while weir serves; when `weir log verify` finds all of them there, take this line out.
         named_former_home("former_home"): Option<HomeName> = one_of(
             "home",
             [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
         )
         .optional("postgres"),
-        /// For how many hours the store keeps the rows of a day that is over, once they are known to be at a home elsewhere.
-        store_keep("store_keep_hours"): Duration = hours(48, 1..=4320),
         /// The home "files".
         files: LogFilesConfig = table(),
         /// The home "postgres".
@@ -82,18 +80,29 @@ fn access_target() -> Kind<AccessTarget> {
     })
 }
 
+/// How long rows wait for others of their hour: where other nodes read the files, and where none does.
+const SHARED_LONGEST: Duration = Duration::from_secs(30);
+const OWN_LONGEST: Duration = Duration::from_secs(3600);
+
 impl LogConfig {
     /// Finds the homes of the log, and tells for whom the journal keeps its files. Where no home is named: files beside an embedded
     /// store, and a Redis alone, for other nodes would have files of their own.
     pub(super) fn settle(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
-        let (beside, default, store) = match store {
+        let (beside, longest, default, store) = match store {
             StoreConfig::Embedded(store) => {
+                self.refuse_store(from);
                 let beside = store.path.with_file_name("log");
-                (beside, HomeName::Files, Some(JournalSink::EMBEDDED_STORE))
+                (beside, OWN_LONGEST, HomeName::Files, Some(JournalSink::EMBEDDED_STORE))
             }
-            StoreConfig::Redis(_) => (PathBuf::from("/var/lib/weir/log"), HomeName::Store, None),
+            StoreConfig::Redis(_) => (
+                PathBuf::from("/var/lib/weir/log"),
+                SHARED_LONGEST,
+                HomeName::Store,
+                None,
+            ),
         };
         self.files.path = self.files.named_path.clone().unwrap_or(beside);
+        self.files.longest = self.files.named_longest.unwrap_or(longest);
         let (home, former) = (self.named_home.unwrap_or(default), self.named_former_home);
         if former == Some(home) {
             let message = "it is log.home: name another one, or take this line out";
@@ -106,6 +115,20 @@ impl LogConfig {
             required: events.required,
         });
         self.home.sink().into_iter().chain(events).chain(store).collect()
+    }
+
+    /// An embedded store has no rows: notes where it is named as a home, and goes on without the name.
+    fn refuse_store(&mut self, from: &Section<'_>) {
+        let is_store = |name: &mut HomeName| *name == HomeName::Store;
+        if self.named_home.take_if(is_store).is_some() {
+            let message = "an embedded store keeps no rows, write \"files\", or \"postgres\" with [log.postgres] url";
+            from.wrong("log.home", &["store.engine"], message);
+        }
+        if self.named_former_home.take_if(is_store).is_some() {
+            let message =
+                "an embedded store has no rows to read, write \"files\" or \"postgres\", or take this line out";
+            from.wrong("log.former_home", &["store.engine"], message);
+        }
     }
 
     /// The home of a name that stands at `key`, with its own section.

@@ -31,8 +31,8 @@ mod section;
 pub(crate) use self::{
     kind::{KeyDescription, Kind},
     kinds::{
-        days, flag, flat, hours, list_of, map_of, millis, named, number, one_of, optional_table, seconds, table,
-        table_with, tables, text, within,
+        days, flag, flat, list_of, map_of, millis, named, number, one_of, optional_table, seconds, table, table_with,
+        tables, text, within,
     },
     places::Places,
     reader::{Settings, understand},

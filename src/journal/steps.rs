@@ -119,6 +119,18 @@ impl Journal {
         self.engine.lock().contents.accounts.watermark(account)
     }
 
+    /// Every account with steps in the journal, and the number of its last one.
+    pub(crate) fn last_steps(&self) -> Vec<(SmolStr, u64)> {
+        let state = self.engine.lock();
+        let names = state.contents.account_names().into_iter();
+        names
+            .map(|name| {
+                let last = state.contents.accounts.last(&name);
+                (name, last)
+            })
+            .collect()
+    }
+
     /// Steps that were passed over as lost; said aloud.
     pub(crate) fn note_lost(&self, account: &str, lost: u64) {
         if lost > 0 {

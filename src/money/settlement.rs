@@ -27,11 +27,13 @@ use crate::{
     },
 };
 
+mod first_balances;
 mod lane;
 mod left_over;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use first_balances::wait_for_balances;
 pub(crate) use left_over::charge_left_over;
 #[cfg(test)]
 use left_over::{judge_possibly_settled, settle_left_over};

@@ -86,7 +86,7 @@ pub struct Newest {
 /// A place among rows, the newest first: those that are newer have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewestCursor {
-    /// In the store's lists, on a day that no rows have left.
+    /// In the store's lists.
     InLists(ListsCursor),
     /// Among rows by the time that they ended.
     InSlices(SliceCursor),

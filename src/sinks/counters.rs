@@ -12,7 +12,7 @@ use crate::{
         Spent,
         consumption::RETENTION_DAYS,
         counters::{self, Basis, CountedPeriod, CounterDifference},
-        daily_sums::SumsOf,
+        daily_sums::{DailySum, Subject, SumsOf},
         log_filter::LogFilter,
         period::Period,
     },
@@ -109,15 +109,16 @@ async fn of_period(
     Ok(None)
 }
 
-/// How many rows each day has had whose rows may count in the period.
+/// The sums of the days whose rows may count in the period: they change with each row.
 async fn standing(
     ledger: &dyn LedgerStore,
     account: &str,
     period: &CountedPeriod,
-) -> Result<Vec<(i64, u64)>, StoreError> {
+) -> Result<Vec<DailySum>, StoreError> {
     let [first, behind] = period.edges();
-    let days = ledger.log_days(account, first..=behind).await?;
-    Ok(days.iter().map(|day| (day.day, day.ever())).collect())
+    ledger
+        .sums(account, first..=behind, &SumsOf::One(Subject::Account))
+        .await
 }
 
 /// Puts right what the sums of a period say, by the rows that a filter takes.

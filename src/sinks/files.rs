@@ -1,4 +1,4 @@
-//! The log as Parquet files in a folder: one for each lane and hour at first, and one for each lane and day at last.
+//! The log as Parquet files in a folder: one for each lane and hour at first, or more often, and one for each lane and day at last.
 //!
 //! A file's name says which rows of the journal it has, so the file is its own watermark. It is written beside, brought to
 //! disk and renamed. What is in it follows from the rows alone: whoever writes it again makes the same bytes.
@@ -27,6 +27,7 @@ use crate::{
 mod bucket;
 mod export;
 mod folder;
+mod footers;
 mod group;
 mod merge;
 mod pages;
@@ -47,6 +48,7 @@ mod write;
 use bucket::Bucket;
 pub(crate) use export::Export;
 use folder::Folder;
+use merge::Merger;
 use pages::Pages;
 use place::Place;
 use query::is_gone;
@@ -59,6 +61,8 @@ use workplace::Workplace;
 const NAME: &str = "files";
 /// How many read at a time; further ones wait for their turn.
 const READERS_MAX: usize = 4;
+/// Where rows wait for so long a day has few files, and none are merged before it is over.
+const FEW_FILES: Duration = Duration::from_secs(3600);
 
 /// The log in files.
 #[derive(Clone)]
@@ -66,6 +70,8 @@ pub struct LogFiles {
     workplace: Arc<Workplace>,
     storage: Arc<dyn Storage>,
     batching: Batching,
+    merger: Arc<Merger>,
+    merges_today: bool,
     pages: Arc<Pages>,
     /// Sorts, packs and writes an hour's rows at a time: no request may wait for that.
     writing: LowPriority,
@@ -75,7 +81,7 @@ pub struct LogFiles {
 
 impl LogFiles {
     /// The files of a folder, which is made if it is not there. A file has the rows of an hour, or of `longest`, and
-    /// `rows_max` at most until files are merged.
+    /// `rows_max` at most until files are merged. Those of today are if `longest` is less than an hour.
     ///
     /// # Errors
     /// It cannot be made, or weir may not write there.
@@ -88,6 +94,8 @@ impl LogFiles {
                 rows_max,
                 linger: Linger::HourOr(longest),
             },
+            merger: Arc::default(),
+            merges_today: longest < FEW_FILES,
             pages: Arc::default(),
             writing: LowPriority::new(1),
             reading: LowPriority::new(READERS_MAX),
@@ -140,6 +148,9 @@ impl LogFiles {
         })
         .map_err(failed)?;
         drop(lock);
+        if self.merges_today {
+            self.merger.record_file(&place.node);
+        }
         self.pages.forget();
         Ok(())
     }
@@ -174,8 +185,14 @@ impl LogFiles {
         }
     }
 
-    /// Merges the files of days that are over, and removes those of days that are not kept any more. At any time, as often as
-    /// one likes; blocks on the disk.
+    /// Waits until this process has written so many files of today that some may become one ([`LogFiles::keep_house`]).
+    pub async fn has_many(&self) {
+        self.merger.has_many().await;
+    }
+
+    /// Merges the files of days that are over, and of today those of the lanes that this process writes, if there are many; removes files
+    /// that were merged more than a minute ago, and those of days that are not kept any more. At any time, as often as one likes; blocks
+    /// on the disk.
     ///
     /// # Errors
     /// The disk refuses, or a file is damaged. Nothing is lost.
@@ -185,7 +202,7 @@ impl LogFiles {
         };
         self.workplace.remove_partial(now_ms)?;
         self.remove_old(now_ms, keep_days)?;
-        merge::merge_past(&self.workplace, &*self.storage, now_ms)
+        self.merger.merge(&self.workplace, &*self.storage, now_ms)
     }
 
     fn remove_old(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {

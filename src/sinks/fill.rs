@@ -1,5 +1,4 @@
-//! Brings rows to a home that it lacks although the store, or the home before it, has them: those from before it was one, and
-//! those that a journal has lost.
+//! Brings rows to a home that it lacks although the home before it has them: those from before it was one.
 
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
-        comparison::{ComparisonError, DayRows, Missing, ROWS_AT_ONCE, Source},
-        home::FedHome,
+        asks::{HomeError, PAGE_ROWS_MAX},
+        day_rows::{DayRows, Missing, ROWS_AT_ONCE},
+        home::{FedHome, LogHome},
         sink::{Batch, Sink, SinkError},
     },
-    store::ledger::LOG_ROWS_MAX,
 };
 
 /// The most rows that are handed over at once.
@@ -25,23 +24,23 @@ const ATTEMPTS_MAX: usize = 16;
 #[derive(Debug, Error)]
 pub(crate) enum FillError {
     #[error(transparent)]
-    Comparison(#[from] ComparisonError),
+    Home(#[from] HomeError),
     #[error(transparent)]
     Sink(#[from] SinkError),
 }
 
-/// Brings the rows of an account and day that ended before `before_ms` to the home, if it lacks them; says how many. The home
-/// has whatever journals will ever bring of that time. Hashes of [`ROWS_AT_ONCE`] ids at most are in memory meanwhile.
+/// Brings the rows of an account and day that ended before `before_ms` from the home before, if the home lacks them; says how many. The
+/// home has whatever journals will ever bring of that time. Hashes of [`ROWS_AT_ONCE`] ids at most are in memory meanwhile.
 pub(crate) async fn fill(
     home: &dyn FedHome,
-    source: Source<'_>,
-    (account, day): (&str, i64),
+    former: &dyn LogHome,
+    place: (&str, i64),
     before_ms: i64,
 ) -> Result<u64, FillError> {
-    let (mut brought, mut rows) = (0, DayRows::new(source, account, day));
+    let (mut brought, mut rows) = (0, DayRows::new(former, place));
     while !rows.has_ended() {
         let begin = rows.clone();
-        let mut missing = Missing::find(home, &mut rows, ROWS_AT_ONCE, |_| {}).await?;
+        let mut missing = Missing::find(home, &mut rows, ROWS_AT_ONCE).await?;
         brought += bring(home, begin, &mut missing, before_ms).await?;
     }
     Ok(brought)
@@ -56,8 +55,8 @@ async fn bring(
 ) -> Result<u64, FillError> {
     let (mut lacking, mut brought) = (Vec::new(), 0);
     while !missing.is_empty() && !rows.has_ended() {
-        let page = rows.next(LOG_ROWS_MAX).await?;
-        let of_page = page.into_iter().filter(|row| missing.remove(row));
+        let page = rows.next(PAGE_ROWS_MAX).await?;
+        let of_page = page.rows.into_iter().filter(|row| missing.remove(row));
         lacking.extend(of_page.filter(|row| row.time_ms < before_ms));
         if lacking.len() >= BATCH_ROWS {
             brought += append(home, std::mem::take(&mut lacking)).await?;

@@ -1,6 +1,6 @@
-//! Whether the log has the rows that this process's journals still have, each with the same charge: the log's home, or the store where
-//! that is the home. And what brings those to the log that it lacks although it has said that it has them. What is yet to be
-//! brought, a feeder or a settlement brings: that is not looked at.
+//! Whether the log's home has the rows that this process's journals still have, each with the same charge. And what brings those there
+//! that it lacks although it has said that it has them. What is yet to be brought, a feeder or a settlement brings: that is not
+//! looked at.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,9 +22,11 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
-        comparison::{self, Source},
+        asks::HomeError,
+        day_rows::{each_listed, each_row},
         fill::BATCH_ROWS,
-        home::{FedHome, LogHome},
+        home::LogHome,
+        open_home::OpenHome,
     },
     store::ledger::LedgerStore,
 };
@@ -179,71 +181,60 @@ type LookedFor = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 
 /// What the rows are compared with.
 #[derive(Clone, Copy)]
-pub(crate) enum Log<'l> {
-    /// The log's home. What it lacks is brought if it `fills`; whoever fills a home is the only one who does.
-    Home { home: &'l dyn FedHome, fills: bool },
-    /// The store, which is the home itself, and the home before it. The same holds of what the store lacks.
-    Store {
-        ledger: &'l dyn LedgerStore,
-        former: Option<&'l dyn LogHome>,
-        fills: bool,
-    },
+pub(crate) struct Log<'l> {
+    /// Where rows go.
+    pub(crate) home: &'l OpenHome,
+    /// The home before. Where the store is the home, rows may be there that have not come with a settlement.
+    pub(crate) former: Option<&'l dyn LogHome>,
+    /// How far settlements are.
+    pub(crate) ledger: &'l dyn LedgerStore,
+    /// What the home lacks is brought there. Nobody else may fill it meanwhile.
+    pub(crate) fills: bool,
 }
 
 impl<'l> Log<'l> {
     /// Up to which number it has been given the rows of a lane.
     async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
-        match self {
-            Self::Home { home, .. } => {
-                let watermark = home.watermark(node).await?;
-                let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
+        let closed = || lane.upgrade().ok_or(OwnJournalError::Closed);
+        match self.home {
+            OpenHome::Fed(fed) => {
+                let watermark = fed.home.watermark(node).await?;
                 // A home that has lost all of a lane has lost its own word, too.
-                Ok(watermark.max(journal.sink_reached(LogHome::name(home))))
+                Ok(watermark.max(closed()?.sink_reached(fed.name())))
             }
-            Self::Store { .. } => {
-                let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
-                Ok(journal.acknowledged_before())
-            }
+            OpenHome::Store(_) => Ok(closed()?.acknowledged_before()),
         }
     }
 
     /// Hands the rows up to a number to a home that has lost them behind its last one of the lane, if it is to be filled.
     async fn hand_over_again(self, lane: &Weak<Journal>, upto: u64) -> Result<Counts, OwnJournalError> {
-        match self {
-            Self::Home { home, fills: true } => bringing::hand_over_again(home, lane, upto).await,
-            Self::Home { fills: false, .. } | Self::Store { .. } => Ok(Counts::new()),
+        match self.home {
+            OpenHome::Fed(fed) if self.fills => bringing::hand_over_again(&*fed.home, lane, upto).await,
+            OpenHome::Fed(_) | OpenHome::Store(_) => Ok(Counts::new()),
         }
     }
 
     /// Where what is missing is brought, if it is.
     fn filled(self) -> Option<Filled<'l>> {
-        match self {
-            Self::Home { home, fills: true } => Some(Filled::Home(home)),
-            Self::Store {
-                ledger, fills: true, ..
-            } => Some(Filled::Store(ledger)),
-            Self::Home { fills: false, .. } | Self::Store { fills: false, .. } => None,
+        let filled = match self.home {
+            OpenHome::Fed(fed) => Filled::Home(&*fed.home),
+            OpenHome::Store(store) => Filled::Store(store.lists(), self.ledger),
+        };
+        self.fills.then_some(filled)
+    }
+
+    /// Shows each row of a day.
+    async fn each_row(self, place: (&str, i64), visit: &mut (impl FnMut(&Row) + Send)) -> Result<(), HomeError> {
+        match self.home {
+            OpenHome::Fed(fed) => each_row(&*fed.home, place, visit).await,
+            OpenHome::Store(store) => {
+                each_listed(store.lists(), place, 0, &mut *visit).await?;
+                match self.former {
+                    Some(former) => each_row(former, place, visit).await,
+                    None => Ok(()),
+                }
+            }
         }
-    }
-
-    fn sources(self) -> impl Iterator<Item = Source<'l>> {
-        let (first, second) = match self {
-            Self::Home { home, .. } => (Source::Home(home), None),
-            Self::Store { ledger, former, .. } => (Source::Store(ledger), former.map(Source::Home)),
-        };
-        std::iter::once(first).chain(second)
-    }
-
-    /// Whether rows of a day have gone where nobody looks: from the store to a home that is not named any more.
-    async fn has_left(self, account: &str, day: i64) -> Result<bool, OwnJournalError> {
-        let Self::Store {
-            ledger, former: None, ..
-        } = self
-        else {
-            return Ok(false);
-        };
-        let days = ledger.log_days(account, day..=day).await?;
-        Ok(days.iter().any(|day| day.trimmed > 0))
     }
 }
 
@@ -311,20 +302,11 @@ async fn found(log: Log<'_>, hashes: &RandomState, looked_for: &mut LookedFor) -
     let mut portion = Portion::default();
     for ((account, day), of_day) in looked_for.iter_mut() {
         let (rows, mut differing) = (of_day.len() as u64, 0);
-        for source in log.sources() {
-            if of_day.is_empty() {
-                break;
-            }
-            comparison::each_row(source, account, *day, |row| {
-                let charged = of_day.remove(&hashes.hash_one(&row.request_id));
-                differing += u64::from(charged.is_some_and(|charged| charged != row.cost_nano_usd));
-            })
-            .await?;
-        }
-        if !of_day.is_empty() && log.has_left(account, *day).await? {
-            of_day.clear();
-            continue;
-        }
+        let mut visit = |row: &Row| {
+            let charged = of_day.remove(&hashes.hash_one(&row.request_id));
+            differing += u64::from(charged.is_some_and(|charged| charged != row.cost_nano_usd));
+        };
+        log.each_row((account, *day), &mut visit).await?;
         let missing = of_day.len() as u64;
         let found = JournalDay {
             rows,

@@ -80,8 +80,8 @@ where
     }
 }
 
-/// Where it begins. Of a day whose rows were in the store's lists when the page before was read, some may come again.
-fn begin(ask: &NewestAsk) -> SliceCursor {
+/// Where it begins. Of a day whose rows were read from the store's lists in the page before, some may come again.
+pub(super) fn begin(ask: &NewestAsk) -> SliceCursor {
     match &ask.from {
         Some(NewestCursor::InSlices(at)) => at.clone(),
         Some(NewestCursor::InLists(at)) => SliceCursor::at(at.day.saturating_add(1).saturating_mul(DAY_MS)),

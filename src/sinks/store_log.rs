@@ -20,7 +20,7 @@ use crate::{
         home::LogHome,
         slices,
     },
-    store::ledger::LedgerStore,
+    store::ledger::{LedgerStore, LogLists},
 };
 
 mod account_day;
@@ -35,8 +35,9 @@ const DAYS_KEPT_MAX: usize = 2;
 /// How many surveys are remembered, each for the readings that began before it was taken.
 const SURVEYS_KEPT_MAX: usize = 4;
 
-/// The rows of a ledger.
+/// The rows of a store that has lists of them.
 pub(crate) struct StoreLog {
+    lists: Arc<dyn LogLists>,
     ledger: Arc<dyn LedgerStore>,
     days: Mutex<Vec<AccountDay>>,
     surveys: Mutex<Vec<Arc<Survey>>>,
@@ -45,9 +46,10 @@ pub(crate) struct StoreLog {
 }
 
 impl StoreLog {
-    /// The rows of this one.
-    pub(crate) fn new(ledger: Arc<dyn LedgerStore>) -> Self {
+    /// The rows of these lists, which are those of the ledger's accounts.
+    pub(crate) fn new(lists: Arc<dyn LogLists>, ledger: Arc<dyn LedgerStore>) -> Self {
         Self {
+            lists,
             ledger,
             days: Mutex::default(),
             surveys: Mutex::default(),
@@ -55,14 +57,24 @@ impl StoreLog {
         }
     }
 
+    /// The lists themselves.
+    pub(crate) fn lists(&self) -> &dyn LogLists {
+        &*self.lists
+    }
+
     async fn survey(&self, ask: &PageAsk) -> Result<Arc<Survey>, HomeError> {
         let known = self.surveys.lock().iter().find(|survey| survey.serves(ask)).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
-        let survey = Arc::new(Survey::take(&*self.ledger, ask).await?);
+        let survey = Arc::new(Survey::take(self.both(), ask).await?);
         keep(&self.surveys, Arc::clone(&survey), SURVEYS_KEPT_MAX);
         Ok(survey)
+    }
+
+    /// The ledger, which knows the accounts, and their lists.
+    fn both(&self) -> (&dyn LedgerStore, &dyn LogLists) {
+        (&*self.ledger, &*self.lists)
     }
 
     /// The rows of an account behind the place of a page, with what is remembered of them.
@@ -108,7 +120,7 @@ impl LogHome for StoreLog {
             let mut rows = self.account_day(ask, account);
             loop {
                 let wanted = limit - page.rows.len();
-                let next = rows.next(&*self.ledger, wanted, ask.until).await?;
+                let next = rows.next(&*self.lists, wanted, ask.until).await?;
                 let is_late = next.is_none();
                 page.rows.extend(next.into_iter().flatten());
                 let is_full = page.rows.len() >= limit;
@@ -136,7 +148,7 @@ impl LogHome for StoreLog {
         days: RangeInclusive<i64>,
         limit: usize,
     ) -> Result<Latest, HomeError> {
-        Ok(last_of_key(&*self.ledger, (account, key), days, limit.min(PAGE_ROWS_MAX)).await?)
+        Ok(last_of_key(&*self.lists, (account, key), days, limit.min(PAGE_ROWS_MAX)).await?)
     }
 
     async fn newest(&self, ask: &NewestAsk) -> Result<Newest, HomeError> {
@@ -144,8 +156,8 @@ impl LogHome for StoreLog {
             Some(NewestCursor::InSlices(_)) => {
                 slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
             }
-            Some(NewestCursor::InLists(at)) => lists::newest(&*self.ledger, ask, Some(at)).await,
-            None => lists::newest(&*self.ledger, ask, None).await,
+            Some(NewestCursor::InLists(at)) => lists::newest(self.both(), ask, Some(at)).await,
+            None => lists::newest(self.both(), ask, None).await,
         }
     }
 

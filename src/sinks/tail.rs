@@ -36,6 +36,17 @@ pub(crate) enum TailBehind {
     Unread(NodeId),
 }
 
+/// The rows of a lane that a filter takes, of those that a sink has not acknowledged.
+#[derive(Clone, Debug)]
+pub(super) struct LaneRows {
+    /// The lane.
+    pub(super) node: NodeId,
+    /// All rows before this number that the filter takes are among these, or the sink has acknowledged them.
+    pub(super) reached: u64,
+    /// In the order of their numbers.
+    pub(super) rows: Vec<Arc<NumberedRow>>,
+}
+
 /// What is read of a lane, and how far.
 pub(crate) struct Tail {
     node: NodeId,
@@ -250,19 +261,20 @@ impl Tail {
 
     /// The rows that a filter takes, of all that are on disk when it is asked and that the sink has not acknowledged. It waits until they
     /// have been read, for no longer than `until`.
-    pub(super) async fn snapshot(
-        &self,
-        filter: &LogFilter,
-        until: Instant,
-    ) -> Result<Vec<Arc<NumberedRow>>, TailBehind> {
+    pub(super) async fn snapshot(&self, filter: &LogFilter, until: Instant) -> Result<LaneRows, TailBehind> {
+        let of_lane = |reached, rows| LaneRows {
+            node: self.node.clone(),
+            reached,
+            rows,
+        };
         // The lane is closed: another process has it, and brings its rows to the sink.
         let Some(wanted) = (self.on_disk)() else {
-            return Ok(Vec::new());
+            return Ok(of_lane(0, Vec::new()));
         };
         let mut moved = self.moved.subscribe();
         loop {
             if let Some(rows) = self.held.lock().taken(filter, wanted) {
-                return Ok(rows);
+                return Ok(of_lane(wanted, rows));
             }
             self.asked.notify_one();
             let left = until.saturating_duration_since(clock::instant());

@@ -11,7 +11,7 @@ use crate::{
     domain::ledger::log_filter::LogFilter,
     edges::clock,
     journal::NumberedRow,
-    sinks::tail::{Tail, TailBehind},
+    sinks::tail::{LaneRows, Tail, TailBehind},
 };
 
 /// How long a reader waits until what is on disk has been read.
@@ -57,9 +57,19 @@ impl Tails {
         let until = clock::instant() + self.wait;
         let mut rows = Vec::new();
         for tail in self.all() {
-            rows.extend(tail.snapshot(filter, until).await?);
+            rows.extend(tail.snapshot(filter, until).await?.rows);
         }
         Ok(rows)
+    }
+
+    /// The same of each lane by itself. A lane of which not all can be told is left out.
+    pub(super) async fn by_lane(&self, filter: &LogFilter) -> Vec<LaneRows> {
+        let until = clock::instant() + self.wait;
+        let mut lanes = Vec::new();
+        for tail in self.all() {
+            lanes.extend(tail.snapshot(filter, until).await.ok());
+        }
+        lanes
     }
 
     /// Has rows handed over within a second of their coming from now on: another process is read, and does not see them here.

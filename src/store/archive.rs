@@ -1,6 +1,6 @@
 //! The content of a store as a sequence of items, the same whatever the engine; used for backups.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::{
             NodeId,
             account::{AccountSummary, key::AccountKey, operations::Recorded},
             consumption::Row,
-            daily_sums::{DailySum, Sums},
+            daily_sums::{DailySums, Sums},
         },
     },
     store::StoreError,
@@ -63,30 +63,20 @@ pub(crate) enum Item {
         /// The mirror of its record, and its spending.
         state: Box<AccountKey>,
     },
-    /// How many rows of an account's day had left for the log's home: the backup has their sums, and not them. Before the rows
-    /// that it has of the day.
-    Trimmed {
-        /// The account.
-        account: String,
-        /// The day, counted from the Unix epoch, in UTC.
-        day: i64,
-        /// How many.
-        rows: u64,
-    },
-    /// What those add up to: the sums of one subject and model. Behind their number.
-    TrimmedSum {
+    /// What an account's rows of a day add up to, of one subject: by model. The last of several of one day and subject holds: rows
+    /// may come to a day while it is read.
+    DaySums {
         /// The account.
         account: String,
         /// The day, counted from the Unix epoch, in UTC.
         day: i64,
         /// Whose sums these are, as the stores name it (`a`, `k:` and a key's id, `o`, `t:` and a tag).
         subject: String,
-        /// The model.
-        model: SmolStr,
-        /// The sums.
-        sums: Box<Sums>,
+        /// The sums by model.
+        models: BTreeMap<SmolStr, Sums>,
     },
-    /// A row of the consumption log. Rows of one account and day come in their order.
+    /// A row of the consumption log, of a store that is its home. Its day's sums count it already. Rows of one account and day
+    /// come in their order.
     Row { row: Box<Row> },
     /// What a node has counted in an hour.
     Stability {
@@ -100,29 +90,28 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// What rows of an account's day add up to that had left, as items.
-    pub(crate) fn trimmed(account: &str, day: i64, rows: u64, sums: impl IntoIterator<Item = DailySum>) -> Vec<Self> {
-        let trimmed = Self::Trimmed {
+    /// The sums of an account's day, as items.
+    pub(crate) fn day_sums(account: &str, day: i64, sums: &DailySums) -> Vec<Self> {
+        let mut subjects: BTreeMap<String, BTreeMap<SmolStr, Sums>> = BTreeMap::new();
+        for sum in sums.iter().filter(|sum| sum.day == day) {
+            let models = subjects.entry(sum.subject.text()).or_default();
+            models.insert(sum.model, sum.sums);
+        }
+        let items = subjects.into_iter().map(|(subject, models)| Self::DaySums {
             account: account.to_owned(),
             day,
-            rows,
-        };
-        let sums = sums.into_iter().map(|sum| Self::TrimmedSum {
-            account: account.to_owned(),
-            day,
-            subject: sum.subject.text(),
-            model: sum.model,
-            sums: Box::new(sum.sums),
+            subject,
+            models,
         });
-        std::iter::once(trimmed).chain(sums).collect()
+        items.collect()
     }
 }
 
 /// An engine's part in backups.
 #[async_trait]
 pub(crate) trait Archive: Send + Sync {
-    /// Sends all items; an account with its keys and rows as of one moment, so that the log and the counters agree. Ends early
-    /// when nobody receives any more. [`StoreError::Busy`]: rows left for the log's home while they were read; begin anew.
+    /// Sends all items; an account with its keys, sums and rows as of one moment, so that the log and the counters agree. Ends early
+    /// when nobody receives any more. [`StoreError::Busy`]: rows came faster than they were read; begin anew.
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError>;
 
     /// Whether there is nothing: no key, no account. Hours do not count, they are merged.

@@ -9,10 +9,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
-            consumption::Row,
-            daily_sums::{DailySum, SumsOf},
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            daily_sums::{DailySum, DailySums, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
             period::Period,
@@ -22,15 +20,16 @@ use crate::{
     store::StoreError,
 };
 
+pub(crate) use lists::LogLists;
+pub(crate) use lists::{LOG_ROWS_MAX, PUT_ROWS_MAX};
+
+mod lists;
+
 #[cfg(test)]
 pub(crate) mod contract;
 
 /// The most accounts one page of a list has.
 pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
-/// The most rows one page of the log has.
-pub(crate) const LOG_ROWS_MAX: usize = 1000;
-/// The most rows that one call puts back.
-pub(crate) const PUT_ROWS_MAX: usize = 200;
 /// The most steps that one call applies.
 pub(crate) const APPLY_STEPS_MAX: usize = 256;
 /// How often a change of an account's record is decided again because another one came before it.
@@ -74,7 +73,8 @@ pub trait LedgerStore: Send + Sync {
 
     /// Applies a node's steps of one account in order: each if and only if its `seq` is one more than the watermark; the
     /// ones at or below it are passed over, and a gap ends the work. Answers with the watermark after that. The rows of its
-    /// settlements enter the log in the same atomic change, and are counted in the daily sums there. An account that is not there comes into being without a balance.
+    /// settlements are counted in the daily sums in the same atomic change, and enter the log there, where the store is its home
+    /// ([`LogLists`]). An account that is not there comes into being without a balance.
     /// `upto` is the number of the last row among them in the node's journal, or 0 if none of them has one
     /// ([`LedgerStore::summed`]).
     /// At most [`APPLY_STEPS_MAX`] steps.
@@ -130,40 +130,17 @@ pub trait LedgerStore: Send + Sync {
     /// nothing are left out. Counters of a period that ended more than 7 days ago may be gone.
     async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError>;
 
-    /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
-    /// the order they were applied in, the first `skip` of those that are there left out. Rows older than
-    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] are gone, and so are those that were trimmed ([`LedgerStore::trim`]).
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
-
-    /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model. They are those of the rows of that
-    /// day, unless they were not kept yet when rows came; then [`LedgerStore::resum`] helps. Kept as long as rows.
+    /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model: those of the rows that ended on that
+    /// day. Kept for [`crate::domain::ledger::consumption::RETENTION_DAYS`].
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError>;
 
     /// Of each node that has rows in the daily sums: the number of the last one in the node's journal. Its rows up to there are in
     /// the sums, and no others are.
     async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
-    /// Puts the sums of a day's rows in the place of those that are kept. In one atomic step, as of a moment during the call.
-    /// [`StoreError::Busy`]: rows came too fast for that, or some of the day's were trimmed, so that the store cannot tell.
-    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError>;
-
-    /// The days of an account that have rows here, or had some that were trimmed, the earliest first.
-    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
-
-    /// Takes the rows of a day out of the log, all of them in one atomic step, if the day is as it was `seen`: no row has come
-    /// since and none was trimmed. Answers whether it was. Its sums stay. They are gone for good: only for rows that the log's
-    /// home is known to have.
-    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
-
-    /// Puts rows of a day behind those that are there, without a charge: rows that the store has lost although it has applied
-    /// the steps that they came with. At most [`PUT_ROWS_MAX`]. The day's sums count them, though they may have counted them
-    /// before: [`LedgerStore::resum`] makes them right. `false`: the account is not there, or some of the day's were trimmed,
-    /// and nothing has changed.
-    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
-
-    /// Whether a node has the turn at a task that one node does at a time. It has it from now on for so long, unless another
-    /// has it already. It saves work: what has to be right must not depend on it.
-    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError>;
+    /// Puts sums in the place of all that are kept of a day, in one atomic step, if those of the account still count as many
+    /// requests as were `seen`. Answers whether they did; if not, and where the account is not there, nothing has changed.
+    async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
     /// Takes what an account has to tell: parts of quotas that were reached and low balances, at most
     /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. What was taken is given to nobody for `pause_ms`, twice as long each further

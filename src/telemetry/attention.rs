@@ -92,8 +92,6 @@ facts! {
     WeirLogSinkBehind = Value(|m| m.log.behind_seconds.read()), Over(7_200.0);
     /// the log's {sink} lost rows {ago} ({} since the start)
     WeirLogSinkDropped = Value(|m| m.log.dropped.read()), Grown(0.0, 60);
-    /// {} days of accounts stay in the store because the log's home does not have what their sums say
-    WeirLogHomeDiffers = Value(|m| m.log.differing_days.read()), Over(0.0);
     /// keys spend on their grace: {} USD are not charged yet
     WeirGraceInUse = Divided(|m| m.money.grace_committed.read(), 1_000_000_000), Over(0.0);
     /// a request cost {} USD more than was held for it, {ago}

@@ -23,7 +23,7 @@ use crate::{
     edges::clock,
     money::account_changes::{AccountChanges, journaled::JournaledChanges},
     sample_provider,
-    wiring::{StartError, bounds::Addresses, catalogue, greeting, server},
+    wiring::{StartError, bounds::Addresses, catalogue, greeting, running::Running, server},
 };
 
 /// Runs the demo until a signal ends it.
@@ -50,12 +50,12 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
 
     let conf = folder.path().join("weir.toml");
     let config = config(folder.path(), args.listen, provider_address)?;
-    let running = server::start(config, &conf, None, None)?;
+    let (running, addresses) = server::start(config, &conf, None, None)?;
     let key = first_key(&running)?;
     let told = if args.json {
-        json_line(&running.addresses, &key)
+        json_line(&addresses, &key)
     } else {
-        text(&running.addresses, &key, &running.parts.live.get().catalogue)
+        text(&addresses, &key, &running.parts.live.get().catalogue)
     };
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{told}").and_then(|()| stdout.flush());
@@ -108,7 +108,7 @@ fn shipped_providers() -> Result<Vec<String>, StartError> {
 /// What the demo's account begins with.
 const FUNDS: NanoUsd = NanoUsd::from_nanos(100_000_000_000);
 
-fn first_key(running: &server::Running) -> Result<ServiceKey, StartError> {
+fn first_key(running: &Running) -> Result<ServiceKey, StartError> {
     let mut random = rand::rng();
     let key = ServiceKey::generate(&running.parts.config.gateway.key_prefix, &mut random);
     let record = KeyRecord {

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// How often days that are over are merged, and old ones removed.
+/// How often days that are over are merged, and old ones removed. Files of today are merged when there are many.
 const UPKEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// Opens the folder; connects to no bucket yet.
@@ -25,10 +25,7 @@ pub(super) fn open(
     stopped: &watch::Receiver<bool>,
 ) -> Result<LogFiles, StartError> {
     let mut files = LogFiles::open(&config.path, config.longest, config.rows_max).map_err(|error| {
-        let what = format!(
-            "{}: {error}; name another one, or log.home = \"store\" for a log in the store alone",
-            config.path.display()
-        );
+        let what = format!("{}: {error}; name another one", config.path.display());
         StartError::failed("the folder of the log (log.files.path)", what)
     })?;
     if let Some(bucket) = &config.bucket {
@@ -63,16 +60,14 @@ fn settings(bucket: &LogBucketConfig) -> Result<BucketSettings, StartError> {
 async fn keep_house(files: LogFiles, mut stopped: watch::Receiver<bool>) {
     let upkeep = LowPriority::new(1);
     loop {
-        let files = files.clone();
-        let done = upkeep.run(move || files.keep_house(clock::unix_millis(), i64::from(RETENTION_DAYS)));
+        let kept = files.clone();
+        let done = upkeep.run(move || kept.keep_house(clock::unix_millis(), i64::from(RETENTION_DAYS)));
         if let Ok(Err(error)) = done.await {
             tracing::warn!(%error, "the log's files cannot be merged or removed, it is tried again");
         }
-        if timeout(UPKEEP_EVERY, stopped.wait_for(|stopped| *stopped))
-            .await
-            .is_ok()
-        {
-            return;
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            _ = timeout(UPKEEP_EVERY, files.has_many()) => {}
         }
     }
 }

@@ -2,23 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio::{
-    runtime::Runtime,
-    sync::{Mutex, watch},
-};
+use tokio::{runtime::Runtime, sync::watch};
 
 use crate::{
-    admin::{Former, LogHomes, OpenHome},
+    admin::LogHomes,
     config::{Config, StoreConfig, log_home},
-    domain::ledger::NodeId,
     edges::clock,
     journal::Journal,
     sinks::{
-        FedHome, Feeder, Sink, SinkFigures, Tails,
-        own_journal::OpenLanes,
-        trimmer::{TrimFigures, Trimmer, Trimming},
+        FedHome, FedLog, Feeder, FormerHome, OpenHome, Sink, SinkFigures, own_journal::OpenLanes, store_log::StoreLog,
     },
-    store::ledger::LedgerStore,
+    store::ledger::{LedgerStore, LogLists},
     telemetry::metrics::Metrics,
     wiring::{log_events, log_files, log_postgres, start_error::StartError},
 };
@@ -27,19 +21,15 @@ use crate::{
 #[derive(Clone, Default)]
 pub(crate) struct LogSinks {
     sinks: Vec<(Arc<dyn Sink>, Arc<SinkFigures>)>,
-    home: Option<At>,
+    /// The log's home; `None`: the store, which is no sink.
+    home: Option<FedLog>,
     lanes: Arc<OpenLanes>,
 }
 
-/// Where the log is at home.
-#[derive(Clone)]
-struct At {
-    home: Arc<dyn FedHome>,
-    fed: Arc<SinkFigures>,
-    /// The rows on their way there.
-    tails: Tails,
-    filling: Arc<Mutex<()>>,
-    trimmed: Arc<TrimFigures>,
+/// A home that the configuration names.
+enum AnyHome {
+    Fed(Arc<dyn FedHome>),
+    Store(Arc<StoreLog>),
 }
 
 /// What a Redis without another home for the log costs. A row was measured to take 510 to 625 bytes of its memory.
@@ -47,69 +37,54 @@ const STAYS_IN_REDIS: &str = "the log has no home but Redis, where a million row
     days: a hundred thousand requests a day come to 10 GB. Name a home in `[log] home`: \"postgres\", \"files\" in a folder or bucket \
     that all nodes share, or \"store\" to leave it so; docs/log.md says more";
 
+/// Why a store cannot be the log's home, or the one before it.
+const NO_LISTS: &str = "the embedded store keeps no rows of the log: name \"files\" or \"postgres\" in `[log] home`, and no \
+    \"store\" in `[log] former_home`";
+
 impl LogSinks {
-    /// Opens what the configuration names; the second is where the log is besides the store.
+    /// Opens what the configuration names; the second is where the log is. `lists` are the rows of a store that can be its home.
     pub(super) fn open(
         config: &Config,
+        (ledger, lists): (Arc<dyn LedgerStore>, Option<Arc<dyn LogLists>>),
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(Self, LogHomes), StartError> {
-        let open = |home: &log_home::LogHome| -> Result<Option<Arc<dyn FedHome>>, StartError> {
+        let open = |home: &log_home::LogHome| -> Result<AnyHome, StartError> {
             Ok(match home {
-                log_home::LogHome::Store => None,
-                log_home::LogHome::Files(config) => Some(Arc::new(log_files::open(config, background, stopped)?)),
-                log_home::LogHome::Postgres(config) => Some(log_postgres::open(config, background, stopped)?),
+                log_home::LogHome::Store => {
+                    let no_lists = || StartError::Configuration(NO_LISTS.to_owned());
+                    let lists = lists.clone().ok_or_else(no_lists)?;
+                    AnyHome::Store(Arc::new(StoreLog::new(lists, Arc::clone(&ledger))))
+                }
+                log_home::LogHome::Files(config) => {
+                    AnyHome::Fed(Arc::new(log_files::open(config, background, stopped)?))
+                }
+                log_home::LogHome::Postgres(config) => AnyHome::Fed(log_postgres::open(config, background, stopped)?),
             })
         };
-        let home = open(&config.log.home)?;
-        let former = match &config.log.former_home {
-            None => Former::Nowhere,
-            Some(former) => open(former)?.map_or(Former::Store, |former| Former::Elsewhere(former)),
+        let home = match open(&config.log.home)? {
+            AnyHome::Fed(home) => OpenHome::Fed(FedLog::new(home)),
+            AnyHome::Store(store) => OpenHome::Store(store),
         };
+        let former = config.log.former_home.as_ref().map(open).transpose()?;
+        let former = former.map(|former| match former {
+            AnyHome::Fed(home) => FormerHome::Elsewhere(home),
+            AnyHome::Store(store) => FormerHome::Store(store),
+        });
         if let Some(warning) = warning(config) {
             tracing::warn!("{warning}");
         }
-        let mut sinks: Vec<(Arc<dyn Sink>, Arc<SinkFigures>)> = Vec::new();
-        let home = home.map(|home| At {
-            home,
-            fed: Arc::default(),
-            tails: Tails::default(),
-            filling: Arc::default(),
-            trimmed: Arc::default(),
-        });
-        let log_home = home.as_ref().map(|at| {
-            sinks.push((Arc::clone(&at.home) as _, Arc::clone(&at.fed)));
-            let fed = (Arc::clone(&at.fed), at.tails.clone());
-            OpenHome::new(Arc::clone(&at.home), fed, Arc::clone(&at.filling))
-        });
-        if let Some(events) = &config.log.events {
-            sinks.push((log_events::open(events, config)?, Arc::default()));
+        let mut opened = Self::default();
+        if let OpenHome::Fed(fed) = &home {
+            let sink = Arc::clone(&fed.home) as Arc<dyn Sink>;
+            opened.sinks.push((sink, Arc::clone(&fed.figures)));
+            opened.home = Some(fed.clone());
         }
-        let lanes = Arc::<OpenLanes>::default();
-        let homes = LogHomes::new(log_home, former, Arc::clone(&lanes));
-        Ok((Self { sinks, home, lanes }, homes))
-    }
-
-    /// What takes rows out of the store that the log's home has, until `stopped` turns true. To be spawned when all lanes of the
-    /// journal that this process has are fed. `None`: the store is the home.
-    pub(super) fn trims(
-        &self,
-        config: &Config,
-        ledger: &Arc<dyn LedgerStore>,
-        node: &NodeId,
-        stopped: &watch::Receiver<bool>,
-    ) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let at = self.home.as_ref()?;
-        let of = Trimming {
-            home: Arc::clone(&at.home),
-            fed: Arc::clone(&at.fed),
-            filling: Arc::clone(&at.filling),
-            ledger: Arc::clone(ledger),
-            node: node.clone(),
-            keep: config.log.store_keep,
-            fills: matches!(config.store, StoreConfig::Embedded(_)),
-        };
-        Some(Trimmer::new(of, Arc::clone(&at.trimmed)).run(stopped.clone()))
+        if let Some(events) = &config.log.events {
+            opened.sinks.push((log_events::open(events, config)?, Arc::default()));
+        }
+        let homes = LogHomes::new(home, former, Arc::clone(&opened.lanes));
+        Ok((opened, homes))
     }
 
     /// What feeds each of them from a lane of the journal, until `stopped` turns true. To be spawned.
@@ -121,8 +96,8 @@ impl LogSinks {
         self.lanes.add(journal);
         self.sinks.iter().map(|(sink, figures)| {
             let feeder = Feeder::new(Arc::clone(journal), Arc::clone(sink), Arc::clone(figures));
-            if let Some(at) = self.home.as_ref().filter(|at| Arc::ptr_eq(&at.fed, figures)) {
-                at.tails.add(feeder.tail());
+            if let Some(home) = self.home.as_ref().filter(|home| Arc::ptr_eq(&home.figures, figures)) {
+                home.tails.add(feeder.tail());
             }
             feeder.run(stopped.clone())
         })
@@ -130,8 +105,8 @@ impl LogSinks {
 
     /// Has rows handed over to the log's home soon after they come: from now on another process is asked for them.
     pub(super) fn hurry(&self) {
-        if let Some(at) = &self.home {
-            at.tails.hurry();
+        if let Some(home) = &self.home {
+            home.tails.hurry();
         }
     }
 
@@ -148,11 +123,6 @@ impl LogSinks {
             log.behind_bytes.of(labels).set(behind);
             let dropped = lanes.iter().map(|lane| lane.sink_dropped(name)).sum();
             log.dropped.of(labels).reach(dropped);
-        }
-        if let Some(at) = &self.home {
-            metrics.log.trimmed.reach(at.trimmed.rows());
-            metrics.log.differing_days.set(at.trimmed.differing());
-            metrics.log.trim_failures.reach(at.trimmed.failures());
         }
     }
 }

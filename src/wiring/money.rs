@@ -15,7 +15,7 @@ use crate::{
     money::{
         billing::{Billing, GraceLimits, LeaseLimits},
         notices::{Charged, Teller},
-        settlement::{Settler, charge_left_over},
+        settlement::{Settler, charge_left_over, wait_for_balances},
     },
     store::{
         KeyStore, embedded::handover::EmbeddedFiles, key_cache::KeyCache, ledger::LedgerStore,
@@ -62,7 +62,7 @@ pub(crate) struct Stores {
     pub keys: Arc<dyn KeyStore>,
     /// The public record.
     pub stability: Arc<dyn StabilityStore>,
-    /// Where rows of the log go besides.
+    /// Where rows of the log go.
     pub sinks: LogSinks,
 }
 
@@ -116,9 +116,6 @@ impl Money {
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
         write_behind(&engine, &left, &journal, background, stopped);
-        if let Some(trims) = sinks.trims(config, &ledger, journal.node(), stopped) {
-            background.spawn(trims);
-        }
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,
@@ -226,7 +223,8 @@ fn show_billing(of: &metrics::Money, billing: &Billing, grace: GraceLimits) {
     of.accounts_low.set(billing.accounts_low());
 }
 
-/// Has an embedded ledger write its file all the time, and tell the journals what is in it.
+/// Has an embedded ledger write its file all the time, and tell the journals what is in it. Returns when it has what its file
+/// lacked of them.
 fn write_behind(
     engine: &Ledger,
     left: &Arc<LeftLanes>,
@@ -237,10 +235,10 @@ fn write_behind(
     let Ledger::Embedded(embedded) = engine else { return };
     let (ledger, stopped) = (Arc::clone(&embedded.ledger), stopped.clone());
     let (left, own) = (Arc::clone(left), Arc::clone(own));
-    background.spawn(async move {
-        let journals = || left.journals().into_iter().chain([Arc::clone(&own)]).collect();
-        ledger.run(stopped, |books| applied(journals(), books)).await;
-    });
+    let journals = move || -> Vec<Arc<Journal>> { left.journals().into_iter().chain([Arc::clone(&own)]).collect() };
+    let at_start = journals();
+    background.spawn(async move { ledger.run(stopped, |books| applied(journals(), books)).await });
+    background.block_on(wait_for_balances(&at_start, &*embedded.ledger));
 }
 
 fn journal_failed(error: JournalError) -> StartError {

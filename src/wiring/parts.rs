@@ -36,7 +36,9 @@ use crate::{
         log_sinks::LogSinks,
         money::{Money, Stores},
         prepared::Prepared,
-        public, sign_in,
+        public,
+        reload::ReloadTrigger,
+        sign_in,
         stability::Stability,
         store, tls,
     },
@@ -55,7 +57,7 @@ pub(crate) struct Parts {
     pub web_sessions: Arc<dyn WebSessionStore>,
     /// All that it keeps, for backups of a store that this process owns.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Where the log is at home besides the store, if it is.
+    /// Where the log is at home.
     pub log_homes: LogHomes,
     /// Who served the sessions whose state lies at a provider.
     pub sessions: Arc<Sessions>,
@@ -90,6 +92,8 @@ pub(crate) struct Parts {
     pub public: Arc<Public>,
     /// Ends when the last keys' use has been noted after `stop`.
     pub cache_task: JoinHandle<()>,
+    /// Asks for a reload.
+    pub reload: ReloadTrigger,
     /// Tells the background to stop.
     pub stop: watch::Sender<bool>,
 }
@@ -106,6 +110,7 @@ impl Parts {
             resolver,
             live,
             reloader,
+            reload,
             lanes,
             stop,
         } = prepared;
@@ -123,7 +128,8 @@ impl Parts {
         let (sessions, session_writer) = Sessions::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
-        let (log_sinks, log_homes) = LogSinks::open(&config, background, &stopped)?;
+        let rows = (ledger.store(), ledger.lists());
+        let (log_sinks, log_homes) = LogSinks::open(&config, rows, background, &stopped)?;
         let stores = Stores {
             engine: ledger,
             keys: Arc::clone(&store),
@@ -159,6 +165,7 @@ impl Parts {
             money,
             stability,
             cache_task,
+            reload,
             stop,
             config,
         };

@@ -24,7 +24,8 @@ use crate::{
     },
     wiring::{
         StartError, catalogue,
-        reload::{self, Reloader},
+        process::Process,
+        reload::{self, ReloadTrigger, Reloader},
         tls,
     },
 };
@@ -38,13 +39,19 @@ pub(crate) struct Prepared {
     pub(super) resolver: Arc<Resolver>,
     pub(super) live: Arc<LiveCell>,
     pub(super) reloader: Reloader,
+    pub(super) reload: ReloadTrigger,
     pub(super) lanes: Lanes,
     pub(super) stop: watch::Sender<bool>,
 }
 
 impl Prepared {
     /// Reads what the configuration names, opens the journal and resolves the providers' names.
-    pub(super) fn build(config: Config, conf: &Path, place: Place, background: &Runtime) -> Result<Self, StartError> {
+    pub(super) fn build(
+        config: Config,
+        conf: &Path,
+        (process, place): (Process, Place),
+        background: &Runtime,
+    ) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let contents = reload::contents(conf, &config);
         let catalogue = Arc::new(catalogue::build(&config)?);
@@ -63,6 +70,7 @@ impl Prepared {
         let pools_task = background.spawn(Arc::clone(&pools).run(stopped));
         let live = Live::new(Arc::clone(&config), catalogue, pools);
         let live = Arc::new(LiveCell::new(live));
+        let reload = ReloadTrigger::new(&sinks);
         let reloader = Reloader {
             conf: conf.to_owned(),
             started: Arc::clone(&config),
@@ -72,6 +80,8 @@ impl Prepared {
             metrics: Arc::clone(&sinks.metrics),
             pools_task,
             contents,
+            trigger: reload.clone(),
+            process,
         };
         Ok(Self {
             config,
@@ -81,6 +91,7 @@ impl Prepared {
             resolver,
             live,
             reloader,
+            reload,
             lanes,
             stop,
         })

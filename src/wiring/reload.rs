@@ -1,4 +1,4 @@
-//! Reloads everything at run time: on SIGHUP, and when a file that was read has changed. Either all of it takes effect,
+//! Reloads everything at run time: when that is asked for (SIGHUP), and when a file that was read has changed. Either all of it takes effect,
 //! or nothing changes and the log says why.
 
 use std::{
@@ -12,7 +12,6 @@ use std::{
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::ModifyKind};
 use sha2::{Digest, Sha256};
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::{Notify, watch},
     task::JoinHandle,
 };
@@ -21,12 +20,13 @@ use crate::{
     config::Config,
     domain::catalogue::Catalogue,
     edges::{clock, resolver::Resolver},
+    gateway::log_entry::Sinks,
     providers::{
         live::{Live, LiveCell},
         pools::Pools,
     },
     telemetry::metrics::Metrics,
-    wiring::{StartError, catalogue, notify as service_manager, tls},
+    wiring::{StartError, catalogue, notify as service_manager, process::Process, tls},
 };
 
 /// Editors write a file in several steps: this long after the last of them it is read.
@@ -34,6 +34,28 @@ const QUIET: Duration = Duration::from_millis(200);
 
 /// How often a name that a new version needs is looked for before it serves.
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
+
+/// Asks the reloader for a reload. Clones ask the same one.
+#[derive(Clone)]
+pub(crate) struct ReloadTrigger {
+    sinks: Arc<Sinks>,
+    asked: Arc<Notify>,
+}
+
+impl ReloadTrigger {
+    pub(super) fn new(sinks: &Arc<Sinks>) -> Self {
+        Self {
+            sinks: Arc::clone(sinks),
+            asked: Arc::default(),
+        }
+    }
+
+    /// Has the configuration read again, and the access log go on in the file that is at its path. Returns at once.
+    pub(crate) fn ask(&self) {
+        self.sinks.access_log.reopen();
+        self.asked.notify_one();
+    }
+}
 
 /// What a reload reads and replaces.
 pub(crate) struct Reloader {
@@ -53,15 +75,15 @@ pub(crate) struct Reloader {
     pub pools_task: JoinHandle<()>,
     /// What the files held before the start read them: what changes from then on is loaded anew.
     pub contents: Contents,
+    /// Asks for reloads that no changed file is the reason of.
+    pub trigger: ReloadTrigger,
+    /// Only of its own process weir tells the service manager.
+    pub process: Process,
 }
 
 impl Reloader {
     /// Reloads until `stop` turns true.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let Ok(mut hangup) = signal(SignalKind::hangup()) else {
-            tracing::error!("SIGHUP cannot be listened for: the configuration is not loaded anew");
-            return;
-        };
         fail::fail_point!("reloader_begins");
         let changed = Arc::new(Notify::new());
         let mut refused = None;
@@ -75,7 +97,7 @@ impl Reloader {
         }
         loop {
             let forced = tokio::select! {
-                _ = hangup.recv() => true,
+                () = self.trigger.asked.notified() => true,
                 () = changed.notified() => false,
                 _ = stop.wait_for(|stop| *stop) => break,
             };
@@ -85,12 +107,13 @@ impl Reloader {
             let now = self.look(refused.as_ref());
             if forced || now != seen {
                 // Only what it has asked for is waited for by the service manager.
-                if forced {
+                let is_waited_for = forced && self.process == Process::Own;
+                if is_waited_for {
                     service_manager::reloading();
                 }
                 let (outcome, candidate) = self.reload(&stop).await;
                 self.tell(&outcome);
-                if forced {
+                if is_waited_for {
                     service_manager::ready();
                 }
                 seen = now.after(outcome.is_ok(), candidate.as_ref());

@@ -1,6 +1,4 @@
-//! Handles signals: the ones that end the process, and the one that makes it reopen its log.
-
-use std::sync::Arc;
+//! Handles signals, in a process of weir's own: those that end it, and the one that has it reload.
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
@@ -9,17 +7,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::gateway::log_entry::Sinks;
-
-/// How far the end of the process has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Serving,
-    /// SIGTERM: nothing new is accepted, what runs may end.
-    Draining,
-    /// SIGINT, or a second SIGTERM: at once.
-    Stopping,
-}
+use crate::wiring::{phase::Phase, reload::ReloadTrigger};
 
 /// Listens for the signals that end the process, on the current runtime.
 pub(crate) fn phase() -> std::io::Result<watch::Receiver<Phase>> {
@@ -41,12 +29,12 @@ pub(crate) fn phase() -> std::io::Result<watch::Receiver<Phase>> {
     Ok(watch)
 }
 
-/// Has the access log opened anew on SIGHUP, which also loads the configuration anew, on the current runtime.
-pub(crate) fn reopen_logs(sinks: Arc<Sinks>) -> std::io::Result<()> {
+/// Asks for a reload on each SIGHUP, on the current runtime.
+pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            sinks.access_log.reopen();
+            reload.ask();
         }
     });
     Ok(())

@@ -1,14 +1,19 @@
 //! The shutdown: nothing new is accepted, running requests get their time, the rest gets an error, and everything is
 //! accounted for.
 
-use std::{sync::mpsc::Receiver, time::Duration};
+use std::time::Duration;
 
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     front::FIRST_REQUEST_WAIT,
     gateway::drain::Drain,
-    wiring::{notify, server::Running, signals::Phase},
+    wiring::{
+        notify,
+        phase::Phase,
+        process::Process,
+        running::{Running, ServerEnd},
+    },
 };
 
 /// What was accepted a moment before the gateway closed begins within this time.
@@ -19,7 +24,7 @@ const BEGIN_WAIT: Duration = Duration::from_millis(250);
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// How long answers that are cut off may take to end with their error.
-const CUT_WAIT: Duration = Duration::from_secs(5);
+pub(super) const CUT_WAIT: Duration = Duration::from_secs(5);
 
 /// How long Pingora may take to drop what still runs then, and to end.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -31,31 +36,33 @@ const FLUSH_WAIT: Duration = Duration::from_secs(2);
 const AFTER_DRAIN: Duration = Duration::from_secs(60);
 
 impl Running {
-    /// Serves until a signal ends it, or another process has taken its place. SIGTERM and that: nothing new is accepted and the end comes with the last running
-    /// request, or after `[gateway] drain_seconds`: what still runs then ends with its protocol's error. SIGINT or a second
-    /// SIGTERM: that at once. The listeners beside the gateway answer until the last request has ended. Either way every
-    /// request is accounted for.
+    /// Serves until its [`Phase`] changes, or another process has taken its place. [`Phase::Draining`] and that: nothing new is
+    /// accepted and the end comes with the last running request, or after the time for them (`[gateway] drain_seconds`): what still
+    /// runs then ends with its protocol's error. [`Phase::Stopping`]: that at once. The listeners beside the gateway answer until the
+    /// last request has ended. Either way every request is accounted for.
     pub(crate) fn until_stopped(self) {
         let Self {
             parts,
             background,
+            process,
             mut phase,
+            drain_time,
             handed_over,
             listeners,
             side_closing,
             predecessor,
-            end,
-            server_ended,
+            server,
             ..
         } = self;
         let why = background.block_on(begun(&mut phase, handed_over));
         parts.drain.close();
         listeners.close();
         parts.money.hurry();
-        let time = parts.config.gateway.drain;
         let close = match why {
             Why::Told => {
-                notify::stopping(time + AFTER_DRAIN);
+                if process == Process::Own {
+                    notify::stopping(drain_time + AFTER_DRAIN);
+                }
                 CLOSE_WAIT
             }
             Why::HandedOver => {
@@ -64,10 +71,15 @@ impl Running {
                 FIRST_REQUEST_WAIT + CLOSE_WAIT
             }
         };
-        background.block_on(drained(phase, &parts.drain, Waits { time, close }, predecessor));
+        let waits = Waits {
+            time: drain_time,
+            close,
+        };
+        background.block_on(drained(phase, &parts.drain, waits, predecessor));
+        // What still comes over an open connection is refused: the server may end much later.
+        parts.drain.cut();
         side_closing.send_replace(true);
-        end.send_replace(true);
-        dropped(&server_ended);
+        background.block_on(dropped(server, &parts.drain));
         background.block_on(parts.money.settle());
         parts.stop.send_replace(true);
         background.block_on(async {
@@ -162,9 +174,24 @@ async fn emptied(drain: &Drain, close: Duration) {
     drain.idle().await;
 }
 
-/// Waits for Pingora to end its runtimes: that drops what still runs, and a dropped request settles its ticket.
-fn dropped(server_ended: &Receiver<()>) {
-    if server_ended.recv_timeout(END_WAIT).is_err() {
-        tracing::warn!("requests were cut before they could be recorded");
+/// Waits for the server to end its runtimes: that drops what still runs, and a dropped request settles its ticket. Where its owner
+/// decides when it ends, that is waited for only as long as something runs.
+async fn dropped(server: ServerEnd, drain: &Drain) {
+    let ServerEnd { order, mut ended } = server;
+    let has_ended = async {
+        // A sender that is gone has nothing more to say.
+        let _ = ended.wait_for(|ended| *ended).await;
+    };
+    match order {
+        Some(order) => {
+            order.send_replace(true);
+            if tokio::time::timeout(END_WAIT, has_ended).await.is_err() {
+                tracing::warn!("requests were cut before they could be recorded");
+            }
+        }
+        None => tokio::select! {
+            () = has_ended => {}
+            () = drain.idle() => {}
+        },
     }
 }

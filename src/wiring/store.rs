@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log_home::LogHome, secret_source},
     domain::{catalogue::SecretRef, keys::secret::Secret},
     edges::{clock, limiter::Allowance},
     store::{
@@ -11,7 +11,7 @@ use crate::{
         archive::Archive,
         embedded::handover::{Carried, EmbeddedFiles},
         key_cache::{KeyCacheSettings, UnknownSettings},
-        ledger::LedgerStore,
+        ledger::{LedgerStore, LogLists},
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
         sessions::SessionStore,
         sign_ins::SignInStore,
@@ -57,6 +57,14 @@ impl Ledger {
             Self::Redis(ledger) => Arc::clone(ledger) as Arc<dyn LedgerStore>,
         }
     }
+
+    /// As the lists of rows that the log is read from where the store is its home, or was before; `None` for an engine that has none.
+    pub(crate) fn lists(&self) -> Option<Arc<dyn LogLists>> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Redis(ledger) => Some(Arc::clone(ledger) as Arc<dyn LogLists>),
+        }
+    }
 }
 
 /// Opens it, with what the process before had that no file keeps; keys and sessions are two views of one engine. A Redis that
@@ -81,13 +89,14 @@ pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartErr
             let store = RedisStore::open(&redis_settings(redis)?)
                 .map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
+            let keeps_rows = config.log.home == LogHome::Store;
             Ok(Opened {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
                 sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
                 stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
                 web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
-                ledger: Ledger::Redis(Arc::new(RedisLedger::new(store))),
+                ledger: Ledger::Redis(Arc::new(RedisLedger::new(store, keeps_rows))),
                 archive: None,
             })
         }

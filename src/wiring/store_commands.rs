@@ -18,16 +18,17 @@ use crate::{
     cli::{
         admin_client::{AdminClient, AdminClientError},
         partial_file::partial_path,
+        progress::{Progress, ProgressArgs, Unit},
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
-    config::{Config, RedisConfig, StoreConfig},
+    config::{Config, RedisConfig, StoreConfig, log_home::LogHome},
     domain::ledger::consumption::RETENTION_DAYS,
     edges::clock,
     store::{
         KeyStore, StoreError, StoreOpenError,
         archive::{
-            Archive, Archives,
-            file::{self, FORMAT, Header, Items},
+            Archive, Archives, Item,
+            file::{self, BackupError, FORMAT, Header, Items, Trailer},
         },
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{Adopt, Init, RedisLedger, RedisStore},
@@ -106,8 +107,8 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     }
     let config = load(&args.store.conf)?;
     let partial = partial_path(&args.out);
-    let written = write_backup(&config, &partial).and_then(|()| {
-        let (_, end) = file::check(&partial).map_err(|error| StartError::failed("the backup", error))?;
+    let written = write_backup(&config, &partial, args.progress).and_then(|()| {
+        let (_, end) = check(&partial, args.progress).map_err(|error| StartError::failed("the backup", error))?;
         std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
         Ok(end)
     });
@@ -124,7 +125,8 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
 }
 
 /// Writes the backup and syncs it. A running weir that owns the store is asked for it.
-fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
+fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<(), StartError> {
+    let progress = Progress::start(progress, "Writing", Unit::Bytes, None);
     let refused = |error: std::io::Error| file_failed(path, &error);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -132,7 +134,9 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let client = AdminClient::new(config.admin.socket.clone());
-            let asked = client_runtime()?.block_on(client.download(&Backup {}, &mut file));
+            let mut counted = progress.count_writes(&mut file);
+            let asked = client_runtime()?.block_on(client.download(&Backup {}, &mut counted));
+            drop(counted);
             match asked {
                 Ok(()) => {}
                 Err(AdminClientError::Unreachable { .. } | AdminClientError::AnswerLost { .. })
@@ -140,15 +144,17 @@ fn write_backup(config: &Config, path: &Path) -> Result<(), StartError> {
                 {
                     let archives = embedded_archives(&embedded.path)?;
                     let header = header("embedded", None);
-                    client_runtime()?.block_on(copy(&archives, &header, &mut file))?;
+                    let mut counted = progress.count_writes(&mut file);
+                    client_runtime()?.block_on(copy(&archives, &header, &mut counted))?;
                 }
                 Err(error) => return Err(StartError::Client(error.to_string())),
             }
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
             let generation = store.known_generation().await.map_err(failed)?;
-            let (archives, _) = redis_archives(&store);
-            copy(&archives, &header("redis", generation), &mut file).await
+            let (archives, _) = redis_archives(&store, false);
+            let mut counted = progress.count_writes(&mut file);
+            copy(&archives, &header("redis", generation), &mut counted).await
         })?,
     }
     file.into_inner()
@@ -175,46 +181,78 @@ async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Res
     encoded.map_err(failed)
 }
 
+/// Reads a backup to its end: whether it is whole.
+fn check(path: &Path, progress: ProgressArgs) -> Result<(Header, Trailer), BackupError> {
+    let backup = File::open(path)?;
+    let size = backup.metadata()?.len();
+    let progress = Progress::start(progress, "Checking", Unit::Bytes, Some(size));
+    file::check(progress.count_reads(backup))
+}
+
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
-    let (header, end) = file::check(&args.from).map_err(|error| StartError::failed("weir store restore", error))?;
-    match &config.store {
+    let checked = check(&args.from, args.progress);
+    let (header, end) = checked.map_err(|error| StartError::failed("weir store restore", error))?;
+    let keeps_rows = keeps_rows(&config);
+    let rows = match &config.store {
         StoreConfig::Embedded(embedded) => {
             let archives = embedded_archives(&embedded.path)?;
-            client_runtime()?.block_on(async {
+            let rows = client_runtime()?.block_on(async {
                 must_be_empty(&archives).await?;
                 let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
                 EmbeddedStore::restoring(&embedded.path).map_err(refused)?;
-                load_all(&archives, &args.from).await?;
-                EmbeddedStore::restored(&embedded.path).map_err(refused)
+                let rows = load_all(&archives, args, end.items).await?;
+                EmbeddedStore::restored(&embedded.path).map_err(refused)?;
+                Ok::<_, StartError>(rows)
             })?;
             drop(archives);
             begin_ledger(&embedded.path)?;
+            rows
         }
         StoreConfig::Redis(redis) => with_redis(redis, async |store| {
-            let (archives, ledger) = redis_archives(&store);
+            let (archives, ledger) = redis_archives(&store, keeps_rows);
             must_be_empty(&archives).await?;
-            load_all(&archives, &args.from).await?;
+            let rows = load_all(&archives, args, end.items).await?;
             // The accounts first: a store that nodes believe has all of them.
             let generation = header.generation.as_deref();
             ledger.restored(generation).await.map_err(failed)?;
             let made = store.restored(generation).await.map_err(failed)?;
             match made {
-                Init::Made => Ok(()),
+                Init::Made => Ok(rows),
                 Init::Already | Init::HasData => Err(not_empty()),
             }
         })?,
-    }
-    let text = format!("{} items of {} put back", end.items, header.time);
-    Ok((text, json!({ "items": end.items, "time": header.time })))
+    };
+    let left_out = if keeps_rows { 0 } else { rows };
+    let items = end.items.saturating_sub(left_out);
+    let more = if left_out == 0 {
+        String::new()
+    } else {
+        format!(
+            "; {left_out} rows of the log were left out, because this store keeps none. If the log's home lacks them, restore the \
+             backup into an empty Redis too, with `[log] former_home = \"store\"`, and run `weir log move` there"
+        )
+    };
+    let text = format!("{items} items of {} put back{more}", header.time);
+    Ok((
+        text,
+        json!({ "items": items, "time": header.time, "rows_left_out": left_out }),
+    ))
+}
+
+/// Whether rows of a backup are put back: into a Redis that is the log's home, or was before.
+fn keeps_rows(config: &Config) -> bool {
+    let is_redis = matches!(config.store, StoreConfig::Redis(_));
+    let mut homes = [Some(&config.log.home), config.log.former_home.as_ref()].into_iter();
+    is_redis && homes.any(|home| home == Some(&LogHome::Store))
 }
 
 /// An operator's word that goes further than retention does by itself (`domain/ledger/retention.rs`).
 fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {
-        let text = "Redis removes old rows by itself, by its own clock".to_owned();
-        return Ok((text, json!({ "engine": "redis", "rows": 0 })));
+        let text = "Redis removes old daily sums and rows by itself, by its own clock".to_owned();
+        return Ok((text, json!({ "engine": "redis", "sums": 0 })));
     };
     let refused = |why: &str| StartError::failed("weir store prune", why);
     let midnight = args
@@ -225,14 +263,17 @@ fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
     let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
-    let rows = pruned.ok_or_else(|| {
+    let sums = pruned.ok_or_else(|| {
         refused(&format!(
-            "nothing was changed: rows are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
+            "nothing was changed: daily sums are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
             args.before
         ))
     })?;
-    let text = format!("{rows} rows from before {} removed", args.before);
-    Ok((text, json!({ "engine": "embedded", "rows": rows })))
+    let text = format!(
+        "{sums} daily sums and the public record's hours from before {} removed",
+        args.before
+    );
+    Ok((text, json!({ "engine": "embedded", "sums": sums })))
 }
 
 async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
@@ -250,15 +291,23 @@ fn not_empty() -> StartError {
     )
 }
 
-async fn load_all(archives: &Archives, from: &Path) -> Result<(), StartError> {
-    let unreadable = |error: file::BackupError| StartError::failed("the backup", error);
-    let mut items = Items::open(from).map_err(unreadable)?;
+/// Puts all items back. Answers with how many of them are rows of the log.
+async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) -> Result<u64, StartError> {
+    let progress = Progress::start(args.progress, "Restoring", Unit::Items, Some(items_in_all));
+    let unreadable = |error: BackupError| StartError::failed("the backup", error);
+    let mut items = Items::open(&args.from).map_err(unreadable)?;
+    let mut rows = 0;
     loop {
         let batch = items.next_batch(BATCH).map_err(unreadable)?;
         if batch.is_empty() {
-            return Ok(());
+            return Ok(rows);
         }
         archives.load(&batch).await.map_err(failed)?;
+        rows += batch
+            .iter()
+            .map(|item| u64::from(matches!(item, Item::Row { .. })))
+            .sum::<u64>();
+        progress.advance(batch.len() as u64);
     }
 }
 
@@ -270,8 +319,9 @@ fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-fn redis_archives(store: &Arc<RedisStore>) -> (Archives, Arc<RedisLedger>) {
-    let ledger = Arc::new(RedisLedger::new(Arc::clone(store)));
+/// What a Redis keeps; rows of a backup are put back if it `keeps_rows`.
+fn redis_archives(store: &Arc<RedisStore>, keeps_rows: bool) -> (Archives, Arc<RedisLedger>) {
+    let ledger = Arc::new(RedisLedger::new(Arc::clone(store), keeps_rows));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
     (Archives(both), ledger)
 }

@@ -34,7 +34,7 @@ use crate::{
         lanes::LeftLanes,
         listeners::Listeners,
         notify,
-        signals::Phase,
+        phase::Phase,
         upgrade::message::{Offer, PROTOCOL, Take, Word},
     },
 };

@@ -156,7 +156,10 @@ impl Spinning {
         let processors = std::thread::available_parallelism().unwrap().get();
         let spin = |_| {
             let mut command = Command::new("nice");
-            command.args(["-n", NICE, "sh", "-c", "while :; do :; done"]).spawn().unwrap()
+            command
+                .args(["-n", NICE, "sh", "-c", "while :; do :; done"])
+                .spawn()
+                .unwrap()
         };
         Self((0..processors).map(spin).collect())
     }

@@ -212,7 +212,7 @@ fn why_a_start_failed_is_said_last_and_behind_all_that_was_said_before() {
     let address = taken.local_addr().unwrap();
     let conf = format!(
         "[gateway]\nlisten = \"{address}\"\n[ops]\nlisten = \"127.0.0.1:0\"\n[stability]\nlisten = \"127.0.0.1:0\"\n\
-         [store.embedded]\npath = \"store\"\n[journal]\npath = \"journal\"\n[log]\naccess = \"off\"\nhome = \"store\"\n\
+         [store.embedded]\npath = \"store\"\n[journal]\npath = \"journal\"\n[log]\naccess = \"off\"\n\
          [admin]\nsocket = \"admin.sock\"\naudit = \"audit.jsonl\"\n"
     );
     let (_folder, child) = serve(&conf, Stdio::piped());

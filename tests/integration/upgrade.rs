@@ -113,7 +113,7 @@ fn a_request_whose_body_is_on_its_way_is_admitted_after_the_upgrade() {
 fn what_ends_in_the_process_before_is_soon_in_the_log_that_the_next_one_reads() {
     let provider = RecordingProvider::recorded();
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
-    let mut weir = builder.shipped_home().start();
+    let mut weir = builder.start();
     let key = weir.key();
     let bytes = Wire::Messages.request(&key.text, "hi").bytes(Upload::Length);
     let (first, rest) = bytes.split_at(bytes.len() - 5);
@@ -353,6 +353,8 @@ fn a_start_beside_a_process_that_ends_serves_and_settles_what_that_one_leaves() 
     weir.start_another();
     halting.go_on.permit();
     assert!(client.rest(head).complete);
+    // The row is in the files when the process ends, and charged when the next one has its lane.
+    wait_until("the charge", || weir.account()["spent_nano_usd"] != 0);
     let books = weir.books(1);
     assert_ne!(books.rows[0]["outcome"], "crash", "its own process has seen its end");
     assert_eq!(weir.exchange(&Wire::Messages.request(&key, "hi")).status, 200);

@@ -29,7 +29,7 @@ SUMMED = [
 
 
 def rows(folder: Path) -> str:
-    # A merge that is under way has rows twice for a moment; node and number say which row it is.
+    # After a merge rows are there twice for a while; node and number say which row it is.
     return f"(SELECT DISTINCT ON (node, number) * FROM read_parquet('{folder}/*/*.parquet'))"
 
 
@@ -55,11 +55,7 @@ def files_below(folder: str, where: fs.FileSystem) -> list:
 
 def by_pyarrow(folder: str, where: fs.FileSystem) -> dict:
     table = dataset.dataset(files_below(folder, where), format="parquet", filesystem=where).to_table()
-    if not isinstance(where, fs.LocalFileSystem):
-        # What was on its way when a process ended may be there a second time until the day is merged.
-        firsts = [("request_id", "min")] + [(name, "min") for name in SUMMED]
-        table = table.group_by(["node", "number"]).aggregate(firsts)
-        table = table.rename_columns([name.removesuffix("_min") for name in table.column_names])
+    table = table.group_by(["node", "number", "request_id", *SUMMED]).aggregate([])
     sums = {name: compute.sum(table[name]).as_py() for name in SUMMED}
     return {"rows": table.num_rows, "ids": len(set(table["request_id"].to_pylist())), **sums}
 
@@ -67,8 +63,7 @@ def by_pyarrow(folder: str, where: fs.FileSystem) -> dict:
 def by_pandas(folder: str, where: fs.FileSystem) -> dict:
     files = files_below(folder, where)
     frame = pandas.concat(pandas.read_parquet(file, filesystem=where) for file in files)
-    if not isinstance(where, fs.LocalFileSystem):
-        frame = frame.drop_duplicates(["node", "number"])
+    frame = frame.drop_duplicates(["node", "number"])
     sums = {name: int(frame[name].sum()) for name in SUMMED}
     return {"rows": len(frame), "ids": frame["request_id"].nunique(), **sums}
 

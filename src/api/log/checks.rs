@@ -38,20 +38,20 @@ macro_rules! of_day {
 }
 
 of_day! {
-    /// Compares the daily sums of an account with its rows in the store.
+    /// Compares the daily sums of an account with its rows: those at the log's home, and of this node those on their way there.
     VerifyLog;
     /// Puts the sums of the rows in the place of the daily sums.
     MendLog;
-    /// Compares the rows at the log's home with the daily sums.
-    VerifyLogHome;
-    /// Brings the rows that the log's home lacks there, from the store and from the home before it.
+    /// Brings the rows that the log's home lacks there from the home before it.
     FillLogHome;
+    /// Removes rows from the store that was the log's home before, if the home is found to have all of that day.
+    RemoveFormerRows;
 }
 
 question!(VerifyLog => VerifiedDay: GET "/v1/log/verify", Viewer; const IS_LONG: bool = true;);
-question!(MendLog => MendedDay: POST "/v1/log/mend", Owner);
-question!(VerifyLogHome => VerifiedHomeDay: GET "/v1/log/home/verify", Viewer; const IS_LONG: bool = true;);
+question!(MendLog => MendedDay: POST "/v1/log/mend", Owner; const IS_LONG: bool = true;);
 question!(FillLogHome => FilledDay: POST "/v1/log/home/fill", Owner; const IS_LONG: bool = true;);
+question!(RemoveFormerRows => RemovedDay: POST "/v1/log/former/remove", Owner; const IS_LONG: bool = true;);
 
 /// What a comparison of a day with its rows has found.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -60,10 +60,18 @@ pub(crate) struct VerifiedDay {
     pub(crate) account: String,
     /// The day.
     pub(crate) day: Day,
-    /// How many rows the store has.
+    /// The name of the log's home.
+    pub(crate) home: String,
+    /// How many rows it has.
     pub(crate) rows: u64,
-    /// How many have left it for the log's home.
-    pub(crate) trimmed: u64,
+    /// How many rows of this node are on their way there.
+    pub(crate) on_their_way: u64,
+    /// How many of all are further ones of requests that have a row already.
+    pub(crate) again: u64,
+    /// The lanes of nodes that may yet bring rows which the sums count, where anything differs: the day is open, not wrong.
+    pub(crate) behind: Vec<String>,
+    /// How many rows the sums count more than there are.
+    pub(crate) missing: u64,
     /// Whether the keys' sums add up to the account's.
     pub(crate) sums_agree: bool,
     /// What differs.
@@ -81,25 +89,6 @@ pub(crate) struct MendedDay {
     pub(crate) mended: bool,
 }
 
-/// What a comparison of the log's home with the daily sums has found.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct VerifiedHomeDay {
-    /// The account.
-    pub(crate) account: String,
-    /// The day.
-    pub(crate) day: Day,
-    /// The home's name.
-    pub(crate) home: String,
-    /// How many rows it has.
-    pub(crate) rows: u64,
-    /// How many of them are further ones of requests that have a row there already.
-    pub(crate) again: u64,
-    /// The lanes of nodes that may yet bring rows which the sums count, where anything differs: the day is open, not wrong.
-    pub(crate) behind: Vec<String>,
-    /// What differs.
-    pub(crate) differences: Vec<SumsDifference>,
-}
-
 /// A day whose rows were brought to the log's home.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilledDay {
@@ -111,6 +100,19 @@ pub(crate) struct FilledDay {
     pub(crate) home: String,
     /// How many were brought.
     pub(crate) rows: u64,
+}
+
+/// A day whose rows have left the store that was the log's home.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RemovedDay {
+    /// The account.
+    pub(crate) account: String,
+    /// The day.
+    pub(crate) day: Day,
+    /// How many were removed.
+    pub(crate) rows: u64,
+    /// Whether the home has all of the day, and the store none. If not, all that the store had is still there.
+    pub(crate) proven: bool,
 }
 
 /// Sums of one subject and model that differ.
@@ -238,19 +240,19 @@ pub(crate) struct NotedVerified {
     pub(crate) counts: bool,
 }
 
-/// Tells where the log is besides the store.
+/// Tells where the log is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowLogHome {}
 
 question!(ShowLogHome => LogHome: GET "/v1/log/home", Viewer);
 
-/// Where the log is besides the store.
+/// Where the log is.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LogHome {
-    /// The name of its home; null: it is the store.
-    pub(crate) home: Option<String>,
-    /// The name of the home before it.
+    /// The name of its home: store, files or postgres.
+    pub(crate) home: String,
+    /// The name of the home before it; null: none is named.
     pub(crate) former: Option<String>,
     /// The first day that rows are kept of.
     pub(crate) from: Day,
@@ -337,7 +339,7 @@ pub(crate) struct VerifyJournal {
 
 question!(VerifyJournal => JournalDays: GET "/v1/log/journal", Viewer; const IS_LONG: bool = true;);
 
-/// Compares them, and brings what the log lacks: to its home, or to the store that is the home.
+/// Compares them, and brings what the log's home lacks.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct FillFromJournal(pub(crate) VerifyJournal);

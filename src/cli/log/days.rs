@@ -6,27 +6,30 @@ use jiff::{ToSpan, tz::TimeZone};
 
 use crate::{
     api::{
-        accounts::ListAccounts,
         log::{
             Day,
             checks::{DifferingSums, SumsDifference, SumsSubject},
         },
         names::AccountId,
     },
-    cli::admin_client::{AdminClient, AdminClientError},
+    cli::{
+        account_names,
+        admin_client::{AdminClient, AdminClientError},
+        progress::Progress,
+    },
     edges::clock,
 };
 
 /// How long a comparison of a day may take, or what is brought then.
 pub(super) const VERIFY_WAIT: Duration = Duration::from_secs(3600);
-/// Accounts asked for at once.
-const PAGE: u64 = 1000;
 
-/// Does something for each day from `from` to before `until` of one account, or of all; says how many accounts that were.
+/// Does something for each day from `from` to before `until` of one account, or of all, and shows how far it is; says how many accounts
+/// that were.
 pub(super) async fn each(
     client: &AdminClient,
     account: Option<&AccountId>,
     (from, until): (Day, Day),
+    progress: &Progress,
     mut visit: impl AsyncFnMut(&AccountId, Day) -> Result<(), AdminClientError>,
 ) -> Result<u64, AdminClientError> {
     if from >= until {
@@ -34,32 +37,25 @@ pub(super) async fn each(
             "--until is not after --from, so no day is left".to_owned(),
         ));
     }
-    let mut accounts = 0;
-    let mut page = ListAccounts {
-        after: None,
-        limit: Some(PAGE),
+    let accounts: Vec<AccountId> = match account {
+        Some(account) => vec![account.clone()],
+        None => {
+            let names = account_names::read(client).await?;
+            let names = names.iter().map(|name| name.parse());
+            names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?
+        }
     };
-    loop {
-        let (names, next) = match account {
-            Some(account) => (vec![account.clone()], None),
-            None => {
-                let listed = client.ask(&page).await?.read()?;
-                let names = listed.accounts.iter().map(|account| account.id.parse());
-                let names = names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?;
-                (names, listed.next)
-            }
-        };
-        for account in &names {
-            accounts += 1;
-            for day in from.0.series(1.day()).take_while(|day| *day < until.0) {
-                visit(account, Day(day)).await?;
-            }
+    let days = || from.0.series(1.day()).take_while(|day| *day < until.0);
+    let count = accounts.len() as u64;
+    progress.set_total(count.saturating_mul(days().count() as u64));
+    for account in &accounts {
+        for day in days() {
+            progress.show(format_args!("{account}  {day}"));
+            visit(account, Day(day)).await?;
+            progress.advance(1);
         }
-        if next.is_none() {
-            return Ok(accounts);
-        }
-        page.after = next;
     }
+    Ok(count)
 }
 
 /// Whose sums differ, and each number on both sides.

@@ -2,31 +2,38 @@
 
 use std::{
     fs::OpenOptions,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, IsTerminal, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::Args;
+use indicatif::HumanBytes;
 
 use super::filter::FilterArgs;
 use crate::{
     api::{
-        log::{ExportLog, LogForm},
+        log::{Day, ExportLog, LogForm},
         wire::Call,
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
         limits::one_of,
         partial_file::partial_path,
+        progress::{Progress, ProgressArgs, Unit},
     },
+    domain::ledger::usage_report,
+    edges::clock,
 };
 
 /// Rows are for the eyes of whoever exports them.
 const MODE: u32 = 0o600;
 /// How long the next piece may take: all rows may have to be looked through for it.
 const PIECE_WAIT: Duration = Duration::from_secs(600);
+const DAY_SECONDS: i64 = 24 * 3600;
+/// The bytes of a date such as 2026-11-01.
+const DATE_LENGTH: usize = 10;
 
 /// `weir log export`
 #[derive(Args, Clone, Debug)]
@@ -43,6 +50,9 @@ pub struct ExportArgs {
     /// Replace a file that is there
     #[arg(long, requires = "out")]
     pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -84,7 +94,8 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
 async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let asked = Call::of(&ExportLog::new(args.format, args.filter.asked()));
     let Call { target, .. } = asked.map_err(|error| AdminClientError::Usage(error.to_string()))?;
-    let read = client.download_within(PIECE_WAIT, &target, out).await;
+    let mut rows = RowsWriter::new(args, out);
+    let read = client.download_within(PIECE_WAIT, &target, &mut rows).await;
     read.map_err(|error| match error {
         AdminClientError::AnswerLost { why, .. } => {
             let advice = "what came of it is not all; weir's own log says why it broke off, then export again";
@@ -92,4 +103,97 @@ async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write)
         }
         other => other,
     })
+}
+
+/// Writes an export on, and shows how far it is: rows come by day, and in two of the forms a row begins with its time.
+struct RowsWriter<'a, W> {
+    out: &'a mut W,
+    progress: Progress,
+    form: LogForm,
+    /// The day of the first row, in days since the Unix epoch.
+    first_day: Option<i64>,
+    /// The day behind the last that may come.
+    end_day: i64,
+    bytes: u64,
+}
+
+impl<'a, W: Write> RowsWriter<'a, W> {
+    fn new(args: &ExportArgs, out: &'a mut W) -> Self {
+        // A terminal that the rows go to shows by itself how far they are.
+        let quiet = args.progress.quiet || (args.out.is_none() && io::stdout().is_terminal());
+        let unit = match args.format {
+            LogForm::JsonLines | LogForm::Csv => Unit::Days,
+            LogForm::Parquet => Unit::Bytes,
+        };
+        let until = args
+            .filter
+            .until
+            .map_or_else(clock::unix_seconds, |until| until.seconds() - 1);
+        Self {
+            out,
+            progress: Progress::start(ProgressArgs { quiet }, "Exporting", unit, None),
+            form: args.format,
+            first_day: None,
+            end_day: until.div_euclid(DAY_SECONDS) + 1,
+            bytes: 0,
+        }
+    }
+
+    fn show(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        if self.form == LogForm::Parquet {
+            self.progress.set_position(self.bytes);
+            return;
+        }
+        let Some(day) = latest_day(piece) else { return };
+        let reached = usage_report::day(day.0);
+        let since = |first: i64, day: i64| u64::try_from(day - first).unwrap_or_default();
+        let first = *self.first_day.get_or_insert_with(|| {
+            self.progress.set_total(since(reached, self.end_day));
+            reached
+        });
+        self.progress.set_position(since(first, reached));
+        self.progress.show(format_args!("{day}, {}", HumanBytes(self.bytes)));
+    }
+}
+
+impl<W: Write> Write for RowsWriter<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        if self.progress.is_shown() {
+            self.show(bytes.get(..written).unwrap_or_default());
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The day of the latest row that begins in a piece of JSON lines or CSV.
+fn latest_day(piece: &[u8]) -> Option<Day> {
+    let of_row = |row: &[u8]| {
+        let time = row.strip_prefix(br#"{"time":""#).unwrap_or(row);
+        std::str::from_utf8(time.get(..DATE_LENGTH)?).ok()?.parse::<Day>().ok()
+    };
+    piece.rsplit(|byte| *byte == b'\n').find_map(of_row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_row_of_a_piece_tells_its_day() {
+        let day = |piece: &str| latest_day(piece.as_bytes()).map(|day| day.to_string());
+        let json = "{\"time\":\"2026-11-01T23:59:59Z\",\"account\":\"a\"}\n{\"time\":\"2026-11-02T00:00:00Z\",\"acc";
+        let csv = "time,request_id,account\r\n2026-11-01T00:00:00Z,r,a\r\n";
+        assert_eq!(day(json).as_deref(), Some("2026-11-02"));
+        assert_eq!(day(csv).as_deref(), Some("2026-11-01"));
+        let without = "\"output_text\":7}\n{\"time\":null,\"account\":\"a\"}\n{\"time\":\"2026-1";
+        for piece in ["", "\n", "time,request_id,account\r\n", without] {
+            assert_eq!(day(piece), None, "{piece}");
+        }
+    }
 }

@@ -1,21 +1,27 @@
-//! The log's home beside the store: whether it has what the daily sums say, and what brings to it what it lacks.
+//! The homes of the log: what brings rows from the one before, and what removes them there.
 
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::days::{self, VERIFY_WAIT, date, shown};
+use super::days::{self, VERIFY_WAIT, date};
 use crate::{
     api::{
         log::{
             Day,
-            checks::{FillLogHome, FilledDay, LogHome, ShowLogHome, VerifyLogHome},
+            checks::{FillLogHome, LogHome, RemoveFormerRows, ShowLogHome},
         },
         names::AccountId,
     },
-    cli::admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        progress::{Progress, ProgressArgs, Unit},
+    },
 };
+
+/// The name of the home that is the store.
+pub(super) const STORE: &str = "store";
 
 /// A home that rows can be brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,114 +47,164 @@ pub struct MoveArgs {
     /// Only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
+    /// Where the store was the home: remove the rows of each day there that the home is found to have
+    #[arg(long)]
+    pub remove: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
-/// Brings all rows that the store has and the home lacks to the home.
+/// Brings all rows that the home before has and the home lacks to the home, and removes them there if that is asked for.
 pub(super) async fn move_rows(
     args: &MoveArgs,
     client: &AdminClient,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let wanted = match args.to {
-        To::Files => "files",
-        To::Postgres => "postgres",
-    };
-    let LogHome { home, from, until, .. } = client.ask(&ShowLogHome {}).await?.read()?;
-    if home.as_deref() != Some(wanted) {
-        return Err(AdminClientError::Usage(format!(
-            "the log's home is {}, not {wanted}: name it in `[log] home` and start weir anew",
-            home.as_deref().unwrap_or("the store")
-        )));
-    }
-    let days = (args.from.unwrap_or(from), args.until.unwrap_or(until));
-    let mut rows = 0;
-    days::each(client, args.account.as_ref(), days, async |account, day| {
-        let brought = fill(client, account, day).await?;
-        rows += brought;
-        if brought > 0 && args.client.json {
-            let told = Brought {
-                account,
-                day,
-                rows: brought,
-            };
-            let told = serde_json::to_string(&told).map_err(std::io::Error::other)?;
-            writeln!(out, "{told}")?;
-        } else if brought > 0 {
-            writeln!(out, "{account}  {day}  {brought} rows")?;
+    let homes = of(client).await?;
+    let wanted = args.home(&homes)?;
+    let days = (args.from.unwrap_or(homes.from), args.until.unwrap_or(homes.until));
+    let mut all = MoveCounts::default();
+    let progress = Progress::start(args.progress, "Moving", Unit::Days, None);
+    let mut lines = progress.above(&mut *out);
+    days::each(client, args.account.as_ref(), days, &progress, async |account, day| {
+        let mut moved = MoveCounts {
+            rows: fill(client, account, day).await?,
+            ..MoveCounts::default()
+        };
+        if args.remove {
+            moved.remove(client, account, day).await?;
         }
-        Ok(())
+        all.add(&moved);
+        moved.tell(account, day, args, &mut lines)
     })
     .await?;
+    drop(progress);
     if !args.client.json {
-        writeln!(out, "{rows} rows brought to {wanted}")?;
+        writeln!(out, "{} rows brought to {wanted}", all.rows)?;
+        if args.remove {
+            writeln!(out, "{} rows removed from the store", all.removed)?;
+        }
+    }
+    if all.staying > 0 {
+        return Err(AdminClientError::Refused(format!(
+            "{} days, of an account each, stay in the store: `weir log verify` names what differs, or the lanes that may still \
+             bring rows",
+            all.staying
+        )));
     }
     Ok(())
 }
 
-/// What was brought of a day of an account, for scripts.
+impl MoveArgs {
+    /// The name of the home that rows are brought to.
+    fn home(&self, homes: &LogHome) -> Result<&'static str, AdminClientError> {
+        let wanted = match self.to {
+            To::Files => "files",
+            To::Postgres => "postgres",
+        };
+        let why = match homes.former.as_deref() {
+            _ if homes.home != wanted => format!(
+                "the log's home is {}, not {wanted}: name it in `[log] home` and start weir anew",
+                shown(&homes.home)
+            ),
+            None => "name the home before in `[log] former_home` and start weir anew".to_owned(),
+            Some(former) if self.remove && former != STORE => {
+                format!("--remove is for rows in the store, and the home before is {former}")
+            }
+            Some(_) => return Ok(wanted),
+        };
+        Err(AdminClientError::Usage(why))
+    }
+}
+
+/// What became of a day of an account, or of all.
+#[derive(Default)]
+struct MoveCounts {
+    /// How many rows were brought.
+    rows: u64,
+    /// How many were removed where they were.
+    removed: u64,
+    /// Days that the home is not found to have.
+    staying: u64,
+}
+
+impl MoveCounts {
+    async fn remove(&mut self, client: &AdminClient, account: &AccountId, day: Day) -> Result<(), AdminClientError> {
+        let asked = RemoveFormerRows {
+            account: account.clone(),
+            day,
+        };
+        let removed = client.ask_within(VERIFY_WAIT, None, &asked).await?.read()?;
+        self.removed = removed.rows;
+        self.staying = u64::from(!removed.proven);
+        Ok(())
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.removed += other.removed;
+        self.staying += other.staying;
+    }
+
+    fn tell(
+        &self,
+        account: &AccountId,
+        day: Day,
+        args: &MoveArgs,
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
+        if self.rows == 0 && self.removed == 0 && self.staying == 0 {
+            return Ok(());
+        }
+        if args.client.json {
+            let told = MoveLine {
+                account,
+                day,
+                rows: self.rows,
+                removed: args.remove.then_some(self.removed),
+            };
+            let told = serde_json::to_string(&told).map_err(std::io::Error::other)?;
+            writeln!(out, "{told}")?;
+        } else if self.staying > 0 {
+            writeln!(out, "{account}  {day}  {} rows, not removed", self.rows)?;
+        } else if args.remove {
+            writeln!(out, "{account}  {day}  {} rows, {} removed", self.rows, self.removed)?;
+        } else {
+            writeln!(out, "{account}  {day}  {} rows", self.rows)?;
+        }
+        Ok(())
+    }
+}
+
+/// What became of a day of an account, for scripts.
 #[derive(Serialize)]
-struct Brought<'a> {
+struct MoveLine<'a> {
     account: &'a AccountId,
     day: Day,
     rows: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<u64>,
 }
 
-/// The name of the log's home; `None`: it is the store.
-pub(super) async fn name(client: &AdminClient) -> Result<Option<String>, AdminClientError> {
-    Ok(client.ask(&ShowLogHome {}).await?.read()?.home)
+/// The homes of the log.
+pub(super) async fn of(client: &AdminClient) -> Result<LogHome, AdminClientError> {
+    client.ask(&ShowLogHome {}).await?.read()
+}
+
+/// What a home is called.
+pub(super) fn shown(home: &str) -> &str {
+    if home == STORE { "the store" } else { home }
 }
 
 /// Brings the rows of a day of an account to the home that it lacks; says how many.
 pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: Day) -> Result<u64, AdminClientError> {
-    let account = account.clone();
-    let asked = FillLogHome { account, day };
-    let reply: Reply<FilledDay> = client.ask_within(VERIFY_WAIT, None, &asked).await?;
-    Ok(reply.read()?.rows)
-}
-
-/// What a comparison of a day has found.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Comparison {
-    pub(super) rows: u64,
-    pub(super) differs: bool,
-    /// It may still get rows.
-    pub(super) is_open: bool,
-}
-
-/// Compares the home's rows of a day of an account with the daily sums, and tells what differs, or which lanes may still bring
-/// rows that the sums count.
-pub(super) async fn compare(
-    client: &AdminClient,
-    asked: &VerifyLogHome,
-    json: bool,
-    out: &mut impl Write,
-) -> Result<Comparison, AdminClientError> {
-    let reply = client.ask_within(VERIFY_WAIT, None, asked).await?;
-    let answer = reply.read()?;
-    let is_open = !answer.behind.is_empty() && answer.again == 0;
-    let differs = !is_open && (answer.again > 0 || !answer.differences.is_empty());
-    if (differs || is_open) && json {
-        writeln!(out, "{}", reply.text)?;
-    }
-    let place = format!("{}  {}  {}", asked.account, asked.day, answer.home);
-    if is_open && !json {
-        let lanes = answer.behind.join(", ");
-        writeln!(out, "{place}: open: {lanes} may still bring rows")?;
-    } else if differs && !json {
-        for difference in &answer.differences {
-            writeln!(out, "{place}: {}", shown(difference))?;
-        }
-        if answer.again > 0 {
-            let again = answer.again;
-            writeln!(out, "{place}: {again} rows are of requests that have one there already")?;
-        }
-    }
-    Ok(Comparison {
-        rows: answer.rows,
-        differs,
-        is_open,
-    })
+    let asked = FillLogHome {
+        account: account.clone(),
+        day,
+    };
+    Ok(client.ask_within(VERIFY_WAIT, None, &asked).await?.read()?.rows)
 }

@@ -2,14 +2,12 @@
 
 use std::io::Write;
 
-use super::days::VERIFY_WAIT;
+use super::{days::VERIFY_WAIT, home};
 use crate::{
     api::log::checks::{FillFromJournal, JournalDay, VerifyJournal},
     cli::admin_client::{AdminClient, AdminClientError},
 };
 
-/// What the log's home is called where it has no other.
-const STORE: &str = "the store";
 /// What helps against other charges where the store is the home: a home of its own gets all rows that the journal still has.
 const NAME_A_HOME: &str =
     "keep the journal, and name files or postgres in `[log] home`, which get its rows as they are";
@@ -85,20 +83,19 @@ impl OfJournal {
     }
 
     /// Tells how much was compared.
-    pub(super) fn tell(&self, home: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
-        let home = home.unwrap_or(STORE);
+    pub(super) fn tell(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{} rows of this node's journal looked for in {home}", self.rows)
     }
 
-    /// What is wrong, and what to do; `None`: nothing. No home: it is the store.
-    pub(super) fn fault(&self, home: Option<&str>) -> Option<String> {
+    /// What is wrong, and what to do; `None`: nothing.
+    pub(super) fn fault(&self, home: &str) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();
-        let corrects = match home {
-            Some(_) => "take them out there, and --fill brings them as they were",
-            None => NAME_A_HOME,
+        let corrects = if home == home::shown(home::STORE) {
+            NAME_A_HOME
+        } else {
+            "take them out there, and --fill brings them as they were"
         };
-        let home = home.unwrap_or(STORE);
         if lacking > 0 {
             faults.push(format!(
                 "{home} lacks {lacking} rows that this node's journal has and that it was given: --fill brings them"

@@ -1,5 +1,5 @@
-//! `weir log verify`: whether the daily sums are the sums of their rows, in the store and in the log's home, and whether counters and
-//! journal say the same.
+//! `weir log verify`: whether the daily sums are the sums of their rows at the log's home, and whether counters and journal say the
+//! same.
 
 use std::io::Write;
 
@@ -16,11 +16,14 @@ use crate::{
     api::{
         log::{
             Day,
-            checks::{MendLog, NoteVerifiedLog, VerifyCounters, VerifyJournal, VerifyLog, VerifyLogHome},
+            checks::{LogHome, MendLog, NoteVerifiedLog, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog},
         },
         names::AccountId,
     },
-    cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        progress::{Progress, ProgressArgs, Unit},
+    },
 };
 
 /// `weir log verify`
@@ -38,13 +41,15 @@ pub struct VerifyArgs {
     /// Only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Put the sums of the rows in the place of those that differ, such as those of days before sums were kept
+    /// Put the sums of the rows in the place of those that differ
     #[arg(long)]
     pub mend: bool,
-    /// Bring the rows that the log lacks: to its home from the store or this node's journal, or from this journal to the store where
-    /// that is the home
+    /// Bring the rows that the log's home lacks, from this node's journal and from the home before
     #[arg(long)]
     pub fill: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -54,14 +59,10 @@ pub struct VerifyArgs {
 #[derive(Default)]
 struct Found {
     rows: u64,
-    /// Rows that have left the store.
-    trimmed: u64,
+    on_their_way: u64,
     /// Days of an account with a difference, and how many of them are mended.
     wrong: u64,
     mended: u64,
-    /// The same of the log's home beside the store.
-    home_rows: u64,
-    home_wrong: u64,
     /// Days of an account whose rows have not all come to the home yet.
     open: u64,
     counters: Counters,
@@ -81,7 +82,7 @@ impl VerifyArgs {
 /// Runs the command and prints what differs, and how much was compared. An error where something differs and stays so.
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let mut found = Found::default();
-    let home = home::name(client).await?;
+    let homes = home::of(client).await?;
     let account = args.account.as_ref();
     let (from, until) = args.range(days::today());
     let json = args.client.json;
@@ -94,24 +95,27 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
         };
         found.journal = OfJournal::compare(client, asked, (args.fill, json), out).await?;
     }
-    let accounts = days::each(client, account, (from, until), async |account, day| {
-        compare(args, client, (account, day), &mut found, out).await?;
-        if home.is_some() {
-            compare_home(args, client, (account, day), &mut found, out).await?;
-        }
+    let progress = Progress::start(args.progress, "Comparing", Unit::Days, None);
+    let mut lines = progress.above(&mut *out);
+    let accounts = days::each(client, account, (from, until), &progress, async |account, day| {
+        found
+            .compare(args, (client, &homes), (account, day), &mut lines)
+            .await?;
         // Once for each account, when its sums are as they will be.
         if day.0.saturating_add(Span::new().days(1)) >= until.0 {
             let account = account.clone();
             let asked = VerifyCounters { account, from, until };
-            found.counters.compare(client, &asked, json, out).await?;
+            found.counters.compare(client, &asked, json, &mut lines).await?;
         }
         Ok(())
     })
     .await?;
+    drop(progress);
+    let home = home::shown(&homes.home);
     if !json {
-        found.tell(accounts, home.as_deref(), out)?;
+        found.tell(accounts, home, out)?;
     }
-    let faults = found.faults(home.as_deref());
+    let faults = found.faults(home);
     if !faults.is_empty() {
         return Err(AdminClientError::Refused(faults.join("; ")));
     }
@@ -123,19 +127,52 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
 }
 
 impl Found {
-    /// Tells how much was compared.
-    fn tell(&self, accounts: u64, home: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(
-            out,
-            "{accounts} accounts, {} rows compared with their daily sums",
-            self.rows
-        )?;
-        if self.trimmed > 0 {
-            let left = home.unwrap_or("another home");
-            writeln!(out, "{} rows have left the store for {left}", self.trimmed)?;
+    /// Compares one day of one account, and again once it is filled.
+    async fn compare(
+        &mut self,
+        args: &VerifyArgs,
+        (client, homes): (&AdminClient, &LogHome),
+        (account, day): (&AccountId, Day),
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
+        let asked = VerifyLog {
+            account: account.clone(),
+            day,
+        };
+        let json = args.client.json;
+        let mut outcome = ask(client, &asked, json, out).await?;
+        if outcome.state != State::Proven && args.fill && homes.former.is_some() && homes.home != home::STORE {
+            let rows = home::fill(client, account, day).await?;
+            if !json {
+                writeln!(out, "{account}  {day}  {rows} rows brought")?;
+            }
+            outcome = ask(client, &asked, json, out).await?;
         }
-        if let Some(home) = home {
-            writeln!(out, "{} rows in {home} compared with the same sums", self.home_rows)?;
+        self.rows += outcome.rows;
+        self.on_their_way += outcome.on_their_way;
+        self.open += u64::from(outcome.state == State::Open);
+        self.wrong += u64::from(matches!(outcome.state, State::Differs | State::Twice));
+        if args.mend && outcome.state == State::Differs {
+            let mend = MendLog {
+                account: account.clone(),
+                day,
+            };
+            client.ask_within(VERIFY_WAIT, None, &mend).await?;
+            self.mended += 1;
+            if !json {
+                writeln!(out, "{account}  {day}  mended")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells how much was compared.
+    fn tell(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(out, "{accounts} accounts")?;
+        writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
+        if self.on_their_way > 0 {
+            let what = "compared with the same sums";
+            writeln!(out, "{} rows on their way to {home} {what}", self.on_their_way)?;
         }
         self.journal.tell(home, out)?;
         self.counters.tell(out)?;
@@ -147,96 +184,98 @@ impl Found {
     }
 
     /// What is wrong and stays so, and what to do about it.
-    fn faults(&self, home: Option<&str>) -> Vec<String> {
+    fn faults(&self, home: &str) -> Vec<String> {
         let mut faults = Vec::new();
         let left = self.wrong - self.mended;
         if left > 0 {
             faults.push(format!(
-                "the sums of {left} days differ from their rows; --mend puts the sums of the rows in their place"
+                "on {left} days {home} does not have what the sums say; --fill brings what this node's journal or the home before has \
+                 and it lacks, --mend puts the sums of the rows in the place of those that differ, and docs/log.md says what to do \
+                 about rows that are there twice"
             ));
         }
         faults.extend(self.journal.fault(home));
-        if let (Some(home), 1..) = (home, self.home_wrong) {
-            faults.push(format!(
-                "on {} days {home} does not have what the sums say; --fill brings what the store or this node's journal has and it \
-                 lacks, and docs/log.md says what to do about rows that are there twice",
-                self.home_wrong
-            ));
-        }
         faults.extend(self.counters.fault());
         faults
     }
 }
 
-/// Compares one day of one account at the log's home, and again once it is filled.
-async fn compare_home(
-    args: &VerifyArgs,
-    client: &AdminClient,
-    (account, day): (&AccountId, Day),
-    found: &mut Found,
-    out: &mut impl Write,
-) -> Result<(), AdminClientError> {
-    let asked = VerifyLogHome {
-        account: account.clone(),
-        day,
-    };
-    let mut compared = home::compare(client, &asked, args.client.json, out).await?;
-    if (compared.differs || compared.is_open) && args.fill {
-        let rows = home::fill(client, account, day).await?;
-        if !args.client.json {
-            writeln!(out, "{account}  {day}  {rows} rows brought")?;
-        }
-        compared = home::compare(client, &asked, args.client.json, out).await?;
-    }
-    found.home_rows += compared.rows;
-    found.home_wrong += u64::from(compared.differs);
-    found.open += u64::from(compared.is_open);
-    Ok(())
+/// What a comparison of a day has found.
+struct Outcome {
+    rows: u64,
+    on_their_way: u64,
+    state: State,
 }
 
-/// Compares one day of one account.
-async fn compare(
-    args: &VerifyArgs,
-    client: &AdminClient,
-    (account, day): (&AccountId, Day),
-    found: &mut Found,
-    out: &mut impl Write,
-) -> Result<(), AdminClientError> {
-    let asked = VerifyLog {
-        account: account.clone(),
-        day,
-    };
-    let reply = client.ask_within(VERIFY_WAIT, None, &asked).await?;
-    let answer = reply.read()?;
-    found.rows += answer.rows;
-    found.trimmed += answer.trimmed;
-    if answer.differences.is_empty() {
-        return Ok(());
-    }
-    found.wrong += 1;
-    if args.client.json {
-        writeln!(out, "{}", reply.text)?;
-    } else {
-        for difference in &answer.differences {
-            writeln!(out, "{account}  {day}  {}", shown(difference))?;
+/// How a day stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Proven,
+    /// It may still get rows.
+    Open,
+    Differs,
+    /// Rows are there twice.
+    Twice,
+}
+
+impl State {
+    fn of(answer: &VerifiedDay) -> Self {
+        match (answer.again, answer.behind.as_slice(), answer.differences.as_slice()) {
+            (1.., _, _) => Self::Twice,
+            (0, [_, ..], _) => Self::Open,
+            (0, [], [_, ..]) => Self::Differs,
+            (0, [], []) => Self::Proven,
         }
+    }
+}
+
+/// Compares the rows of a day of an account with the daily sums, and tells what differs, or which lanes may still bring rows that the
+/// sums count.
+async fn ask(
+    client: &AdminClient,
+    asked: &VerifyLog,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<Outcome, AdminClientError> {
+    let reply = client.ask_within(VERIFY_WAIT, None, asked).await?;
+    let answer = reply.read()?;
+    let state = State::of(&answer);
+    if json && state != State::Proven {
+        writeln!(out, "{}", reply.text)?;
+    } else if !json {
+        tell(&answer, state, out)?;
+    }
+    Ok(Outcome {
+        rows: answer.rows,
+        on_their_way: answer.on_their_way,
+        state,
+    })
+}
+
+/// Tells what is not as it should be.
+fn tell(answer: &VerifiedDay, state: State, out: &mut impl Write) -> std::io::Result<()> {
+    let place = format!("{}  {}  {}", answer.account, answer.day, home::shown(&answer.home));
+    if state == State::Open {
+        let (lanes, missing) = (answer.behind.join(", "), answer.missing);
+        return writeln!(
+            out,
+            "{place}: open: {lanes} may still bring rows; {missing} rows that the sums count are not there"
+        );
+    }
+    for difference in &answer.differences {
+        writeln!(out, "{place}: {}", shown(difference))?;
+    }
+    if !answer.differences.is_empty() {
         let which = if answer.sums_agree {
-            "the sums agree with each other: rows are missing or twice there, or these are from before sums were kept"
+            "the sums agree with each other: rows are missing, changed or twice there"
         } else {
             "the sums do not agree with each other: they are wrong, not the rows"
         };
-        writeln!(out, "{account}  {day}  {which}")?;
+        writeln!(out, "{place}: {which}")?;
     }
-    if args.mend {
-        let mend = MendLog {
-            account: account.clone(),
-            day,
-        };
-        client.ask(&mend).await?;
-        found.mended += 1;
-        if !args.client.json {
-            writeln!(out, "{account}  {day}  mended")?;
-        }
+    if state == State::Twice {
+        let again = answer.again;
+        writeln!(out, "{place}: {again} rows are of requests that have one there already")?;
     }
     Ok(())
 }

@@ -2,30 +2,24 @@
 
 use super::*;
 
-fn verified(rows: u64) -> (u16, Value) {
-    let answer = json!({
-        "account": "a", "day": "2026-11-01", "rows": rows, "trimmed": 0, "sums_agree": true, "differences": [],
-    });
-    (200, answer)
-}
-
-fn at_home(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
+/// A day that some lane may yet bring rows of, unless it is `complete`, and whose rows are not those of the sums if it `lacks` some.
+fn verified(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
     let difference = json!({
         "of": "account", "name": null, "model": "m", "kept": { "requests": 2 }, "rows": { "requests": rows },
     });
     let differences = if lacks { vec![difference] } else { Vec::new() };
     let behind = if complete { Vec::new() } else { vec!["node_1"] };
     let answer = json!({
-        "account": "a", "day": "2026-11-01", "home": "files", "rows": rows, "again": 0, "behind": behind,
-        "differences": differences,
+        "account": "a", "day": "2026-11-01", "home": "files", "rows": rows, "on_their_way": 0, "again": 0, "behind": behind,
+        "missing": 2 - rows, "sums_agree": true, "differences": differences,
     });
     (200, answer)
 }
 
-fn home(name: &str) -> (u16, Value) {
+fn home(name: &str, former: Option<&str>) -> (u16, Value) {
     (
         200,
-        json!({ "home": name, "from": "2026-11-01", "until": "2026-11-03" }),
+        json!({ "home": name, "former": former, "from": "2026-11-01", "until": "2026-11-03" }),
     )
 }
 
@@ -51,54 +45,60 @@ fn counters() -> (u16, Value) {
     (200, answer)
 }
 
-/// All that is asked of a day, where the home answers so.
-fn all(at_home: (u16, Value)) -> Vec<(u16, Value)> {
-    vec![home("files"), journal(), verified(2), at_home, counters()]
+/// All that is asked of a day, of which that is found.
+fn all(verified: (u16, Value)) -> Vec<(u16, Value)> {
+    vec![home("files", None), journal(), verified, counters()]
 }
 
 const VERIFY: &str = "log verify --from 2026-11-01 --until 2026-11-02 --account a";
 
 #[tokio::test]
-async fn verify_compares_the_home_too_and_a_day_that_a_lane_may_bring_rows_of_is_open() {
-    let (told, asked) = run(all(at_home(true, 2, false)), VERIFY).await;
+async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_open() {
+    let (told, asked) = run(all(verified(true, 2, false)), VERIFY).await;
+    assert_eq!(
+        told.unwrap(),
+        "1 accounts\n2 rows in files compared with their daily sums\n2 rows of this node's journal looked for in files\ncounters of \
+         4 periods compared with the daily sums\n"
+    );
+    assert_eq!(asked[1].1, "/v1/log/journal?from=2026-11-01&until=2026-11-02&account=a");
+    assert_eq!(asked[2].1, "/v1/log/verify?account=a&day=2026-11-01");
+    assert_eq!(
+        asked[3].1,
+        "/v1/log/counters?account=a&from=2026-11-01&until=2026-11-02"
+    );
+    let (_, mut on_its_way) = verified(true, 1, false);
+    on_its_way["on_their_way"] = 1.into();
+    let (told, _) = run(all((200, on_its_way)), VERIFY).await;
     let told = told.unwrap();
     assert!(
-        told.ends_with(
-            "2 rows in files compared with the same sums\n2 rows of this node's journal looked for in files\ncounters of 4 \
-             periods compared with the daily sums\n"
+        told.contains(
+            "1 rows in files compared with their daily sums\n1 rows on their way to files compared with the same sums\n"
         ),
         "{told}"
     );
-    assert_eq!(asked[1].1, "/v1/log/journal?from=2026-11-01&until=2026-11-02&account=a");
-    assert_eq!(
-        asked[4].1,
-        "/v1/log/counters?account=a&from=2026-11-01&until=2026-11-02"
-    );
-    assert_eq!(asked[3].1, "/v1/log/home/verify?account=a&day=2026-11-01");
-    let (told, _) = run(all(at_home(false, 1, true)), VERIFY).await;
+    let (told, _) = run(all(verified(false, 1, true)), VERIFY).await;
     let told = told.unwrap();
     assert!(
-        told.contains("files: open: node_1 may still bring rows")
+        told.contains("files: open: node_1 may still bring rows; 1 rows that the sums count are not there")
             && told.contains("1 comparisons, a day of an account each, are open"),
         "{told}"
     );
 }
 
 #[tokio::test]
-async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
-    let (told, _) = run(all(at_home(true, 1, true)), VERIFY).await;
+async fn verify_names_what_the_home_lacks_and_brings_it_from_the_home_before_if_asked() {
+    let (told, _) = run(all(verified(true, 1, true)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(
         error.contains("on 1 days files does not have what the sums say") && error.contains("--fill"),
         "{error}"
     );
     let answers = vec![
-        home("files"),
+        home("files", Some("store")),
         journal(),
-        verified(2),
-        at_home(true, 1, true),
+        verified(true, 1, true),
         brought(1),
-        at_home(true, 2, false),
+        verified(true, 2, false),
         counters(),
     ];
     let (told, asked) = run(answers, &format!("{VERIFY} --fill")).await;
@@ -112,14 +112,39 @@ async fn verify_names_what_the_home_lacks_and_brings_it_there_if_asked() {
         (asked[1].0.as_str(), asked[1].1.as_str()),
         ("POST", "/v1/log/journal/fill")
     );
-    let (method, path, body) = &asked[4];
+    let (method, path, body) = &asked[3];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/home/fill"));
     assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
+    let answers = all(verified(true, 1, true));
+    let (told, asked) = run(answers, &format!("{VERIFY} --fill")).await;
+    assert!(
+        told.is_err() && asked.len() == 4,
+        "there is no home before it: {asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn verify_mends_the_sums_of_days_that_differ_and_of_no_others() {
+    let mended = json!({ "account": "a", "day": "2026-11-01", "mended": true });
+    let line = format!("{VERIFY} --mend");
+    let mut answers = all(verified(true, 1, true));
+    answers.insert(3, (200, mended));
+    let (told, asked) = run(answers, &line).await;
+    assert!(told.unwrap().contains("a  2026-11-01  mended"));
+    let (method, path, body) = &asked[3];
+    assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/mend"));
+    assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
+    let (_, mut twice) = verified(true, 2, true);
+    twice["again"] = 1.into();
+    for answer in [verified(false, 1, true), verified(true, 2, false), (200, twice)] {
+        let (_, asked) = run(all(answer), &line).await;
+        assert_eq!(asked.len(), 4);
+    }
 }
 
 #[tokio::test]
 async fn verify_names_rows_that_are_there_twice_also_where_the_sums_are_right() {
-    let (_, mut answer) = at_home(true, 2, false);
+    let (_, mut answer) = verified(true, 2, false);
     answer["again"] = 1.into();
     let (told, _) = run(all((200, answer)), VERIFY).await;
     let error = told.unwrap_err().to_string();
@@ -136,25 +161,26 @@ async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() 
     let lost = json!({
         "account": "a", "day": "2026-11-01", "rows": 9, "missing": 6, "differing": 1, "brought": 0, "requests": ["r1", "r2"],
     });
-    let lost = (200, json!({ "days": [lost], "next": "node_1.5" }));
-    let answers = vec![
-        home("files"),
-        lost,
-        journal(),
-        verified(2),
-        at_home(true, 2, false),
-        (200, off),
-    ];
-    let (told, asked) = run(answers, VERIFY).await;
-    let error = told.unwrap_err().to_string();
-    for part in [
-        "files lacks 6 rows that this node's journal has",
-        "1 rows in files have another charge",
-        "1 counters differ from what they count",
-    ] {
-        assert!(error.contains(part), "{error}");
+    let lost = || (200, json!({ "days": [lost], "next": "node_1.5" }));
+    for (name, shown) in [("files", "files"), ("store", "the store")] {
+        let answers = vec![
+            home(name, None),
+            lost(),
+            journal(),
+            verified(true, 2, false),
+            (200, off.clone()),
+        ];
+        let (told, asked) = run(answers, VERIFY).await;
+        let error = told.unwrap_err().to_string();
+        for part in [
+            format!("{shown} lacks 6 rows that this node's journal has").as_str(),
+            format!("1 rows in {shown} have another charge").as_str(),
+            "1 counters differ from what they count",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(asked[2].1.ends_with("&after=node_1.5"), "{}", asked[2].1);
     }
-    assert!(asked[2].1.ends_with("&after=node_1.5"), "{}", asked[2].1);
 }
 
 #[tokio::test]
@@ -167,38 +193,74 @@ async fn a_day_of_all_accounts_without_a_difference_is_told_to_weir() {
     let accounts = || (200, json!({ "accounts": [account], "next": null }));
     let line = "log verify --from 2026-11-01 --until 2026-11-02";
     let noted = (200, json!({ "counts": true }));
-    let answers = |at_home| {
-        let mut answers = all(at_home);
+    let answers = |verified| {
+        let mut answers = all(verified);
         answers.insert(2, accounts());
         answers
     };
-    let whole = [answers(at_home(true, 2, false)), vec![noted]].concat();
+    let whole = [answers(verified(true, 2, false)), vec![noted]].concat();
     let (told, asked) = run(whole, line).await;
     assert!(told.is_ok(), "{told:?}");
-    let (method, path, body) = &asked[6];
+    let (method, path, body) = &asked[5];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/verified"));
     assert_eq!(*body, json!({ "from": "2026-11-01", "until": "2026-11-02" }));
     for complete in [false, true] {
-        let (_, asked) = run(answers(at_home(complete, 2, true)), line).await;
-        assert_eq!(asked.len(), 6, "it is not known to be whole");
+        let (_, asked) = run(answers(verified(complete, 2, true)), line).await;
+        assert_eq!(asked.len(), 5, "it is not known to be whole");
     }
 }
 
 #[tokio::test]
 async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
     let (told, asked) = run(
-        vec![home("files"), brought(3), brought(0)],
+        vec![home("files", Some("postgres")), brought(3), brought(0)],
         "log move --to files --account a",
     )
     .await;
     assert_eq!(told.unwrap(), "a  2026-11-01  3 rows\n3 rows brought to files\n");
     assert_eq!(asked.len(), 3);
-    let store = (
-        200,
-        json!({ "home": null, "from": "2026-11-01", "until": "2026-11-03" }),
+    for (homes, flags, why) in [
+        (
+            home("store", Some("files")),
+            "",
+            "the log's home is the store, not files",
+        ),
+        (home("files", None), "", "name the home before in `[log] former_home`"),
+        (
+            home("files", Some("postgres")),
+            "--remove",
+            "and the home before is postgres",
+        ),
+    ] {
+        let (told, asked) = run(vec![homes], &format!("log move --to files {flags}")).await;
+        let error = told.unwrap_err().to_string();
+        assert!(error.contains(why) && asked.len() == 1, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn move_removes_the_rows_of_proven_days_from_the_store_and_says_how_many_stay() {
+    let removed = |rows: u64, proven: bool| {
+        let answer = json!({ "account": "a", "day": "2026-11-01", "rows": rows, "proven": proven });
+        (200, answer)
+    };
+    let line = "log move --to files --account a --remove";
+    let answers = |last| {
+        let homes = home("files", Some("store"));
+        vec![homes, brought(3), removed(5, true), brought(0), last]
+    };
+    let (told, asked) = run(answers(removed(0, true)), line).await;
+    assert_eq!(
+        told.unwrap(),
+        "a  2026-11-01  3 rows, 5 removed\n3 rows brought to files\n5 rows removed from the store\n"
     );
-    let (told, asked) = run(vec![store], "log move --to files").await;
+    let (method, path, body) = &asked[2];
+    assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/former/remove"));
+    assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
+    let (told, _) = run(answers(removed(0, false)), line).await;
     let error = told.unwrap_err().to_string();
-    assert!(error.contains("the log's home is the store, not files"), "{error}");
-    assert_eq!(asked.len(), 1);
+    assert!(
+        error.contains("1 days, of an account each, stay in the store"),
+        "{error}"
+    );
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::{JournalSink, log_bucket::LogBucketConfig, log_home::LogHome, log_postgres::PostgresTls};
 
 const HOME: &str = "[log]\nhome = \"postgres\"\n[log.postgres]\nurl = \"env:URL\"\n";
+const REDIS: &str = "[store]\nengine = \"redis\"\n";
 const EVENTS: &str = "[log.events]\nurl = \"https://meter.example/events\"\nsecret = \"env:S\"\n";
 const BUCKET: &str = "[log]\nhome = \"files\"\n[log.files.bucket]\nname = \"weir-log\"\naccess_key_id = \"env:ID\"\nsecret_access_key = \"env:KEY\"\n";
 
@@ -83,7 +84,10 @@ fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
     };
     assert_eq!(config.journal.sinks, [required, JournalSink::EMBEDDED_STORE]);
     // What stands there without being the home is of no effect.
-    let other = parse("[log]\nhome = \"store\"\n[log.postgres]\nurl = \"env:URL\"\n").unwrap();
+    let other = parse(&format!(
+        "{REDIS}[log]\nhome = \"store\"\n[log.postgres]\nurl = \"env:URL\"\n"
+    ))
+    .unwrap();
     assert_eq!(other.log.home, LogHome::Store);
 }
 
@@ -101,12 +105,13 @@ fn the_home_before_is_another_one_and_has_its_own_section() {
         2,
         "only the home is fed, and the store writes behind"
     );
-    let back = HOME.replace("home = \"postgres\"", "home = \"store\"\nformer_home = \"postgres\"");
+    let home = format!("{REDIS}{HOME}");
+    let back = home.replace("home = \"postgres\"", "home = \"store\"\nformer_home = \"postgres\"");
     assert!(matches!(
         parse(&back).unwrap().log.former_home,
         Some(LogHome::Postgres(_))
     ));
-    let of_store = HOME.replace("[log]\n", "[log]\nformer_home = \"store\"\n");
+    let of_store = home.replace("[log]\n", "[log]\nformer_home = \"store\"\n");
     assert_eq!(parse(&of_store).unwrap().log.former_home, Some(LogHome::Store));
     assert_eq!(parse(HOME).unwrap().log.former_home, None);
     for former in ["postgres", "paper"] {
@@ -124,8 +129,8 @@ fn the_log_is_at_home_in_files_beside_an_embedded_store_and_in_a_redis_that_says
     assert_eq!(files(""), Some("/var/lib/weir/log".into()));
     let embedded = "[store.embedded]\npath = \"/data/store\"\n";
     assert_eq!(files(embedded), Some("/data/log".into()));
-    let redis = "[store]\nengine = \"redis\"\n[log.files]\nseconds = 60\n";
-    assert_eq!(files(redis), None);
+    let redis = format!("{REDIS}[log.files]\nseconds = 60\n");
+    assert_eq!(files(&redis), None);
     let named = redis.replace("[log.files]", "[log]\nhome = \"files\"\n[log.files]");
     assert_eq!(files(&named), Some("/var/lib/weir/log".into()));
     let elsewhere = format!("{embedded}[log.files]\npath = \"/elsewhere\"\n");
@@ -133,15 +138,40 @@ fn the_log_is_at_home_in_files_beside_an_embedded_store_and_in_a_redis_that_says
 }
 
 #[test]
-fn the_store_keeps_rows_for_hours_within_bounds() {
-    let hours = |hours: u64| parse(&format!("[log]\nstore_keep_hours = {hours}\n"));
-    assert_eq!(parse("").unwrap().log.store_keep, Duration::from_secs(48 * 3600));
-    for good in [1, 4320] {
-        assert_eq!(hours(good).unwrap().log.store_keep, Duration::from_secs(good * 3600));
+fn an_embedded_store_is_no_home_and_was_none() {
+    let sections = "[store]\nengine = \"embedded\"\n[log]\n";
+    for (line, told) in [
+        (
+            "home = \"store\"",
+            "weir.toml:4: key `log.home`: an embedded store keeps no rows, write \"files\", or \"postgres\" with [log.postgres] url",
+        ),
+        (
+            "former_home = \"store\"",
+            "weir.toml:4: key `log.former_home`: an embedded store has no rows to read, write \"files\" or \"postgres\", or take this \
+             line out",
+        ),
+    ] {
+        assert_eq!(one_error(&format!("{sections}{line}\n")), told);
     }
-    for bad in [0, 4321] {
-        let error = one_error(&format!("[log]\nstore_keep_hours = {bad}\n"));
-        assert!(error.contains("`log.store_keep_hours`"), "{error}");
+    // Of a store that cannot be read nothing is known.
+    let error = one_error("[store]\nengine = \"paper\"\n[log]\nhome = \"store\"\n");
+    assert!(error.contains("`store.engine`"), "{error}");
+}
+
+#[test]
+fn rows_wait_for_others_for_half_a_minute_where_other_nodes_read_them_and_else_for_an_hour() {
+    let seconds = |text: &str| match parse(text).unwrap().log.home {
+        LogHome::Files(files) => files.longest.as_secs(),
+        LogHome::Store | LogHome::Postgres(_) => panic!("files are the home"),
+    };
+    let shared = format!("{REDIS}[log]\nhome = \"files\"\n");
+    for (text, default) in [("[log]\nhome = \"files\"\n", 3600), (shared.as_str(), 30)] {
+        assert_eq!(seconds(text), default);
+        assert_eq!(seconds(&format!("{text}[log.files]\nseconds = 60\n")), 60);
+    }
+    for wrong in [0, 3601] {
+        let error = one_error(&format!("[log.files]\nseconds = {wrong}\n"));
+        assert!(error.contains("`log.files.seconds`"), "{error}");
     }
 }
 

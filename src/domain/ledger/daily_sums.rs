@@ -90,7 +90,7 @@ pub enum SumsOf {
 
 /// The sums of one account, by day, subject and model: the reference for every ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DailySums(BTreeMap<(i64, Subject, SmolStr), Sums>);
+pub struct DailySums(BTreeMap<(i64, Subject, SmolStr), Sums>);
 
 /// Rows of one account on their way into its sums: those of one day, key and model are added up before, because there are many.
 #[derive(Debug, Default)]
@@ -126,18 +126,6 @@ impl Sums {
             cost_nano_usd: row.cost_nano_usd.clamp(NanoUsd::ZERO, NanoUsd::MAX),
             digest: digest_of(row),
             usage: row.usage.at_most(COUNT_MAX),
-        }
-    }
-
-    /// What is more than in the other.
-    fn beyond(&self, other: &Self) -> Self {
-        let cost = self.cost_nano_usd.saturating_sub(other.cost_nano_usd);
-        Self {
-            requests: self.requests.saturating_sub(other.requests),
-            errors: self.errors.saturating_sub(other.errors),
-            cost_nano_usd: cost.max(NanoUsd::ZERO),
-            digest: self.digest.wrapping_sub(other.digest) % DIGESTS,
-            usage: self.usage.beyond(&other.usage),
         }
     }
 
@@ -212,28 +200,6 @@ impl DailySums {
             sums.add(row, &mut tags);
         }
         sums
-    }
-
-    /// The same without some of the rows that they are the sums of; what comes to nothing is left out. Exact below the largest
-    /// count.
-    #[must_use]
-    pub(crate) fn without<'a>(mut self, rows: impl IntoIterator<Item = &'a Row>) -> Self {
-        let tags = self.0.keys().filter_map(|(_, subject, _)| match subject {
-            Subject::Tag(tag) => Some(tag.clone()),
-            Subject::Account | Subject::Key(_) | Subject::OtherTags => None,
-        });
-        // Every tag of a row is among them, unless there was no room for it: then there is none now.
-        let (mut tags, mut of_rows) = (tags.collect::<DayTags>(), Self::default());
-        for row in rows {
-            of_rows.add(row, &mut tags);
-        }
-        for (place, sums) in of_rows.0 {
-            if let Some(kept) = self.0.get_mut(&place) {
-                *kept = kept.beyond(&sums);
-            }
-        }
-        self.0.retain(|_, sums| *sums != Sums::default());
-        self
     }
 
     /// Those of some days that are asked for, by day, subject and model.
@@ -313,5 +279,11 @@ impl DayTags {
 impl FromIterator<Tag> for DayTags {
     fn from_iter<I: IntoIterator<Item = Tag>>(tags: I) -> Self {
         Self(tags.into_iter().collect())
+    }
+}
+
+impl Extend<Tag> for DayTags {
+    fn extend<I: IntoIterator<Item = Tag>>(&mut self, tags: I) {
+        self.0.extend(tags);
     }
 }

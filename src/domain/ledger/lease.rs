@@ -150,21 +150,21 @@ pub struct Leased {
     pub since_ms: i64,
     /// Moves whenever all leases of the account are to come back.
     pub recall: u64,
-    /// What its holder may admit out of it at the fastest.
-    #[serde(default)]
-    pub given: Given,
+    /// The requests and tokens that its holder may admit out of it. Another process reads it as `given`.
+    #[serde(default, rename = "given")]
+    pub allowance: LeaseAllowance,
     /// `hold` is the lease's amount: what was granted, less what was given back and what was charged to it. `at_ms` is now.
     /// The rest is as for a request of the key.
     pub grant: Grant,
 }
 
-/// How much may be admitted out of a lease, besides its amount. `None`: neither key nor account limits it.
+/// What may be admitted out of a lease, in addition to its amount. `None`: neither key nor account limits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
-    /// As many requests since it began, all told.
+pub struct LeaseAllowance {
+    /// Requests in all since it began.
     pub requests: Option<u64>,
-    /// As many tokens since it began, all told.
+    /// Tokens in all since it began.
     pub tokens: Option<u64>,
-    /// So many requests at one time.
+    /// Requests that run at one time.
     pub places: Option<u64>,
 }

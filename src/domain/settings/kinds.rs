@@ -60,11 +60,6 @@ pub(crate) fn seconds(default: u64, limits: RangeInclusive<u64>) -> Kind<Duratio
     number(default, limits).map(Duration::from_secs)
 }
 
-/// A time in hours.
-pub(crate) fn hours(default: u64, limits: RangeInclusive<u64>) -> Kind<Duration> {
-    number(default, limits).map(|hours| Duration::from_secs(hours.saturating_mul(3600)))
-}
-
 /// A time in days.
 pub(crate) fn days(default: u64, limits: RangeInclusive<u64>) -> Kind<Duration> {
     number(default, limits).map(|days| Duration::from_secs(days.saturating_mul(DAY_SECONDS)))

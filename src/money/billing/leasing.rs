@@ -38,10 +38,10 @@ impl BillingEngine {
             seat: self.grace.leased(key, estimate, tokens),
             at_ms: cut.at_ms,
             at: now,
-            watermark: cut.told.watermark,
-            balance: Some(cut.told.balance),
-            quota: cut.told.quota,
-            provider_state: cut.told.provider_state,
+            watermark: cut.grant.watermark,
+            balance: Some(cut.grant.balance),
+            quota: cut.grant.quota,
+            provider_state: cut.grant.provider_state,
             part: Some(part),
         })
     }

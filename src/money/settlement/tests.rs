@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod damaged;
+mod first_balances;
 mod leases;
 mod store;
 

@@ -1,9 +1,11 @@
 //! The questions of the admin API by HTTP.
 
+use std::{collections::HashMap, sync::Arc};
+
 use axum::{
     Extension, Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, RawPathParams, RawQuery, State, rejection::BytesRejection},
+    extract::{DefaultBodyLimit, MatchedPath, RawPathParams, RawQuery, State, rejection::BytesRejection},
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter, get, on},
@@ -24,8 +26,8 @@ use crate::{
         log::{
             ExportLog, ListLatestRows, ListNewestRows, QueryLog,
             checks::{
-                FillFromJournal, FillLogHome, MendLog, NoteVerifiedLog, ShowLogHome, VerifyCounters, VerifyJournal,
-                VerifyLog, VerifyLogHome,
+                FillFromJournal, FillLogHome, MendLog, NoteVerifiedLog, RemoveFormerRows, ShowLogHome, VerifyCounters,
+                VerifyJournal, VerifyLog,
             },
         },
         node::{Backup, ListAuditedChanges, Upgrade},
@@ -43,10 +45,19 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The API as a service of HTTP: the questions, each at its path, and their description at one of its own.
 pub(super) fn router(admin: Admin) -> Router {
-    let Routes { router, describing } = all();
+    let Routes {
+        router,
+        describing,
+        mut methods,
+    } = all();
+    methods.insert(DESCRIPTION, vec![Method::GET]);
+    let methods = Arc::new(methods);
     router
         .route(DESCRIPTION, get(async move || Json(description(&describing))))
         .fallback(async || AdminError::not_found("no such path in the admin API"))
+        .method_not_allowed_fallback(async move |method: Method, path: MatchedPath| {
+            method_not_allowed(&method, path.as_str(), &methods)
+        })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(admin)
 }
@@ -60,6 +71,8 @@ pub(super) struct Routes {
     router: Router<Admin>,
     /// Each adds one of them to the description.
     pub(super) describing: Vec<fn(&mut Description)>,
+    /// The methods of each path.
+    methods: HashMap<&'static str, Vec<Method>>,
 }
 
 /// All questions.
@@ -89,8 +102,8 @@ pub(super) fn all() -> Routes {
     let routes = route::<MendLog>(routes);
     let routes = route::<NoteVerifiedLog>(routes);
     let routes = route::<ShowLogHome>(routes);
-    let routes = route::<VerifyLogHome>(routes);
     let routes = route::<FillLogHome>(routes);
+    let routes = route::<RemoveFormerRows>(routes);
     let routes = route::<VerifyJournal>(routes);
     let routes = route::<FillFromJournal>(routes);
     let routes = route::<VerifyCounters>(routes);
@@ -136,10 +149,19 @@ fn route<Q: Answered>(routes: Routes) -> Routes {
 /// The same with one more that this answers.
 fn stream<Q: Question>(mut routes: Routes, answering: MethodRouter<Admin>) -> Routes {
     routes.describing.push(Description::add::<Q>);
+    routes.methods.entry(Q::PATH).or_default().push(Q::METHOD);
     Routes {
         router: routes.router.route(Q::PATH, answering),
         ..routes
     }
+}
+
+/// The error of a method that a path does not have. The path is told with the names of its segments: one may be a secret.
+fn method_not_allowed(method: &Method, path: &str, methods: &HashMap<&'static str, Vec<Method>>) -> AdminError {
+    let allowed = methods.get(path).into_iter().flatten();
+    let allowed: Vec<&str> = allowed.map(Method::as_str).collect();
+    let message = format!("{method} is not a method of {path}: use {}", allowed.join(" or "));
+    AdminError::new(Code::MethodNotAllowed, message)
 }
 
 async fn answer<Q: Answered>(

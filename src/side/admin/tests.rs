@@ -22,6 +22,7 @@ use crate::{
         wire::Protocol,
     },
     money::account_changes::{AccountChanges, direct::DirectChanges},
+    sinks::{OpenHome, store_log::StoreLog},
     store::{
         KeyStore,
         archive::{Archive, file},
@@ -34,7 +35,9 @@ use crate::{
 mod accounts;
 mod checks;
 mod description;
+mod homes;
 mod log;
+mod methods;
 mod node;
 mod owners;
 mod rotation;
@@ -45,6 +48,8 @@ struct Fixture {
     client: AdminClient,
     store: Arc<dyn KeyStore>,
     ledger: Arc<dyn LedgerStore>,
+    /// The ledger's rows.
+    rows: Arc<StoreLog>,
     changes: Arc<DirectChanges>,
     prefix: KeyPrefix,
     folder: TempDir,
@@ -112,11 +117,19 @@ impl Fixture {
 
     /// With one account, `a`, that has no balance.
     async fn with_audit(folder: TempDir, audit: &Path) -> Self {
+        let in_store = |rows: &Arc<StoreLog>| LogHomes::new(OpenHome::Store(Arc::clone(rows)), None, Arc::default());
+        Self::with_homes(folder, audit, in_store).await
+    }
+
+    /// The same with other homes than the store's rows.
+    async fn with_homes(folder: TempDir, audit: &Path, homes: impl FnOnce(&Arc<StoreLog>) -> LogHomes) -> Self {
         let store = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
         let archive: Arc<dyn Archive> = Arc::clone(&store) as Arc<dyn Archive>;
         let web_sessions: Arc<dyn WebSessionStore> = Arc::clone(&store) as _;
         let store: Arc<dyn KeyStore> = store;
-        let ledger = memory::ledger();
+        let memory = memory::ledger();
+        let ledger: Arc<dyn LedgerStore> = Arc::clone(&memory) as _;
+        let rows = Arc::new(StoreLog::new(memory, Arc::clone(&ledger)));
         let changes = Arc::new(DirectChanges::new(Arc::clone(&ledger)));
         let balance = NanoUsd::ZERO;
         changes
@@ -135,7 +148,7 @@ impl Fixture {
             ledger: Arc::clone(&ledger),
             changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
             archive: Some(archive),
-            homes: LogHomes::default(),
+            homes: homes(&rows),
             web_sessions,
         };
         let audit = Audit::open(audit).unwrap();
@@ -149,6 +162,7 @@ impl Fixture {
             client: AdminClient::new(socket),
             store,
             ledger,
+            rows,
             changes,
             prefix,
             folder,
@@ -326,9 +340,7 @@ async fn a_backup_comes_whole() {
     }
     let mut bytes = Vec::new();
     admin.client.download(&Backup {}, &mut bytes).await.unwrap();
-    let path = admin.folder.path().join("backup");
-    std::fs::write(&path, bytes).unwrap();
-    let (header, end) = file::check(&path).unwrap();
+    let (header, end) = file::check(&*bytes).unwrap();
     assert_eq!((header.engine.as_str(), end.items), ("embedded", 300));
     let error = admin.refused(Method::GET, "/v1/backups", None).await;
     assert!(error.contains("no such path"), "{error}");

@@ -25,7 +25,8 @@ impl Books {
     async fn open(days_ago: i64) -> Self {
         let ledger = memory::ledger();
         let now_ms = ledger.now_ms().await.unwrap();
-        let log = Arc::new(LogReading::new(Arc::new(StoreLog::new(Arc::clone(&ledger))), None));
+        let log = StoreLog::new(Arc::clone(&ledger) as _, Arc::clone(&ledger) as _);
+        let log = Arc::new(LogReading::new(Arc::new(log), None));
         let mut books = Self {
             ledger,
             log,

@@ -5,6 +5,7 @@
 //! come when another one has put some of the same rows elsewhere; rows are known by node and number wherever they are read.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -16,6 +17,7 @@ use tempfile::NamedTempFile;
 use tokio::runtime::Handle;
 
 use super::{
+    footers::Footers,
     place::{self, Place},
     s3::{BucketError, BucketSettings, Object, RequestError, Requests, failed},
     storage::Storage,
@@ -38,6 +40,7 @@ pub(super) struct Bucket {
     prefix: String,
     /// The folder of this machine for what is on its way.
     folder: PathBuf,
+    footers: Footers,
     /// The server knows no condition on a put.
     knows_no_condition: AtomicBool,
 }
@@ -50,6 +53,7 @@ impl Bucket {
             name: format!("s3://{}/{}", settings.name, settings.prefix),
             prefix: settings.prefix.clone(),
             folder: folder.to_owned(),
+            footers: Footers::default(),
             knows_no_condition: AtomicBool::new(false),
         })
     }
@@ -58,20 +62,24 @@ impl Bucket {
         format!("{}{}", self.prefix, place.name())
     }
 
-    /// Names below the prefix that begin so, without the prefix. With `by_folder`: the folders among them.
-    fn names(&self, begin: &str, by_folder: bool) -> io::Result<Vec<String>> {
+    /// Names below the prefix that begin so, without the prefix, each with its size in bytes. With `by_folder`: the folders among them.
+    fn names(&self, begin: &str, by_folder: bool) -> io::Result<Vec<(String, u64)>> {
         let prefix = format!("{}{begin}", self.prefix);
         let (mut names, mut continued) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = self.requests.list(&prefix, by_folder, continued.as_deref());
             let page = page.map_err(|error| io::Error::other(format!("listing {prefix}*: {error}")))?;
-            let found: Vec<String> = if by_folder {
-                page.common_prefixes.into_iter().map(|one| one.prefix).collect()
+            let found: Vec<(String, u64)> = if by_folder {
+                page.common_prefixes.into_iter().map(|one| (one.prefix, 0)).collect()
             } else {
-                page.contents.into_iter().map(|one| one.key).collect()
+                let objects = page.contents.into_iter();
+                objects.map(|one| (one.key, one.size.unwrap_or(0))).collect()
             };
-            let below = found.iter().filter_map(|name| name.strip_prefix(&self.prefix));
-            names.extend(below.map(str::to_owned));
+            let below = found.iter().filter_map(|(name, bytes)| {
+                let name = name.strip_prefix(&self.prefix)?;
+                Some((name.to_owned(), *bytes))
+            });
+            names.extend(below);
             continued = page.next_continuation_token;
             if continued.is_none() {
                 return Ok(names);
@@ -82,11 +90,12 @@ impl Bucket {
         )))
     }
 
-    fn places(&self, begin: &str) -> io::Result<Vec<Place>> {
-        let names = self.names(begin, false)?;
-        let mut places: Vec<Place> = names.iter().filter_map(|name| Place::parse(name)).collect();
-        places.sort_unstable();
-        Ok(places)
+    /// Files whose names begin so, with their sizes in bytes.
+    fn places(&self, begin: &str) -> io::Result<BTreeMap<Place, u64>> {
+        let names = self.names(begin, false)?.into_iter();
+        Ok(names
+            .filter_map(|(name, bytes)| Some((Place::parse(&name)?, bytes)))
+            .collect())
     }
 
     fn put_new(&self, key: &str, file: &std::fs::File) -> Result<(), RequestError> {
@@ -120,22 +129,30 @@ impl Storage for Bucket {
         let folders = self.names("", true)?;
         let days = folders
             .iter()
-            .filter_map(|name| place::parse_day(name.strip_suffix('/')?));
+            .filter_map(|(name, _)| place::parse_day(name.strip_suffix('/')?));
         let mut days: Vec<Date> = days.collect();
         days.sort_unstable();
         Ok(days)
     }
 
     fn all(&self) -> io::Result<Vec<Place>> {
-        self.places("")
+        Ok(self.places("")?.into_keys().collect())
     }
 
     fn all_of(&self, day: Date) -> io::Result<Vec<Place>> {
-        self.places(&format!("{day}/"))
+        Ok(self.bytes_of(day)?.into_keys().collect())
+    }
+
+    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>> {
+        let places = self.places(&format!("{day}/"))?;
+        self.footers
+            .retain(|place| place.day != day || places.contains_key(place));
+        Ok(places)
     }
 
     fn open(&self, place: &Place) -> Result<Table> {
-        let object = Object::open(&self.requests, self.key(place), self.folder.clone())?;
+        let open = || Object::open(&self.requests, self.key(place), self.folder.clone());
+        let object = self.footers.object(place, open)?;
         Table::open(object.into(), &place.node)
     }
 

@@ -1,6 +1,7 @@
 //! The log's files in a folder of this machine, or one that several machines share.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -64,6 +65,20 @@ impl Storage for Folder {
             .collect();
         places.sort_unstable();
         Ok(places)
+    }
+
+    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>> {
+        let mut bytes = BTreeMap::new();
+        for place in self.all_of(day)? {
+            match fs::metadata(self.0.join(place.name())) {
+                Ok(file) => {
+                    bytes.insert(place, file.len());
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
     }
 
     fn open(&self, place: &Place) -> Result<Table> {

@@ -34,9 +34,9 @@ impl Place {
         (parts.next().is_none() && after < upto && place.name().ends_with(name)).then_some(place)
     }
 
-    /// Whether all that another file has is in this one, and more.
+    /// Whether all that another file of its day has is in this one, and more.
     fn has_all_of(&self, other: &Self) -> bool {
-        self.node == other.node
+        (self.day, &self.node) == (other.day, &other.node)
             && self.after <= other.after
             && other.upto <= self.upto
             && (self.after, self.upto) != (other.after, other.upto)
@@ -54,8 +54,15 @@ pub(super) fn parse_day(name: &str) -> Option<Date> {
     name.parse().ok().filter(|day: &Date| day.to_string() == name)
 }
 
-/// Those files of a day that count: not what another one has as well, after a merge that was cut off.
+/// Those files that count, of files in their order: not what another one has as well, which has been merged.
 pub(super) fn counting(all: &[Place]) -> Vec<Place> {
-    let counts = |place: &&Place| !all.iter().any(|other| other.has_all_of(place));
-    all.iter().filter(counts).cloned().collect()
+    let mut counting: Vec<Place> = Vec::new();
+    for place in all {
+        // Of a lane and day, both ends of those that count ascend: one that has all of another is next to it.
+        counting.pop_if(|last| place.has_all_of(last));
+        if !counting.last().is_some_and(|last| last.has_all_of(place)) {
+            counting.push(place.clone());
+        }
+    }
+    counting
 }

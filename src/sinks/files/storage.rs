@@ -1,6 +1,6 @@
 //! Where the log's files lie: in a folder of this machine, or elsewhere.
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
 use jiff::civil::Date;
 use parquet::errors::Result;
@@ -23,16 +23,19 @@ pub(super) trait Storage: Send + Sync {
     /// The days that may have files, ascending.
     fn days(&self) -> io::Result<Vec<Date>>;
 
-    /// The files of all days.
+    /// The files of all days, by day, lane and number.
     fn all(&self) -> io::Result<Vec<Place>>;
 
     /// All files of a day, by lane and number.
     fn all_of(&self, day: Date) -> io::Result<Vec<Place>>;
 
-    /// Those of them that count: none of their rows is there twice, after a merge that was cut off.
+    /// Those of them that count: none of their rows is there twice, as after a merge.
     fn of(&self, day: Date) -> io::Result<Vec<Place>> {
         Ok(place::counting(&self.all_of(day)?))
     }
+
+    /// The sizes of a day's files, in bytes. What goes meanwhile may be left out.
+    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>>;
 
     /// Opens a file. One that is not there any more is [`io::ErrorKind::NotFound`] in
     /// [`parquet::errors::ParquetError::External`].

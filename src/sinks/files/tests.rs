@@ -19,6 +19,8 @@ use crate::{
 mod bucket;
 mod earlier;
 mod groups;
+mod merges;
+mod program;
 mod server;
 mod way;
 
@@ -102,8 +104,15 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
     batches.collect()
 }
 
+/// The names of the files that count.
 fn names(files: &LogFiles) -> Vec<String> {
-    files.storage.all().unwrap().iter().map(Place::name).collect()
+    let counting = place::counting(&files.storage.all().unwrap());
+    counting.iter().map(Place::name).collect()
+}
+
+/// How many files there are in all.
+fn count(files: &LogFiles) -> usize {
+    files.storage.all().unwrap().len()
 }
 
 #[tokio::test]
@@ -184,22 +193,25 @@ async fn days_that_are_over_become_one_file_for_each_lane_with_the_same_rows() {
 }
 
 #[tokio::test]
-async fn a_merge_that_was_cut_off_shows_no_row_twice_and_is_completed() {
+async fn files_that_were_merged_stay_for_a_minute_and_show_no_row_twice() {
     let place = OnDisk(scratch());
     let files = place.files();
-    let batches = hours(&node(1), 5, 10);
-    for batch in &batches {
-        files.append(batch).await.unwrap();
+    for batch in hours(&node(1), 5, 10) {
+        files.append(&batch).await.unwrap();
     }
     let before = all_rows(&files, &node(1));
-    let first = place.0.path().join(&names(&files)[0]);
-    let kept = fs::read(&first).unwrap();
-    files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
-    fs::write(first, kept).unwrap();
+    let over = BEGIN_MS + 2 * DAY_MS;
+    files.keep_house(over, 180).unwrap();
+    assert_eq!((names(&files).len(), count(&files)), (1, 6));
     assert_eq!(all_rows(&files, &node(1)), before);
-    files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
-    assert_eq!(names(&files).len(), 1);
+    // One that has just begun does not know since when, nor one whose clock was ahead.
+    let files = place.files();
+    for (later_ms, there) in [(HOUR_MS, 6), (0, 6), (59_000, 6), (60_000, 1)] {
+        files.keep_house(over + later_ms, 180).unwrap();
+        assert_eq!(count(&files), there, "{later_ms}");
+    }
     assert_eq!(all_rows(&files, &node(1)), before);
+    assert_eq!(files.watermark(&node(1)).await, Ok(5 * 40));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Filling the log's files from a ledger.
+//! Filling the log's files from a store, and from other files.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,8 +12,9 @@ use crate::{
             samples::{BEGIN_MS, node, row},
         },
         files::LogFiles,
+        store_log::StoreLog,
     },
-    store::ledger::contract::memory,
+    store::ledger::{LedgerStore as _, contract::memory},
 };
 
 const DAY: i64 = BEGIN_MS / 86_400_000;
@@ -25,6 +26,7 @@ fn ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> BTreeSet<String> {
 #[tokio::test]
 async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_bring_not() {
     let (ledger, folder) = (memory::ledger(), scratch());
+    let store = StoreLog::new(Arc::clone(&ledger) as _, Arc::clone(&ledger) as _);
     let home = LogFiles::open(folder.path(), Duration::from_secs(3600), 50_000).unwrap();
     let rows: Vec<Row> = (0..2_500)
         .map(|seed| Row {
@@ -53,39 +55,20 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
     };
     home.append(&batch).await.unwrap();
     let before_ms = BEGIN_MS + 2_400;
-    let brought = fill(&home, Source::Store(&*ledger), ("acme", DAY), before_ms)
-        .await
-        .unwrap();
+    let brought = fill(&home, &store, ("acme", DAY), before_ms).await.unwrap();
     assert_eq!(brought, 2_400 - 500);
     let there = of_day(&home, "acme", DAY, 4096).await;
     assert_eq!(there.len(), 2_400, "none is there twice");
     assert_eq!(ids(&there), ids(rows.iter().take(2_400)));
-    assert_eq!(
-        fill(&home, Source::Store(&*ledger), ("acme", DAY), before_ms)
-            .await
-            .unwrap(),
-        0
-    );
-    assert_eq!(
-        fill(&home, Source::Store(&*ledger), ("acme", DAY), i64::MAX)
-            .await
-            .unwrap(),
-        100
-    );
-    assert_eq!(
-        fill(&home, Source::Store(&*ledger), ("acme", DAY + 1), i64::MAX)
-            .await
-            .unwrap(),
-        0
-    );
+    for (day, before_ms, brought) in [(DAY, before_ms, 0), (DAY, i64::MAX, 100), (DAY + 1, i64::MAX, 0)] {
+        let found = fill(&home, &store, ("acme", day), before_ms).await.unwrap();
+        assert_eq!(found, brought);
+    }
     // The same from a home to the next one.
     let next_folder = scratch();
     let next = LogFiles::open(next_folder.path(), Duration::from_secs(3600), 50_000).unwrap();
-    let moved = fill(&next, Source::Home(&home), ("acme", DAY), i64::MAX).await.unwrap();
+    let moved = fill(&next, &home, ("acme", DAY), i64::MAX).await.unwrap();
     let there = of_day(&next, "acme", DAY, 4096).await;
     assert_eq!((moved, ids(&there)), (2_500, ids(&rows)));
-    assert_eq!(
-        fill(&next, Source::Home(&home), ("acme", DAY), i64::MAX).await.unwrap(),
-        0
-    );
+    assert_eq!(fill(&next, &home, ("acme", DAY), i64::MAX).await.unwrap(), 0);
 }

@@ -16,14 +16,16 @@ use crate::{
         fill,
         sink::{Batch, Sink, SinkError},
     },
-    store::ledger::{LedgerStore, PUT_ROWS_MAX},
+    store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX},
 };
 
 /// What lacks rows.
 #[derive(Clone, Copy)]
 pub(super) enum Filled<'l> {
+    /// A home that is fed.
     Home(&'l dyn Sink),
-    Store(&'l dyn LedgerStore),
+    /// The lists of a store, and how far its settlements are.
+    Store(&'l dyn LogLists, &'l dyn LedgerStore),
 }
 
 /// How often the feeder may come first, one time behind the other.
@@ -43,13 +45,13 @@ impl Filled<'_> {
                 }
                 fill::append(home, rows).await?;
             }
-            Self::Store(ledger) => {
+            Self::Store(lists, ledger) => {
                 let mut by_day: BTreeMap<(SmolStr, i64), Vec<Row>> = BTreeMap::new();
                 for row in rows {
                     by_day.entry(place(&row)).or_default().push(row);
                 }
                 for (place, rows) in by_day {
-                    let count = put_back(ledger, lane, &place, &rows).await?;
+                    let count = put_back((lists, ledger), lane, &place, &rows).await?;
                     brought.insert(place, count);
                 }
             }
@@ -126,10 +128,10 @@ fn place(row: &Row) -> (SmolStr, i64) {
     (row.account.clone(), daily_sums::day_of(row))
 }
 
-/// Puts rows of a day back into the store, and says how many. None where the store has forgotten steps of the account as well: it
-/// is told these again, with their rows.
+/// Puts rows of a day back into the store, and says how many. Its sums count them, as it has applied their steps. None where it has
+/// forgotten steps of the account as well: it is told these again, with their rows.
 async fn put_back(
-    ledger: &dyn LedgerStore,
+    (lists, ledger): (&dyn LogLists, &dyn LedgerStore),
     lane: &Weak<Journal>,
     (account, day): &(SmolStr, i64),
     rows: &[Row],
@@ -143,11 +145,10 @@ async fn put_back(
     }
     let mut brought = 0;
     for some in rows.chunks(PUT_ROWS_MAX) {
-        if !ledger.put_rows(account, *day, some).await? {
+        if !lists.put_rows(account, *day, some).await? {
             return Ok(brought);
         }
         brought += some.len() as u64;
     }
-    ledger.resum(account, *day).await?;
     Ok(brought)
 }

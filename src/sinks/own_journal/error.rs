@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{
     journal::JournalError,
-    sinks::{comparison::ComparisonError, sink::SinkError},
+    sinks::{asks::HomeError, sink::SinkError},
     store::StoreError,
 };
 
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Error)]
 pub(crate) enum OwnJournalError {
     #[error(transparent)]
-    Comparison(#[from] ComparisonError),
+    Home(#[from] HomeError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! A journal beside the log's files.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use super::*;
 use crate::{
@@ -11,12 +11,21 @@ use crate::{
     },
     journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
-        contract::samples::{BEGIN_MS, row},
+        asks::PageAsk,
+        contract::{
+            pages::of_day,
+            samples::{BEGIN_MS, row},
+        },
         files::LogFiles,
         fill,
+        open_home::FedLog,
         sink::{Batch, Sink},
+        store_log::StoreLog,
     },
-    store::ledger::contract::memory,
+    store::ledger::{
+        LogLists,
+        contract::memory::{self, MemoryLedger},
+    },
 };
 
 const DAY: i64 = BEGIN_MS / 86_400_000;
@@ -33,6 +42,27 @@ fn settings(folder: &Path) -> JournalConfig {
 
 fn open(folder: &Path) -> Arc<Journal> {
     Journal::open(&settings(folder)).unwrap().journal
+}
+
+/// Files as the home of the log.
+fn home_of(files: &LogFiles) -> OpenHome {
+    OpenHome::Fed(FedLog::new(Arc::new(files.clone())))
+}
+
+/// A store as the home of the log.
+fn store_home(ledger: &Arc<MemoryLedger>) -> OpenHome {
+    let store = StoreLog::new(Arc::clone(ledger) as _, Arc::clone(ledger) as _);
+    OpenHome::Store(Arc::new(store))
+}
+
+/// A home alone.
+fn log_of<'l>(home: &'l OpenHome, ledger: &'l dyn LedgerStore, fills: bool) -> Log<'l> {
+    Log {
+        home,
+        former: None,
+        ledger,
+        fills,
+    }
 }
 
 /// The rows of a journal that has these, with their numbers, when they are on its disk.
@@ -108,8 +138,8 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         days: DAY..DAY + 1,
         account: Some("acme".to_owned()),
     };
-    let log = |fills| Log::Home { home: &home, fills };
-    let (looked, filling) = (log(false), log(true));
+    let (fed, ledger) = (home_of(&home), memory::ledger());
+    let (looked, filling) = (log_of(&fed, &*ledger, false), log_of(&fed, &*ledger, true));
     let (found, portions) = all(looked, &lanes, &wanted).await;
     let named: Vec<String> = lost.iter().map(|place| rows[*place].request_id.to_string()).collect();
     let expected = JournalDay {
@@ -128,10 +158,9 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
         (found.rows, found.missing, found.brought, found.differing),
         (8_100, 0, 0, 1)
     );
-    let there = comparison::count(&home, ("acme", DAY), (9_000, 10_000), |_, _| {})
-        .await
-        .unwrap();
-    assert_eq!((there.rows, there.again), (8_100, 0));
+    let there = of_day(&home, "acme", DAY, 4096).await;
+    let once: BTreeSet<&str> = there.iter().map(|row| &*row.request_id).collect();
+    assert_eq!((there.len(), once.len()), (8_100, 8_100));
     let days = Wanted {
         days: DAY + 1..DAY + 9,
         account: None,
@@ -184,7 +213,8 @@ async fn a_home_that_has_lost_all_of_a_lane_gets_it_again_in_its_own_lane_and_th
         days: DAY..DAY + 1,
         account: None,
     };
-    let log = |fills| Log::Home { home: &home, fills };
+    let (open_home, ledger) = (home_of(&home), memory::ledger());
+    let log = |fills| log_of(&open_home, &*ledger, fills);
     let (found, _) = all(log(false), &lanes, &wanted).await;
     assert_eq!((found.rows, found.missing, found.brought), (250, 250, 0));
     let (filled, _) = all(log(true), &lanes, &wanted).await;
@@ -197,16 +227,13 @@ async fn a_home_that_has_lost_all_of_a_lane_gets_it_again_in_its_own_lane_and_th
         ..fed
     };
     home.append(&next).await.unwrap();
-    let there = comparison::count(&home, ("acme", DAY), (300, 1_000), |(lane, number), row| {
-        assert_eq!(*lane, next.node);
-        assert!(
-            numbered
-                .iter()
-                .any(|numbered| numbered.number == *number && numbered.row == *row)
-        );
-    });
-    let there = there.await.unwrap();
-    assert_eq!((there.rows, there.again), (300, 0));
+    let page = home.page(&PageAsk::of_day("acme", DAY, 4096)).await.unwrap();
+    assert_eq!(page.rows.len(), 300);
+    for ((lane, number), row) in page.numbers.iter().zip(&page.rows) {
+        assert_eq!(lane, journal.node());
+        let is_there = |numbered: &Arc<NumberedRow>| numbered.number == *number && numbered.row == *row;
+        assert!(numbered.iter().any(is_there));
+    }
     let (found, _) = all(log(true), &lanes, &wanted).await;
     assert_eq!((found.rows, found.missing, found.brought), (300, 0, 0));
 }
@@ -228,54 +255,65 @@ async fn a_lane_that_is_closed_is_passed_over() {
         days: 0..i64::MAX,
         account: None,
     };
-    let log = Log::Home {
-        home: &home,
-        fills: false,
-    };
+    let (home, ledger) = (home_of(&home), memory::ledger());
+    let log = log_of(&home, &*ledger, false);
     let portion = compare(log, &lanes, &wanted, None, 10).await.unwrap();
     assert!(portion.days.is_empty() && portion.next.is_none());
 }
 
-/// A store that has acknowledged ninety of a hundred rows of a journal, has lost two of these, and of one has another charge: and
-/// what is found of that.
-async fn lossy(journal: &Arc<Journal>) -> (Arc<dyn LedgerStore>, JournalDay) {
-    let ledger = memory::ledger();
-    let rows: Vec<Row> = (0..100)
-        .map(|seed| Row {
-            account: "acme".into(),
-            ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
-        })
-        .collect();
-    settled(journal, &rows).await;
-    let steps = rows
-        .iter()
-        .take(90)
-        .enumerate()
-        .filter(|(place, _)| ![7, 50].contains(place));
-    let steps = steps.map(|(place, row)| {
-        let mut row = row.clone();
-        if place == 30 {
-            row.cost_nano_usd = row.cost_nano_usd.saturating_add(NanoUsd::from_nanos(1));
-        }
-        row
-    });
-    let steps: Vec<Step> = std::iter::zip(1.., steps)
-        .map(|(seq, row)| Step {
+/// A store that has lost some of the rows that it has acknowledged.
+struct Lossy {
+    ledger: Arc<MemoryLedger>,
+    home: OpenHome,
+    /// What is found of it.
+    expected: JournalDay,
+}
+
+impl Lossy {
+    /// It has acknowledged ninety of a hundred rows of a journal, has lost two of these, and of one it has another charge.
+    async fn new(journal: &Arc<Journal>) -> Self {
+        let ledger = memory::ledger();
+        let rows: Vec<Row> = (0..100)
+            .map(|seed| Row {
+                account: "acme".into(),
+                ..row(seed, BEGIN_MS + i64::try_from(seed).unwrap())
+            })
+            .collect();
+        settled(journal, &rows).await;
+        let mut applied: Vec<Row> = rows[..90].to_vec();
+        let cost = &mut applied[30].cost_nano_usd;
+        *cost = cost.saturating_add(NanoUsd::from_nanos(1));
+        let steps = std::iter::zip(1.., &applied).map(|(seq, row)| Step {
             seq,
-            change: Change::Settle(Box::new(Settlement::of(row, 0))),
-        })
-        .collect();
-    ledger.apply(journal.node(), "acme", &steps, 0).await.unwrap();
-    assert!(journal.acknowledged("acme", 90));
-    let named: Vec<String> = [7, 50].map(|place: usize| rows[place].request_id.to_string()).into();
-    let expected = JournalDay {
-        rows: 90,
-        missing: 2,
-        differing: 1,
-        brought: 0,
-        named,
-    };
-    (ledger, expected)
+            change: Change::Settle(Box::new(Settlement::of(row.clone(), 0))),
+        });
+        let steps: Vec<Step> = steps.collect();
+        ledger.apply(journal.node(), "acme", &steps, 0).await.unwrap();
+        assert!(journal.acknowledged("acme", 90));
+        let day = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
+        assert!(ledger.remove("acme", &day).await.unwrap());
+        let lost = [7, 50].map(|place: usize| applied[place].request_id.clone());
+        applied.retain(|row| !lost.contains(&row.request_id));
+        assert!(ledger.put_rows("acme", DAY, &applied).await.unwrap());
+        Self {
+            home: store_home(&ledger),
+            ledger,
+            expected: JournalDay {
+                rows: 90,
+                missing: 2,
+                differing: 1,
+                brought: 0,
+                named: lost.map(String::from).into(),
+            },
+        }
+    }
+
+    fn log<'l>(&'l self, former: Option<&'l dyn LogHome>, fills: bool) -> Log<'l> {
+        Log {
+            former,
+            ..log_of(&self.home, &*self.ledger, fills)
+        }
+    }
 }
 
 const ALL: Wanted = Wanted {
@@ -287,70 +325,52 @@ const ALL: Wanted = Wanted {
 async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() {
     let folder = scratch();
     let journal = open(folder.path());
-    let (ledger, expected) = lossy(&journal).await;
+    let store = Lossy::new(&journal).await;
     let lanes = OpenLanes::default();
     lanes.add(&journal);
-    let log = |former| Log::Store {
-        ledger: &*ledger,
-        former,
-        fills: false,
-    };
-    assert_eq!(all(log(None), &lanes, &ALL).await.0, expected);
-    // The rows have left for a home that is named, or is not named any more.
+    assert_eq!(all(store.log(None, false), &lanes, &ALL).await.0, store.expected);
+    // The home before may have them.
     let files = scratch();
     let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
-    let moved = fill::fill(&home, Source::Store(&*ledger), ("acme", DAY), i64::MAX).await;
+    let former = StoreLog::new(Arc::clone(&store.ledger) as _, Arc::clone(&store.ledger) as _);
+    let moved = fill::fill(&home, &former, ("acme", DAY), i64::MAX).await;
     assert_eq!(moved.unwrap(), 88);
-    let day = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
-    assert!(ledger.trim("acme", &day).await.unwrap());
-    assert_eq!(all(log(Some(&home)), &lanes, &ALL).await.0, expected);
-    assert_eq!(all(log(None), &lanes, &ALL).await.0, JournalDay::default());
+    let day = store.ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
+    assert!(store.ledger.remove("acme", &day).await.unwrap());
+    let with_former = store.log(Some(&home), false);
+    assert_eq!(all(with_former, &lanes, &ALL).await.0, store.expected);
+    let (alone, _) = all(store.log(None, false), &lanes, &ALL).await;
+    assert_eq!((alone.rows, alone.missing), (90, 90));
     // What the store has forgotten is told again, and is not looked for meanwhile.
     assert!(!journal.acknowledged("acme", 5));
-    assert_eq!(all(log(Some(&home)), &lanes, &ALL).await.0, JournalDay::default());
+    assert_eq!(all(with_former, &lanes, &ALL).await.0, JournalDay::default());
 }
 
 #[tokio::test]
 async fn what_the_store_has_lost_is_put_back_unless_it_is_told_again() {
     let folder = scratch();
     let journal = open(folder.path());
-    let (ledger, expected) = lossy(&journal).await;
+    let store = Lossy::new(&journal).await;
     let lanes = OpenLanes::default();
     lanes.add(&journal);
-    // While the store has forgotten steps as well, these bring their rows.
-    let filling = Log::Store {
-        ledger: &*ledger,
-        former: None,
-        fills: true,
+    let sums = async || {
+        let sums = store
+            .ledger
+            .sums("acme", DAY..=DAY, &SumsOf::One(Subject::Account))
+            .await;
+        (sums.unwrap(), store.ledger.account("acme").await.unwrap())
     };
-    let brought = |brought| JournalDay {
-        brought,
-        ..expected.clone()
-    };
-    assert_eq!(all(filling, &lanes, &ALL).await.0, brought(0));
-    let rest: Vec<Step> = (89..=90)
-        .map(|seq| Step {
-            seq,
-            change: Change::nothing(),
-        })
-        .collect();
-    ledger.apply(journal.node(), "acme", &rest, 0).await.unwrap();
-    let before = ledger.account("acme").await.unwrap();
-    assert_eq!(all(filling, &lanes, &ALL).await.0, brought(2));
-    assert_eq!(
-        ledger.account("acme").await.unwrap(),
-        before,
-        "nothing is charged again"
-    );
-    let (found, _) = all(filling, &lanes, &ALL).await;
+    let before = sums().await;
+    let (filled, _) = all(store.log(None, true), &lanes, &ALL).await;
+    assert_eq!((filled.missing, filled.brought), (2, 2));
+    assert_eq!(sums().await, before, "nothing is charged or summed again");
+    let (found, _) = all(store.log(None, true), &lanes, &ALL).await;
     assert_eq!((found.rows, found.missing, found.brought), (90, 0, 0));
-    let sums = ledger
-        .sums("acme", DAY..=DAY, &SumsOf::One(Subject::Account))
-        .await
-        .unwrap();
-    let there = ledger.rows("acme", DAY, 0, 1000).await.unwrap();
-    assert_eq!(
-        (sums.iter().map(|sum| sum.sums.requests).sum::<u64>(), there.len()),
-        (90, 90)
-    );
+    let there = store.ledger.rows("acme", DAY, 0, 1000).await.unwrap();
+    assert_eq!(there.len(), 90);
+    // While the store has forgotten steps as well, these bring their rows.
+    let emptied = memory::ledger();
+    let home = store_home(&emptied);
+    let (filled, _) = all(log_of(&home, &*emptied, true), &lanes, &ALL).await;
+    assert_eq!((filled.missing, filled.brought), (90, 0));
 }

@@ -5,33 +5,25 @@ use std::sync::Arc;
 use super::{LogReadError, LogReading};
 use crate::{
     journal::NumberedRow,
-    sinks::asks::{Newest, NewestAsk, NewestCursor, SliceCursor, by_time},
+    sinks::{
+        asks::{Newest, NewestAsk, NewestCursor, SliceCursor, by_time},
+        slices,
+    },
 };
 
 impl LogReading {
-    /// Some of the newest rows. Where the home has lists that no rows have left, they are read from these.
+    /// Some of the newest rows: in the home's own way if all of them are there, or else by slices of time.
     pub(crate) async fn newest(&self, mut ask: NewestAsk) -> Result<Newest, LogReadError> {
-        let mut found = Newest::default();
-        if self.tails.is_none() && !matches!(ask.from, Some(NewestCursor::InSlices(_))) {
-            found = self.home.newest(&ask).await?;
-            ask.limit = ask.limit.saturating_sub(found.rows.len());
-            match &found.next {
-                Some(NewestCursor::InSlices(_)) if ask.limit > 0 => ask.from.clone_from(&found.next),
-                _ => return Ok(found),
-            }
+        if self.tails.is_none() && self.former.is_none() {
+            return Ok(self.home.newest(&ask).await?);
         }
+        ask.from = Some(NewestCursor::InSlices(slices::begin(&ask)));
         let on_their_way = self.on_their_way(&ask.filter).await?;
         let mut parts = vec![newest_of(on_their_way, &ask)];
         for home in self.homes() {
             parts.push(home.newest(&ask).await?);
         }
-        let rest = together(parts, ask.limit);
-        found.rows.extend(rest.rows);
-        Ok(Newest {
-            next: rest.next,
-            looked_at: found.looked_at + rest.looked_at,
-            ..found
-        })
+        Ok(together(parts, ask.limit))
     }
 }
 

@@ -155,7 +155,8 @@ proptest! {
         of_place(&rows, 0).into_iter().for_each(|row| store.put(row));
         of_place(&rows, 1).into_iter().for_each(|row| former.put(row));
         let rows: Vec<Row> = [of_place(&rows, 0), of_place(&rows, 1)].concat();
-        let reading = Arc::new(LogReading::new(Arc::new(StoreLog::new(store)), Some(former)));
+        let store = StoreLog::new(Arc::clone(&store) as _, store);
+        let reading = Arc::new(LogReading::new(Arc::new(store), Some(former)));
         let found = block_on(read(&reading, &filter, limit, time)).unwrap();
         let mut expected = expected(&rows, &filter);
         expected.dedup();

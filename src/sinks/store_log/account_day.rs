@@ -18,7 +18,7 @@ use crate::{
     sinks::asks::is_over,
     store::{
         StoreError,
-        ledger::{LOG_ROWS_MAX, LedgerStore},
+        ledger::{LOG_ROWS_MAX, LogLists},
     },
 };
 
@@ -100,13 +100,13 @@ impl AccountDay {
     /// time is over. Then it goes on where it was, some rows further each time.
     pub(super) async fn next(
         &mut self,
-        ledger: &dyn LedgerStore,
+        lists: &dyn LogLists,
         limit: usize,
         until: Option<Instant>,
     ) -> Result<Option<Vec<Row>>, StoreError> {
         let limit = limit.min(LOG_ROWS_MAX);
         for _ in 0..ATTEMPTS_MAX {
-            match self.look(ledger, until).await? {
+            match self.look(lists, until).await? {
                 Looked::Through => {}
                 Looked::InPart => return Ok(None),
                 Looked::Moved => {
@@ -116,7 +116,7 @@ impl AccountDay {
             }
             let next = self.ahead().take(limit);
             let next: Vec<((i64, SmolStr), usize)> = next.map(|(key, place)| (key.clone(), *place)).collect();
-            if let Some(rows) = self.read(ledger, &next).await? {
+            if let Some(rows) = self.read(lists, &next).await? {
                 if let Some((last, _)) = next.into_iter().next_back() {
                     self.at = last;
                 }
@@ -156,11 +156,11 @@ impl AccountDay {
     }
 
     /// Looks at the store's rows that have not been looked at.
-    async fn look(&mut self, ledger: &dyn LedgerStore, until: Option<Instant>) -> Result<Looked, StoreError> {
+    async fn look(&mut self, lists: &dyn LogLists, until: Option<Instant>) -> Result<Looked, StoreError> {
         loop {
             let known = usize::from(self.seen > 0);
             let first = self.seen - known;
-            let rows = ledger.rows(&self.account, self.day, first, LOG_ROWS_MAX).await?;
+            let rows = lists.rows(&self.account, self.day, first, LOG_ROWS_MAX).await?;
             if known == 1 && rows.first().is_none_or(|row| LogPlace::of(row) != self.last_seen) {
                 return Ok(Looked::Moved);
             }
@@ -194,13 +194,13 @@ impl AccountDay {
     /// The rows at these places; `None`: others are there, or none.
     async fn read(
         &mut self,
-        ledger: &dyn LedgerStore,
+        lists: &dyn LogLists,
         wanted: &[((i64, SmolStr), usize)],
     ) -> Result<Option<Vec<Row>>, StoreError> {
         let mut found = Vec::with_capacity(wanted.len());
         for ((time_ms, id), place) in wanted {
             if self.row(*place).is_none() {
-                let rows = ledger.rows(&self.account, self.day, *place, LOG_ROWS_MAX).await?;
+                let rows = lists.rows(&self.account, self.day, *place, LOG_ROWS_MAX).await?;
                 self.remember(*place, rows);
             }
             let row = self.row(*place);

@@ -1,5 +1,5 @@
 //! The newest rows first: from the end of each account's day in the store backwards, so that what a page costs depends on what it
-//! shows, not on how many rows there are; as far as no rows have left the store.
+//! shows, not on how many rows there are.
 //!
 //! Rows of an account come in the order in which they were settled, the last one first: nearly that in which they ended. Of several
 //! accounts the row that ended last is next. So each row comes once, and none needs to be looked for.
@@ -10,10 +10,10 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::{
     domain::ledger::{LogDay, consumption::Row, log_filter::LogFilter},
-    sinks::asks::{HomeError, ListsCursor, Newest, NewestAsk, NewestCursor, SliceCursor, is_over},
+    sinks::asks::{HomeError, ListsCursor, Newest, NewestAsk, NewestCursor, is_over},
     store::{
         StoreError,
-        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore},
+        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},
     },
 };
 
@@ -23,7 +23,6 @@ const ACCOUNTS_MAX: usize = 1000;
 const AT_ONCE: usize = 32;
 /// How many days of an account are asked about together.
 const DAYS_MAX: i64 = 31;
-const DAY_MS: i64 = 24 * 3_600_000;
 /// Rows that are looked at between two looks at the clock.
 const STEP: usize = 256;
 
@@ -37,9 +36,9 @@ struct Rest<'a> {
     step: usize,
 }
 
-/// The newest rows behind a place in the lists; `None`: all. Where rows have left the store, the rest is to be read by slices.
+/// The newest rows behind a place in the lists; `None`: all.
 pub(super) async fn newest(
-    ledger: &dyn LedgerStore,
+    stores: (&dyn LedgerStore, &dyn LogLists),
     ask: &NewestAsk,
     from: Option<&ListsCursor>,
 ) -> Result<Newest, HomeError> {
@@ -49,21 +48,17 @@ pub(super) async fn newest(
     let mut at = from.cloned().unwrap_or_else(|| end_of(last));
     while (first..=last).contains(&at.day) {
         let days = first.max(at.day - DAYS_MAX + 1)..=at.day;
-        let known = days_of(ledger, filter.account.as_deref(), days.clone()).await?;
+        let known = days_of(stores, filter.account.as_deref(), days.clone()).await?;
         for (day, accounts) in known.iter().rev() {
             if *day < at.day {
                 at = end_of(*day);
             }
-            let next = match look_through(ledger, filter, accounts, &mut at, limits, &mut found).await? {
+            let next = match look_through(stores.1, filter, accounts, &mut at, limits, &mut found).await? {
                 Ended::Begin if is_over(Some(ask.until)) => {
                     (*day > first).then(|| NewestCursor::InLists(end_of(day - 1)))
                 }
                 Ended::Begin => continue,
                 Ended::Earlier => Some(NewestCursor::InLists(at)),
-                Ended::Elsewhere => {
-                    let end = day.saturating_add(1).saturating_mul(DAY_MS);
-                    Some(NewestCursor::InSlices(SliceCursor::at(end)))
-                }
             };
             return Ok(Newest { next, ..found });
         }
@@ -84,13 +79,11 @@ enum Ended {
     Begin,
     /// Before that.
     Earlier,
-    /// Some of its rows have left the store.
-    Elsewhere,
 }
 
 /// The accounts with rows, by day.
 async fn days_of(
-    ledger: &dyn LedgerStore,
+    (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
     account: Option<&str>,
     days: RangeInclusive<i64>,
 ) -> Result<BTreeMap<i64, Vec<(String, LogDay)>>, HomeError> {
@@ -107,7 +100,7 @@ async fn days_of(
         let is_last = account.is_some() || names.len() < LIST_ACCOUNTS_MAX;
         after = names.last().cloned();
         let asked = names.into_iter().map(|name| async {
-            let found = ledger.log_days(&name, days.clone()).await?;
+            let found = lists.log_days(&name, days.clone()).await?;
             Ok::<_, StoreError>((name, found))
         });
         let mut answers = stream::iter(asked.collect::<Vec<_>>()).buffered(AT_ONCE);
@@ -128,16 +121,13 @@ async fn days_of(
 
 /// Looks through what is left of a day.
 async fn look_through(
-    ledger: &dyn LedgerStore,
+    lists: &dyn LogLists,
     filter: &LogFilter,
     accounts: &[(String, LogDay)],
     at: &mut ListsCursor,
     (limit, until): (usize, Instant),
     found: &mut Newest,
 ) -> Result<Ended, StoreError> {
-    if accounts.iter().any(|(_, day)| day.trimmed > 0) {
-        return Ok(Ended::Elsewhere);
-    }
     let day = at.day;
     let rests = accounts.iter().map(|(account, of_day)| {
         let there = usize::try_from(of_day.rows).unwrap_or(usize::MAX);
@@ -147,13 +137,13 @@ async fn look_through(
             rows: Vec::new(),
             step: limit.clamp(1, LOG_ROWS_MAX),
         };
-        async move { Ok::<_, StoreError>(rest.fill(ledger, day).await?.then_some(rest)) }
+        async move {
+            rest.fill(lists, day).await?;
+            Ok::<_, StoreError>(rest)
+        }
     });
     let rests = stream::iter(rests.collect::<Vec<_>>()).buffered(AT_ONCE);
-    let rests: Option<Vec<Rest<'_>>> = rests.try_collect::<Vec<_>>().await?.into_iter().collect();
-    let Some(mut rests) = rests else {
-        return Ok(Ended::Elsewhere);
-    };
+    let mut rests: Vec<Rest<'_>> = rests.try_collect().await?;
     loop {
         let unread = rests.iter_mut().filter(|rest| rest.left > 0);
         let Some(newest) = unread.max_by(|one, other| one.ended().cmp(&other.ended())) else {
@@ -165,9 +155,7 @@ async fn look_through(
             at.left.insert(newest.account.to_owned(), newest.left);
             found.rows.extend(filter.takes(&row).then_some(row));
         }
-        if newest.rows.is_empty() && !newest.fill(ledger, day).await? {
-            return Ok(Ended::Elsewhere);
-        }
+        newest.fill(lists, day).await?;
         let is_time = found.looked_at.is_multiple_of(STEP) && is_over(Some(until));
         if found.rows.len() >= limit || is_time {
             return Ok(Ended::Earlier);
@@ -181,14 +169,16 @@ impl Rest<'_> {
         self.rows.last().map(|row| (row.time_ms, self.account))
     }
 
-    /// Reads its last rows that were not read. False: some have left the store.
-    async fn fill(&mut self, ledger: &dyn LedgerStore, day: i64) -> Result<bool, StoreError> {
-        if self.left == 0 {
-            return Ok(true);
+    /// Reads the last rows that were not read, if none are left of those that were.
+    async fn fill(&mut self, lists: &dyn LogLists, day: i64) -> Result<(), StoreError> {
+        while self.rows.is_empty() && self.left > 0 {
+            let count = self.left.min(self.step);
+            let first = self.left - count;
+            self.rows = lists.rows(self.account, day, first, count).await?;
+            // A store that has lost its last rows has fewer.
+            self.left = first + self.rows.len();
+            self.step = self.step.saturating_mul(4).min(LOG_ROWS_MAX);
         }
-        let count = self.left.min(self.step);
-        self.rows = ledger.rows(self.account, day, self.left - count, count).await?;
-        self.step = self.step.saturating_mul(4).min(LOG_ROWS_MAX);
-        Ok(self.rows.len() == count)
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Which accounts have rows on which days, as the store knows it: of rows that have left it, it keeps their number.
+//! Which accounts have rows on which days, as the store knows it.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
 
@@ -9,7 +9,7 @@ use crate::{
     sinks::asks::PageAsk,
     store::{
         StoreError,
-        ledger::{LIST_ACCOUNTS_MAX, LedgerStore},
+        ledger::{LIST_ACCOUNTS_MAX, LedgerStore, LogLists},
     },
 };
 
@@ -32,7 +32,10 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Looks at the day of a page and at some days behind it.
-    pub(super) async fn take(ledger: &dyn LedgerStore, ask: &PageAsk) -> Result<Self, StoreError> {
+    pub(super) async fn take(
+        (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
+        ask: &PageAsk,
+    ) -> Result<Self, StoreError> {
         let last = ask
             .filter
             .last_day()
@@ -45,7 +48,7 @@ impl Survey {
             days: BTreeMap::new(),
         };
         if let Some(account) = survey.account.clone() {
-            survey.note(ledger, vec![account]).await?;
+            survey.note(lists, vec![account]).await?;
             return Ok(survey);
         }
         let mut after: Option<String> = None;
@@ -54,7 +57,7 @@ impl Survey {
             let Some(last) = page.last() else { return Ok(survey) };
             after = Some(last.id.clone());
             let names = page.into_iter().map(|account| account.id);
-            survey.note(ledger, names.collect()).await?;
+            survey.note(lists, names.collect()).await?;
         }
     }
 
@@ -63,10 +66,10 @@ impl Survey {
         self.account == ask.filter.account && self.covers.contains(&ask.day) && self.taken >= ask.began
     }
 
-    async fn note(&mut self, ledger: &dyn LedgerStore, names: Vec<String>) -> Result<(), StoreError> {
+    async fn note(&mut self, lists: &dyn LogLists, names: Vec<String>) -> Result<(), StoreError> {
         let covers = &self.covers;
         let asked = names.into_iter().map(|name| async move {
-            let found = ledger.log_days(&name, covers.clone()).await?;
+            let found = lists.log_days(&name, covers.clone()).await?;
             Ok::<_, StoreError>((name, found))
         });
         let asked: Vec<_> = asked.collect();

@@ -36,7 +36,7 @@ async fn pages_are_those_of_the_rows_whatever_is_asked_for() {
             ledger.apply(&node(1), account, some, 0).await.unwrap();
         }
     }
-    let log = StoreLog::new(ledger);
+    let log = StoreLog::new(Arc::clone(&ledger) as _, ledger);
     pages::reads(&log, &rows).await;
     assert_eq!(log.watermarks().await, Ok(None), "rows come with their settlement");
 }
@@ -45,7 +45,7 @@ async fn pages_are_those_of_the_rows_whatever_is_asked_for() {
 fn log_of(rows: &[Row], places_max: usize) -> (Arc<StoreShelf>, StoreLog) {
     let shelf = Arc::<StoreShelf>::default();
     rows.iter().for_each(|row| shelf.put(row.clone()));
-    let mut log = StoreLog::new(Arc::clone(&shelf) as _);
+    let mut log = StoreLog::new(Arc::clone(&shelf) as _, Arc::clone(&shelf) as _);
     log.places_max = places_max;
     (shelf, log)
 }

@@ -36,8 +36,8 @@ fn all() -> LogFilter {
 
 /// The numbers that a reader is told now; `None`: that it cannot be told.
 fn told(tail: &Tail, filter: &LogFilter) -> Option<Vec<u64>> {
-    let rows = tail.snapshot(filter, clock::instant()).now_or_never()?.ok()?;
-    Some(rows.iter().map(|row| row.number).collect())
+    let of_lane = tail.snapshot(filter, clock::instant()).now_or_never()?.ok()?;
+    Some(of_lane.rows.iter().map(|row| row.number).collect())
 }
 
 fn numbers(batch: &Batch) -> Vec<u64> {
@@ -133,6 +133,18 @@ fn only_rows_that_a_filter_takes_are_told() {
     assert_eq!(told(&tail, &some), Some(vec![3, 4]));
     let none = LogFilter::between(BEGIN_MS + 9 * HOUR_MS, BEGIN_MS + 50 * HOUR_MS);
     assert_eq!(told(&tail, &none), Some(vec![]));
+}
+
+#[test]
+fn what_is_told_says_up_to_where_no_further_rows_are_wanted() {
+    let tail = tail(10, LATER, 100);
+    tail.begin(0, None);
+    tail.push(rows(1..9), 9, false);
+    let told = |filter: &LogFilter| tail.snapshot(filter, clock::instant()).now_or_never().unwrap();
+    assert!(told(&all()).is_err(), "some have not been read");
+    // Those ended later than the filter asks for.
+    let early = told(&LogFilter::between(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS)).unwrap();
+    assert_eq!((early.node, early.reached, early.rows.len()), (node(1), 100, 1));
 }
 
 #[test]

@@ -15,12 +15,10 @@ use tokio::sync::mpsc;
 use super::{Archive, Item};
 use crate::store::StoreError;
 
-/// The format written here. A file of a later one is refused, not guessed at; those of earlier ones are read.
-/// Format 2 added [`Item::Stability`], format 3 [`Item::Trimmed`] and [`Item::TrimmedSum`].
-pub(crate) const FORMAT: u32 = 3;
-/// The first format there was.
-const FORMAT_FIRST: u32 = 1;
-/// The longest line that is read. An item is a key, an account, a row or an hour of a node, none of which comes near.
+/// The format that is written and read. Others are refused, not guessed at: before this one, sums were those of the rows that a
+/// backup had.
+pub(crate) const FORMAT: u32 = 4;
+/// The longest line that is read. An item is a key, an account, sums by model, a row or an hour of a node, none of which comes near.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// Items that wait to be written: whoever reads a store slowly makes it send slowly.
@@ -64,9 +62,9 @@ pub(crate) enum BackupError {
     /// It is something else.
     #[error("this is no backup of weir: its first line is no header")]
     NoBackup,
-    /// It is of a later weir.
+    /// It is of an earlier or a later weir.
     #[error(
-        "the backup has format {0}, this weir reads up to format {FORMAT}: use the weir that wrote it, or a later one"
+        "the backup has format {0} and this weir reads format {FORMAT} alone: restore it with the weir that wrote it"
     )]
     Format(u32),
     /// The last line is missing.
@@ -127,15 +125,15 @@ impl Encoder {
     }
 }
 
-/// Reads a backup whole and says whether it is one, undamaged. In constant memory.
+/// Reads the bytes of a backup to their end and says whether it is one, undamaged. In constant memory.
 ///
 /// # Errors
 /// When it is not.
-pub(crate) fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
-    let mut lines = Lines::open(path)?;
+pub(crate) fn check(bytes: impl Read) -> Result<(Header, Trailer), BackupError> {
+    let mut lines = Lines::new(bytes);
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
     let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
-    if !(FORMAT_FIRST..=FORMAT).contains(&header.weir_backup) {
+    if header.weir_backup != FORMAT {
         return Err(BackupError::Format(header.weir_backup));
     }
     let mut hash = Sha256::new();
@@ -162,7 +160,7 @@ pub(crate) fn check(path: &Path) -> Result<(Header, Trailer), BackupError> {
 
 /// The items of a backup that [`check`] has found good.
 pub(crate) struct Items {
-    lines: Lines,
+    lines: Lines<File>,
 }
 
 impl Items {
@@ -171,7 +169,7 @@ impl Items {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self, BackupError> {
-        let mut lines = Lines::open(path)?;
+        let mut lines = Lines::new(File::open(path)?);
         lines.next_line()?;
         Ok(Self { lines })
     }
@@ -238,19 +236,19 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct Lines {
-    reader: BufReader<File>,
+struct Lines<R> {
+    reader: BufReader<R>,
     number: u64,
     ended: Option<Vec<u8>>,
 }
 
-impl Lines {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            reader: BufReader::new(File::open(path)?),
+impl<R: Read> Lines<R> {
+    fn new(bytes: R) -> Self {
+        Self {
+            reader: BufReader::new(bytes),
             number: 0,
             ended: None,
-        })
+        }
     }
 
     /// The next line with its end; `None` at the end of the file. A line without an end is none.
@@ -293,19 +291,12 @@ mod tests {
         bytes
     }
 
-    fn checked(bytes: &[u8]) -> Result<(Header, Trailer), BackupError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("backup");
-        std::fs::write(&path, bytes).unwrap();
-        check(&path)
-    }
-
     #[test]
     fn a_backup_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("backup");
         std::fs::write(&path, backup()).unwrap();
-        assert_eq!(check(&path).unwrap().1.items, 3);
+        assert_eq!(check(File::open(&path).unwrap()).unwrap().1.items, 3);
         let mut items = Items::open(&path).unwrap();
         let sizes: Vec<usize> = (0..4).map(|_| items.next_batch(2).unwrap().len()).collect();
         assert_eq!(sizes, [2, 1, 0, 0]);
@@ -315,30 +306,29 @@ mod tests {
     fn no_part_and_no_changed_byte_of_a_backup_passes_for_one() {
         let whole = backup();
         for length in 0..whole.len() {
-            assert!(checked(&whole[..length]).is_err(), "{length} bytes");
+            assert!(check(&whole[..length]).is_err(), "{length} bytes");
         }
         for place in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[place] ^= 1;
-            assert!(checked(&bytes).is_err(), "byte {place}");
+            assert!(check(&*bytes).is_err(), "byte {place}");
         }
         let mut longer = whole.clone();
         longer.extend(b"{}\n");
-        assert!(matches!(checked(&longer), Err(BackupError::Damaged)));
-        let later = b"{\"weir_backup\":4,\"time\":\"\",\"engine\":\"\",\"generation\":null}\n";
-        assert!(matches!(checked(later), Err(BackupError::Format(4))));
+        assert!(matches!(check(&*longer), Err(BackupError::Damaged)));
     }
 
     #[test]
-    fn a_backup_of_the_first_format_is_read() {
-        let lines = concat!(
-            "{\"weir_backup\":1,\"time\":\"\",\"engine\":\"embedded\",\"generation\":null}\n",
-            "{\"key_gone\":{\"id\":\"key_0000000000000001\"}}\n"
-        );
-        let mut hash = Sha256::new();
-        hash.update(lines.as_bytes());
-        let end = format!("{{\"end\":{{\"items\":1,\"sha256\":\"{}\"}}}}\n", hex(hash));
-        let (header, end) = checked(format!("{lines}{end}").as_bytes()).unwrap();
-        assert_eq!((header.weir_backup, end.items), (1, 1));
+    fn a_backup_of_another_format_is_refused_with_the_weir_that_reads_it() {
+        let whole = String::from_utf8(backup()).unwrap();
+        for format in [1, 2, 3, 5] {
+            let other = whole.replacen("\"weir_backup\":4", &format!("\"weir_backup\":{format}"), 1);
+            let refused = check(other.as_bytes()).unwrap_err().to_string();
+            let said = format!("the backup has format {format} and this weir reads format 4 alone");
+            assert!(
+                refused.starts_with(&said) && refused.contains("the weir that wrote it"),
+                "{refused}"
+            );
+        }
     }
 }

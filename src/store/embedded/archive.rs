@@ -126,8 +126,7 @@ impl Archive for EmbeddedStore {
                 Item::KeyGone { id } => gone.push(id.clone()),
                 Item::Account { .. }
                 | Item::AccountKey { .. }
-                | Item::Trimmed { .. }
-                | Item::TrimmedSum { .. }
+                | Item::DaySums { .. }
                 | Item::Row { .. }
                 | Item::Stability { .. } => {}
             }

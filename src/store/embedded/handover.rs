@@ -16,7 +16,7 @@ use futures_util::future::join;
 use tokio::sync::{Mutex, MutexGuard, RwLockWriteGuard, mpsc};
 use tokio::time::timeout;
 
-use super::ledger::{self, Books, EmbeddedLedger, NowMs};
+use super::ledger::{Books, EmbeddedLedger, NowMs};
 use super::ownership::{Owner, elsewhere, successor::Successor};
 use super::{EmbeddedStore, StoreInner};
 use crate::store::{
@@ -38,7 +38,7 @@ pub(crate) struct EmbeddedFiles {
     folder: PathBuf,
     /// Keys, sign-ins and sessions.
     pub(crate) keys: Arc<EmbeddedStore>,
-    /// Accounts, the log and the public record.
+    /// Accounts, daily sums and the public record.
     pub(crate) ledger: Arc<EmbeddedLedger>,
     /// Held by a backup, which reads the files at its client's pace: they are not closed meanwhile.
     backup: Mutex<()>,
@@ -82,7 +82,7 @@ impl EmbeddedFiles {
         let (Owner::Here(inner), Owner::Here(open)) = (&*keys, &*books) else {
             return Err(elsewhere());
         };
-        let carried = ledger::close(open).await?;
+        let carried = self.ledger.close(open).await?;
         inner.close();
         *keys = Owner::Nobody;
         *books = Owner::Nobody;
@@ -127,7 +127,7 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// Keys first, then accounts with their log.
+/// Keys first, then accounts with their daily sums.
 #[async_trait]
 impl Archive for EmbeddedFiles {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {

@@ -1,9 +1,10 @@
 //! The ledger of a single node: live in memory, written behind to one file.
 //!
 //! Admission waits for no disk. What has changed is written in batches ([`commits`]), each in one transaction, so that counters,
-//! watermarks and rows on the disk always agree; a crash loses the last batch, and the journal sends it again from the
-//! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory. The hourly
-//! buckets are in the file alone (`stability.rs`).
+//! watermarks and daily sums on the disk always agree; a crash loses the last batch, and the journal sends it again from the
+//! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory, with the sums of
+//! the days that rows come to (`books/open_days.rs`). Other sums and the hourly buckets (`stability.rs`) are in the file alone.
+//! Rows are not kept here: they go from the journal to the log's home.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -20,17 +21,16 @@ use super::ownership::{Owner, Ownership, call::Call};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
-        TopUp, ToppedUp,
-        consumption::Row,
-        daily_sums::{DailySum, SumsOf},
+        Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
+        ToppedUp,
+        daily_sums::{DailySum, DailySums, SumsOf},
         lease::{AskLease, LeaseAnswer},
         notice::{NoticeOf, TakenNotices},
         period::Period,
     },
     money::NanoUsd,
 };
-use crate::store::ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, applicable};
+use crate::store::ledger::{LIST_ACCOUNTS_MAX, LedgerStore, applicable};
 use crate::store::{StoreError, StoreOpenError};
 
 mod archive;
@@ -43,9 +43,6 @@ mod tests;
 mod upkeep;
 
 pub(crate) use books::{Books, Carried};
-
-/// How many rows may wait to be written. Steps beyond wait until these are on the disk.
-const UNWRITTEN_ROWS_MAX: usize = 16_384;
 
 /// Where a ledger has its time from: milliseconds since the Unix epoch.
 pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -68,7 +65,7 @@ impl EmbeddedLedger {
         Self::open_with(folder, now_ms, Vec::new())
     }
 
-    /// The same with what another process had in memory alone ([`close`]).
+    /// The same with what another process had in memory alone ([`EmbeddedLedger::close`]).
     pub(super) fn open_with(folder: &Path, now_ms: NowMs, carried: Carried) -> Result<Self, StoreOpenError> {
         let signals = Arc::default();
         let books = Books::open(folder, Arc::clone(&signals))?;
@@ -124,13 +121,22 @@ impl EmbeddedLedger {
     /// [`StoreError::Unavailable`] if the disk refuses. Then it is tried again with the next batch, and the journal has it.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         match &*self.ownership.owner().await {
-            Owner::Here(books) => flush(books).await,
+            Owner::Here(books) => flush(books, (self.now_ms)()).await,
             Owner::At(_) | Owner::Nobody => Ok(()),
         }
     }
 
-    /// Removes all rows and hours before a day (since the Unix epoch, UTC) on an operator's word; answers with the number of
-    /// rows. Days that are kept still are refused: `Ok(None)`.
+    /// Writes what has changed and closes the file, so that another process can open it; what still works with it gets
+    /// [`StoreError::Unavailable`]. Answers with what the accounts have in memory alone.
+    pub(super) async fn close(&self, books: &Arc<Books>) -> Result<Carried, StoreError> {
+        flush(books, (self.now_ms)()).await?;
+        let carried = books.transient();
+        books.file().close();
+        Ok(carried)
+    }
+
+    /// Removes all daily sums and hours before a day (since the Unix epoch, UTC) on an operator's word; answers with the number
+    /// of sums. Days that are kept still are refused: `Ok(None)`.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the disk refuses.
@@ -155,18 +161,9 @@ impl EmbeddedLedger {
     }
 }
 
-async fn flush(books: &Arc<Books>) -> Result<(), StoreError> {
+async fn flush(books: &Arc<Books>, now_ms: i64) -> Result<(), StoreError> {
     let books = Arc::clone(books);
-    blocking(move || books.flush()).await
-}
-
-/// Writes what has changed and closes the file, so that another process can open it; what still works with it gets
-/// [`StoreError::Unavailable`]. Answers with what the accounts have in memory alone.
-pub(super) async fn close(books: &Arc<Books>) -> Result<Carried, StoreError> {
-    flush(books).await?;
-    let carried = books.transient();
-    books.file().close();
-    Ok(carried)
+    blocking(move || books.flush(now_ms)).await
 }
 
 #[async_trait]
@@ -210,16 +207,15 @@ impl LedgerStore for EmbeddedLedger {
             let call = Call::Apply(node.clone(), account.to_owned(), steps.to_vec(), upto);
             return owner.ask(&call).await;
         };
-        if books.unwritten_rows() >= UNWRITTEN_ROWS_MAX {
-            flush(books).await?;
-        }
+        let now_ms = (self.now_ms)();
+        books.check_written(now_ms)?;
         let (steps, upto) = applicable(steps, upto);
         loop {
-            match books.apply(node, account, steps, upto) {
+            match books.apply(node, account, steps, upto, now_ms) {
                 Applied::To(watermark) => return Ok(watermark),
                 Applied::NeedsDay(day) => {
                     let (books, account) = (Arc::clone(books), account.to_owned());
-                    blocking(move || books.load_day(&account, day)).await?;
+                    blocking(move || books.open_day(&account, day, now_ms)).await?;
                 }
             }
         }
@@ -285,12 +281,6 @@ impl LedgerStore for EmbeddedLedger {
         Ok(slot.map_or_else(Spent::new, |slot| slot.lock().account.spent(period)))
     }
 
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
-        let account = account.to_owned();
-        self.work(move |books, now_ms| books.rows(&account, day, skip, limit.min(LOG_ROWS_MAX), now_ms))
-            .await
-    }
-
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         let (account, of) = (account.to_owned(), of.clone());
         self.work(move |books, now_ms| books.sums(&account, &days, &of, now_ms))
@@ -304,31 +294,10 @@ impl LedgerStore for EmbeddedLedger {
         Ok(summed.unwrap_or_default())
     }
 
-    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        let account = account.to_owned();
-        self.work(move |books, _| books.resum(&account, day)).await
-    }
-
-    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        let account = account.to_owned();
-        self.work(move |books, now_ms| books.log_days(&account, &days, now_ms))
+    async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError> {
+        let (account, sums) = (account.to_owned(), sums.clone());
+        self.work(move |books, now_ms| books.put_sums(&account, day, &sums, seen, now_ms))
             .await
-    }
-
-    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
-        let (account, seen) = (account.to_owned(), *seen);
-        self.work(move |books, _| books.trim(&account, &seen)).await
-    }
-
-    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
-        let (account, rows) = (account.to_owned(), rows.to_vec());
-        self.work(move |books, _| books.put_rows(&account, day, rows)).await
-    }
-
-    async fn take_turn(&self, _task: &str, _node: &NodeId, _for_ms: i64) -> Result<bool, StoreError> {
-        let _here = self.ownership.here().await?;
-        // The files have one owner.
-        Ok(true)
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 
-use super::LedgerStore;
+use super::{LOG_ROWS_MAX, LedgerStore, LogLists};
 use crate::domain::{
     keys::key::{KeyId, KeyRecord, KeyState},
     ledger::{
@@ -21,6 +21,7 @@ use crate::store::StoreError;
 
 mod cases;
 mod leases;
+mod lists;
 pub(crate) mod memory;
 mod midnight;
 mod model;
@@ -29,13 +30,16 @@ mod operations;
 mod program;
 mod records;
 mod sums;
-mod trimming;
 
 pub(crate) use cases::*;
 pub(crate) use leases::{
     a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
     a_lease_is_held_charged_and_given_back, a_used_up_quota_is_not_put_off_by_leases_of_other_keys,
     leases_stay_far_from_limits_and_come_back_near_one, what_a_lease_has_of_a_rate_is_not_filled_up,
+};
+pub(crate) use lists::{
+    rows_are_paged_by_account_and_day, rows_that_were_lost_are_put_back,
+    the_rows_of_a_day_are_removed_as_they_were_seen,
 };
 pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
 pub(crate) use notices::{
@@ -49,11 +53,8 @@ pub(crate) use records::{
 };
 pub(crate) use sums::{
     how_far_the_sums_come_is_known_of_each_node, so_many_tags_a_day_are_summed_one_by_one,
+    sums_of_more_keys_than_a_script_unpacks_are_put, sums_of_the_requests_that_were_seen_are_replaced,
     what_was_used_is_summed_by_day_model_key_and_tag,
-};
-pub(crate) use trimming::{
-    a_day_that_has_changed_does_not_leave, rows_that_have_left_are_gone_and_their_sums_stay,
-    rows_that_were_lost_are_put_back_without_a_charge,
 };
 
 /// Saturday 2026-11-21, 12:00 UTC.
@@ -96,6 +97,8 @@ pub(crate) trait Failover: Send + Sync {
 /// A fresh, empty, connected ledger that has its time from `clock`, and what has to live as long as it.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn LedgerStore>,
+    /// `None` for an engine that keeps no rows.
+    pub(crate) lists: Option<Arc<dyn LogLists>>,
     pub(crate) clock: TestClock,
     /// `None` for an engine that loses nothing while it runs.
     pub(crate) failover: Option<Box<dyn Failover>>,
@@ -109,6 +112,19 @@ impl Fixture {
             return Ok(answer);
         }
         self.store.admit(ask).await
+    }
+
+    /// All rows of an account and day, where the engine keeps rows.
+    async fn rows(&self, account: &str, day: i64) -> Option<Vec<Row>> {
+        let lists = self.lists.as_ref()?;
+        let mut rows = Vec::new();
+        loop {
+            let page = lists.rows(account, day, rows.len(), LOG_ROWS_MAX).await.unwrap();
+            if page.is_empty() {
+                return Some(rows);
+            }
+            rows.extend(page);
+        }
     }
 }
 
@@ -142,13 +158,11 @@ macro_rules! ledger_suite {
             what_a_lease_has_of_a_rate_is_not_filled_up
             a_lease_has_places_that_others_do_not_get
             a_used_up_quota_is_not_put_off_by_leases_of_other_keys
-            rows_are_paged_by_account_and_day
             what_was_used_is_summed_by_day_model_key_and_tag
             how_far_the_sums_come_is_known_of_each_node
             so_many_tags_a_day_are_summed_one_by_one
-            rows_that_have_left_are_gone_and_their_sums_stay
-            a_day_that_has_changed_does_not_leave
-            rows_that_were_lost_are_put_back_without_a_charge
+            sums_of_the_requests_that_were_seen_are_replaced
+            sums_of_more_keys_than_a_script_unpacks_are_put
             accounts_are_listed_by_name
             admissions_at_once_never_hold_more_than_is_left
             an_engine_answers_as_the_model_does
@@ -172,6 +186,24 @@ macro_rules! ledger_suite {
     };
 }
 pub(crate) use ledger_suite;
+
+/// The suite for an engine that keeps rows, besides the other and in the same forms.
+macro_rules! lists_suite {
+    ($open:path) => {
+        $crate::store::ledger::contract::lists_suite! { @all tests $open }
+    };
+    (in_turn $join:expr) => {
+        $crate::store::ledger::contract::lists_suite! { @all in_turn $join }
+    };
+    (@all $how:ident $with:expr) => {
+        $crate::store::ledger::contract::ledger_suite! { @$how $with =>
+            rows_are_paged_by_account_and_day
+            rows_that_were_lost_are_put_back
+            the_rows_of_a_day_are_removed_as_they_were_seen
+        }
+    };
+}
+pub(crate) use lists_suite;
 
 pub(crate) fn node(number: u8) -> NodeId {
     NodeId::parse(&format!("node_{number:016}")).unwrap()

@@ -109,8 +109,7 @@ impl Archive for RedisStore {
                     }
                     Item::Account { .. }
                     | Item::AccountKey { .. }
-                    | Item::Trimmed { .. }
-                    | Item::TrimmedSum { .. }
+                    | Item::DaySums { .. }
                     | Item::Row { .. }
                     | Item::Stability { .. } => {
                         continue;

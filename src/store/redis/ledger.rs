@@ -1,4 +1,5 @@
-//! The ledger that nodes share: accounts, quotas, holds and the consumption log in Redis, every operation one script.
+//! The ledger that nodes share: accounts, quotas, holds and daily sums in Redis, every operation one script; and the rows of the
+//! consumption log, where that is at home there.
 //!
 //! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
 //! cluster too. Scripts are given the name of the first and make the others from it, so while a cluster moves the slot they
@@ -11,10 +12,10 @@
 //! - `:spent:<period>` key to nano-USD, gone some days after the period,
 //! - `:operations` the operations on the balance that are remembered,
 //! - `:notices` what waits to be told (`notices.lua`),
-//! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`), and how many of them have left for the log's home,
-//! - `:log:<day>` the other rows of a day as JSON, in the order they were applied in.
+//! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`),
+//! - `:log:<day>` the rows of a day as JSON, in the order they were applied in, where the log is at home in Redis.
 //!
-//! `{<namespace>:accounts}:turn:<task>` is the node that does a task which one does at a time. `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
+//! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
 //! whenever a process first changes an account in an epoch.
 //!
 //! A Redis that was emptied must not say that there is no such account, or that nobody has spent anything. The key store's
@@ -35,18 +36,17 @@ use super::link::{Effort, Keys};
 use super::script::{Script, ScriptCall};
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::key::KeyId;
-use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::daily_sums::{DailySum, SumsOf};
+use crate::domain::ledger::daily_sums::{DailySum, DailySums, SumsOf};
 use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
 use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
 use crate::domain::ledger::period::Period;
 use crate::domain::ledger::{
-    AccountRecord, AccountView, Admit, AdmitReply, Change, Denial, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
-    TopUp, ToppedUp,
+    AccountRecord, AccountView, Admit, AdmitReply, Change, Denial, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
+    ToppedUp,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
-use crate::store::ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, applicable};
+use crate::store::ledger::{LIST_ACCOUNTS_MAX, LedgerStore, applicable};
 
 use self::answer::LedgerReply;
 use self::entered::Entered;
@@ -58,14 +58,13 @@ mod arguments;
 mod daily_sums;
 mod entered;
 mod index;
+mod lists;
 mod record;
 mod stored_account;
 mod summing;
 #[cfg(test)]
 mod tests;
 mod together;
-mod trimmed_sums;
-mod trimming;
 
 /// How many accounts are asked about at once.
 const AT_ONCE: usize = 32;
@@ -76,6 +75,8 @@ pub struct RedisLedger {
     entered: Entered,
     /// Whether it has been said that the accounts are not those of this installation.
     alarmed: AtomicBool,
+    /// Whether settlements push their rows, and rows of a backup are put back.
+    keeps_rows: bool,
     #[cfg(test)]
     clock: Option<TestTime>,
 }
@@ -85,23 +86,25 @@ pub struct RedisLedger {
 pub(super) type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 impl RedisLedger {
-    /// The ledger in the same Redis as the keys.
-    pub fn new(store: Arc<RedisStore>) -> Self {
+    /// The ledger in the same Redis as the keys. `keeps_rows`: the log is at home there. Otherwise Redis is sent no row; lists from
+    /// before are read all the same ([`crate::store::ledger::LogLists`]).
+    pub fn new(store: Arc<RedisStore>, keeps_rows: bool) -> Self {
         Self {
             store,
             entered: Entered::default(),
             alarmed: AtomicBool::new(false),
+            keeps_rows,
             #[cfg(test)]
             clock: None,
         }
     }
 
-    /// A ledger whose time is in the test's hands.
+    /// A ledger with rows whose time is in the test's hands.
     #[cfg(test)]
     pub(super) fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {
         Self {
             clock: Some(clock),
-            ..Self::new(store)
+            ..Self::new(store, true)
         }
     }
 
@@ -181,7 +184,7 @@ impl RedisLedger {
     ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create)).arg(upto);
-        together::tell(&mut call, pieces)?;
+        together::tell(&mut call, pieces, self.keeps_rows)?;
         // Steps that are sent twice have one effect.
         self.call(&call, Effort::Read(ADMIN_BUDGET)).await
     }
@@ -317,17 +320,6 @@ impl LedgerStore for RedisLedger {
         self.read(&call, LedgerReply::spent).await
     }
 
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
-        let limit = limit.min(LOG_ROWS_MAX);
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let mut call = self.prepare(&self.scripts().rows, account);
-        call.arg(day).arg(skip).arg(limit);
-        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        answer.rest().map(|text| answer::row(&text)).collect()
-    }
-
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         self.daily_sums(account, days, of).await
     }
@@ -337,26 +329,8 @@ impl LedgerStore for RedisLedger {
         self.read(&call, LedgerReply::summed).await
     }
 
-    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        self.sum_anew(account, day).await
-    }
-
-    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        self.days_of_log(account, days).await
-    }
-
-    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
-        self.trim_day(account, seen).await
-    }
-
-    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
-        let words = rows.iter().map(|row| arguments::put_row(row).map(|(_, words)| words));
-        self.put(account, day, &words.collect::<Result<Vec<_>, _>>()?, true)
-            .await
-    }
-
-    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
-        self.turn(task, node, for_ms).await
+    async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError> {
+        self.replace_sums(account, day, sums, seen).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

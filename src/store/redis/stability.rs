@@ -128,8 +128,7 @@ impl RedisStore {
             | Item::KeyGone { .. }
             | Item::Account { .. }
             | Item::AccountKey { .. }
-            | Item::Trimmed { .. }
-            | Item::TrimmedSum { .. }
+            | Item::DaySums { .. }
             | Item::Row { .. } => None,
         };
         let shares: Vec<(NodeId, Share)> = items.iter().filter_map(of).collect();

@@ -69,7 +69,6 @@ const CASES: &[Case] = &[
         0,
         1,
     ),
-    ("WeirLogHomeDiffers", |m, v| m.log.differing_days.set(v), 0, 1),
     ("WeirGraceInUse", |m, v| m.money.grace_committed.set(v), 0, 1),
     (
         "WeirOverspendBoundExceeded",

@@ -192,12 +192,6 @@ metrics! {
         behind_seconds: Gauges<1> = "weir_log_sink_behind_seconds" ["sink"];
         /// Rows that an optional sink of the consumption log lacked when the disk was nearly full; it does not get them.
         dropped: Counters<1> = "weir_log_sink_dropped_rows_total" ["sink"];
-        /// Rows of the consumption log that have left the store because its home has them.
-        trimmed: Counter = "weir_log_trimmed_rows_total";
-        /// Days of accounts whose rows stay in the store because the log's home does not have what their sums say.
-        differing_days: Gauge = "weir_log_differing_days";
-        /// How often the store and the log's home could not be compared.
-        trim_failures: Counter = "weir_log_trim_failures_total";
         /// When `weir log verify` last found yesterday's rows of all accounts to be what the daily sums say; 0: not since the start.
         verified_at: Gauge = "weir_log_verified_timestamp_seconds";
         /// Access log lines that were lost.

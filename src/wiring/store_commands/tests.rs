@@ -8,13 +8,14 @@ use crate::{
     domain::{
         ledger::{
             AccountView, Change, KeySpend, Settlement, Step,
-            consumption::Row,
-            daily_sums::{DailySum, SumsOf},
+            daily_sums::{DailySum, Subject, SumsOf},
+            tag::Tag,
         },
         money::NanoUsd,
     },
     store::{
         KeyHealer,
+        archive::file::Encoder,
         contract::{Changing, digest, id, record, to},
         ledger::{
             LedgerStore,
@@ -67,6 +68,7 @@ impl Node {
             store: self.args(),
             out: out.to_owned(),
             force: false,
+            progress: ProgressArgs::default(),
         }))
     }
 
@@ -74,6 +76,7 @@ impl Node {
         self.run(&StoreCommand::Restore(RestoreArgs {
             store: self.args(),
             from: from.to_owned(),
+            progress: ProgressArgs::default(),
         }))
     }
 }
@@ -94,15 +97,20 @@ fn filled() -> Node {
     node
 }
 
-type Seen = (Option<AccountView>, KeySpend, u64, Vec<Row>, Vec<DailySum>);
+const DAY_MS: i64 = 86_400_000;
+const TODAY: i64 = START_MS / DAY_MS;
 
-/// 700 requests of one key, charged.
+type Seen = (Option<AccountView>, KeySpend, u64, Vec<DailySum>);
+
+/// 700 requests of one key, charged: a hundred on each of seven days, each of those with a tag of its own.
 fn settled(at: &Node) -> Seen {
     let ledger = at.ledger();
     client_runtime().unwrap().block_on(async {
         for seq in 1..=700_u64 {
             let cost = NanoUsd::from_nanos(i64::try_from(seq).unwrap());
-            let row = row("acme", 1, &format!("r{seq}"), START_MS, cost);
+            let time_ms = START_MS - i64::try_from(seq % 7).unwrap() * DAY_MS;
+            let mut row = row("acme", 1, &format!("r{seq}"), time_ms, cost);
+            row.tags.extend(Tag::parse(&format!("team={}", seq / 7)));
             let settlement = Settlement {
                 lease: None,
                 request: row.request_id.clone(),
@@ -128,16 +136,16 @@ fn settled(at: &Node) -> Seen {
 fn seen(at: &Node) -> Seen {
     let ledger = at.ledger();
     client_runtime().unwrap().block_on(async {
-        let rows = ledger.rows("acme", START_MS / 86_400_000, 0, 1000).await.unwrap();
-        assert_eq!(rows.len(), 700);
-        let day = START_MS / 86_400_000;
-        let sums = ledger.sums("acme", day..=day, &SumsOf::Keys).await.unwrap();
-        assert_eq!(sums[0].sums.requests, 700);
+        let mut sums = Vec::new();
+        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+            let some = ledger.sums("acme", TODAY - 6..=TODAY, &of).await.unwrap();
+            assert_eq!(some.iter().map(|sum| sum.sums.requests).sum::<u64>(), 700);
+            sums.extend(some);
+        }
         (
             ledger.account("acme").await.unwrap(),
             ledger.key_spend("acme", &key_id(1)).await.unwrap(),
             ledger.watermark(&node(1), "acme").await.unwrap(),
-            rows,
             sums,
         )
     })
@@ -152,9 +160,13 @@ fn a_backup_is_put_back_into_an_empty_store() {
     let (first, second) = (filled(), Node::new());
     let file = first.folder.path().join("backup.jsonl");
     let spent = settled(&first);
-    // Four keys, an account with a key of its own, and 700 rows: more than one batch.
-    assert_eq!(first.backup(&file).unwrap()["items"], 706);
-    assert_eq!(second.restore(&file).unwrap()["items"], 706);
+    // Four keys, an account with a key of its own, and the sums of 102 subjects on seven days: more than one batch.
+    assert_eq!(first.backup(&file).unwrap()["items"], 6 + 7 * 102);
+    let told = second.restore(&file).unwrap();
+    assert_eq!(
+        (&told["items"], &told["rows_left_out"]),
+        (&json!(6 + 7 * 102), &json!(0))
+    );
     assert_eq!(seen(&second), spent);
     let store = second.store();
     assert_eq!(keys(&store), keys(&first.store()));
@@ -165,6 +177,32 @@ fn a_backup_is_put_back_into_an_empty_store() {
     drop(store);
     let again = second.restore(&file).unwrap_err();
     assert!(again.contains("not empty"), "{again}");
+}
+
+#[test]
+fn a_restore_tells_how_many_rows_it_left_out_and_what_to_do() {
+    let node = Node::new();
+    let file = node.folder.path().join("backup.jsonl");
+    let mut encoder = Encoder::default();
+    let mut bytes = encoder.header(&header("redis", None)).unwrap();
+    let row = |number: u8| Item::Row {
+        row: Box::new(row("acme", 1, &format!("r{number}"), START_MS, NanoUsd::ZERO)),
+    };
+    for item in [Item::KeyGone { id: id(1) }, row(1), row(2), row(3)] {
+        bytes.extend(encoder.item(&item).unwrap());
+    }
+    bytes.extend(encoder.end().unwrap());
+    std::fs::write(&file, bytes).unwrap();
+    let args = RestoreArgs {
+        store: node.args(),
+        from: file,
+        progress: ProgressArgs::default(),
+    };
+    let (text, value) = restore(&args).map_err(|error| error.to_string()).unwrap();
+    assert_eq!((&value["items"], &value["rows_left_out"]), (&json!(1), &json!(3)));
+    for said in ["1 items of ", "; 3 rows of the log were left out", "`weir log move`"] {
+        assert!(text.contains(said), "{text}");
+    }
 }
 
 #[test]
@@ -219,6 +257,7 @@ fn a_backup_replaces_no_file_unless_told() {
         store: node.args(),
         out: file.clone(),
         force: true,
+        progress: ProgressArgs::default(),
     });
     assert_eq!(node.run(&forced).unwrap()["items"], 4);
 }
@@ -234,30 +273,18 @@ fn an_embedded_store_needs_no_setting_up() {
 }
 
 #[test]
-fn old_rows_go_on_an_operators_word_and_others_do_not() {
+fn old_sums_go_on_an_operators_word_and_others_do_not() {
     let node = Node::new();
     let ledger = node.ledger();
-    let settle = |seq: u64, at_ms| {
-        let row = row("acme", 1, &format!("r{seq}"), at_ms, NanoUsd::from_nanos(1));
-        let settlement = Settlement {
-            lease: None,
-            request: row.request_id.clone(),
-            key: row.key_id.clone(),
-            at_ms,
-            tokens_estimated: 0,
-            tokens_used: 0,
-            cost: row.cost_nano_usd,
-            row: Some(row.into()),
-        };
-        let change = Change::Settle(Box::new(settlement));
+    let settle = |seq: u64, time_ms| {
+        let row = row("acme", 1, &format!("r{seq}"), time_ms, NanoUsd::from_nanos(1));
+        let change = Change::Settle(Box::new(Settlement::of(row, 0)));
         Step { seq, change }
     };
+    let steps = [settle(1, DAY_MS), settle(2, START_MS)];
+    let by = crate::store::ledger::contract::node(1);
     client_runtime().unwrap().block_on(async {
-        let steps = [settle(1, 86_400_000), settle(2, START_MS)];
-        ledger
-            .apply(&crate::store::ledger::contract::node(1), "acme", &steps, 0)
-            .await
-            .unwrap();
+        ledger.apply(&by, "acme", &steps, 0).await.unwrap();
         ledger.flush().await.unwrap();
     });
     drop(ledger);
@@ -268,12 +295,15 @@ fn old_rows_go_on_an_operators_word_and_others_do_not() {
         }))
     };
     let refused = prune("9000-01-01").unwrap_err();
-    assert!(refused.contains("rows are kept for 180 days"), "{refused}");
-    assert_eq!(prune("1970-01-02").unwrap()["rows"], 0);
-    assert_eq!(prune("1970-01-03").unwrap()["rows"], 1);
-    let rows = node.ledger();
-    let rows = client_runtime()
-        .unwrap()
-        .block_on(rows.rows("acme", START_MS / 86_400_000, 0, 9));
-    assert_eq!(rows.unwrap().len(), 1);
+    assert!(refused.contains("daily sums are kept for 180 days"), "{refused}");
+    assert_eq!(prune("1970-01-02").unwrap()["sums"], 0);
+    // Those of the account, and of its key.
+    assert_eq!(prune("1970-01-03").unwrap()["sums"], 2);
+    let of_account = SumsOf::One(Subject::Account);
+    let ledger = node.ledger();
+    for (day, many) in [(1, 0), (TODAY, 1)] {
+        let sums = ledger.sums("acme", day..=day, &of_account);
+        let left = client_runtime().unwrap().block_on(sums).unwrap();
+        assert_eq!(left.len(), many, "day {day}");
+    }
 }

@@ -1,11 +1,13 @@
 //! The hourly buckets of the stability record, and what they have to be by the consumption log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
 
 use serde_json::Value as Json;
 
+use super::multiplied::rows_of_day;
 use super::wait::{DEADLINE, wait_within};
-use super::weir::Weir;
+use super::weir::{ACCOUNT, Weir};
 
 /// Requests, successes, latency, sum and number of the first tokens, output tokens, generation time.
 pub(crate) type Counted = [u64; 7];
@@ -46,9 +48,6 @@ impl Weir {
         };
         for line in std::fs::read_to_string(&file).unwrap().lines() {
             let item: Json = serde_json::from_str(line).unwrap();
-            if let Some(row) = item.get("row") {
-                kept.rows.push(row["row"].clone());
-            }
             let Some(told) = item.get("stability") else { continue };
             kept.nodes.insert(told["node"].as_str().unwrap().to_owned());
             let hour = told["hour"].as_i64().unwrap();
@@ -59,7 +58,24 @@ impl Weir {
                 }
             }
         }
+        kept.rows = self.logged(&kept.hours)?;
         Some(kept)
+    }
+
+    /// The rows of the log; of a gateway that has ended those in its files, of the days that have these hours. `None` if they cannot be
+    /// read now.
+    fn logged(&self, hours: &Hours) -> Option<Vec<Json>> {
+        if UnixStream::connect(self.admin_socket()).is_ok() {
+            let words = ["log", "query", "--account", ACCOUNT, "--limit", "1000000"];
+            return match self.try_cli_json(&words).ok()? {
+                Json::Array(rows) => Some(rows),
+                row => Some(vec![row]),
+            };
+        }
+        let days: BTreeSet<i64> = hours.keys().map(|(hour, _)| hour.div_euclid(24)).collect();
+        let log = self.folder().join("log");
+        let rows = days.into_iter().flat_map(|day| rows_of_day(&log, day));
+        Some(rows.map(|row| serde_json::to_value(row).unwrap()).collect())
     }
 
     /// Waits until the hours are what the rows of the log say, in every counter of every hour and model, and returns them.

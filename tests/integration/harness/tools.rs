@@ -54,6 +54,29 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// A program of `examples/`, as cargo builds it beside weir. `cargo test` does so by itself, unless it is told which targets to test.
+#[track_caller]
+pub(crate) fn example(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_weir"))
+        .with_file_name("examples")
+        .join(name);
+    let changed = |file: &Path| file.metadata().and_then(|there| there.modified()).ok();
+    let advice = "run `cargo build --locked --all-features --examples` first";
+    let built = changed(&program).unwrap_or_else(|| panic!("there is no {}: {advice}", program.display()));
+    // Beside it cargo lists the files that it is made of.
+    let listed = std::fs::read_to_string(program.with_extension("d")).unwrap();
+    let sources = listed.lines().flat_map(|line| line.split_whitespace().skip(1));
+    for source in sources.map(Path::new) {
+        let is_older = changed(source).is_none_or(|changed| changed <= built);
+        assert!(
+            is_older,
+            "{} has changed since {name} was built: {advice}",
+            source.display()
+        );
+    }
+    program
+}
+
 /// The root of the repository.
 pub(crate) fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

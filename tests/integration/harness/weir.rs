@@ -43,7 +43,6 @@ pub(crate) struct WeirBuilder {
     panics: Panics,
     open_files_max: Option<u32>,
     program: PathBuf,
-    shipped_home: bool,
     outputs: Option<Outputs>,
 }
 
@@ -105,7 +104,6 @@ impl WeirBuilder {
             panics: Panics::Fail,
             open_files_max: None,
             program: env!("CARGO_BIN_EXE_weir").into(),
-            shipped_home: false,
             outputs: None,
         };
         let builder = builder
@@ -204,12 +202,6 @@ impl WeirBuilder {
         self
     }
 
-    /// Leaves the log's home unsaid. Otherwise it is the store, unless a test says where: most are about other things.
-    pub(crate) fn shipped_home(mut self) -> WeirBuilder {
-        self.shipped_home = true;
-        self
-    }
-
     /// This test makes the gateway panic: it is no failure to find that in its log.
     pub(crate) fn panics_expected(mut self) -> WeirBuilder {
         self.panics = Panics::Expected;
@@ -237,10 +229,6 @@ impl WeirBuilder {
             None => path("access.jsonl"),
         };
         self = self.set("admin.audit", path("audit.jsonl")).set("log.access", access);
-        let names_home = |log: &toml::Value| log.get("home").is_some();
-        if !self.shipped_home && !self.settings.get("log").is_some_and(names_home) {
-            self = self.set("log.home", "store");
-        }
         self.environment
             .push((PROVIDER_KEY_VARIABLE.to_owned(), PROVIDER_KEY.to_owned()));
         std::fs::write(
@@ -419,7 +407,8 @@ impl Weir {
         wait_for(&format!("weir {words:?}"), || self.try_cli_json(words).ok())
     }
 
-    fn try_cli_json(&self, words: &[&str]) -> Result<Json, String> {
+    /// The same, or why it failed.
+    pub(super) fn try_cli_json(&self, words: &[&str]) -> Result<Json, String> {
         let output = self.cli(words, &["--json"]);
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
@@ -513,6 +502,15 @@ impl Weir {
         self.process.kill();
         let (process, [gateway, ops, stability]) = serve(self.folder.path(), &self.start, None);
         (self.process, self.gateway, self.ops, self.stability) = (process, gateway, ops, stability);
+    }
+
+    /// Ends the gateway, and starts another program in its place with the same environment.
+    #[track_caller]
+    pub(crate) fn replace_by(&mut self, mut command: Command) {
+        self.process.signal("TERM");
+        assert!(self.process.wait_ended().success());
+        command.envs(self.start.environment.iter().map(|(name, value)| (name, value)));
+        self.process = Process::start(&command, self.folder.path(), "weir");
     }
 
     /// Starts another process with the same files, beside those that run.

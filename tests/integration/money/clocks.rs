@@ -120,7 +120,9 @@ fn one_start_far_ahead_keeps_the_log() {
     let before = weir.kept().unwrap();
     weir.next_variable(OFFSET, &(200 * DAY_S).to_string());
     weir.kill_and_restart();
-    wait_until("it to keep house", || weir.logs().contains("retention of the log"));
+    wait_until("it to keep house", || {
+        weir.logs().contains("retention of daily sums and hours")
+    });
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
     let after = weir.kept().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::harness::request::{ALL_WIRES, Upload};
+use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, rounds};
 use crate::harness::{Weir, wait_until};
@@ -149,4 +149,51 @@ fn at_most_a_second_of_output_is_lost() {
             assert!(charged * 100 <= all * 105 + 500, "{wire:?}: {charged} of {all}: {row}");
         }
     }
+}
+
+/// More than changes wait for before the embedded ledger's file is written.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_balance_that_the_last_second_has_spent_is_spent_after_a_kill() {
+    let provider = SampleProvider::start();
+    let mut weir = Weir::start(&provider.base_url());
+    let rounds = rounds(2, 20);
+    let poor: Vec<(String, String)> = (0..rounds)
+        .map(|number| {
+            let account = format!("poor-{number}");
+            weir.cli_json(&["account", "create", "--id", &account, "--balance-usd", "0.000001"]);
+            let words = [
+                "key",
+                "create",
+                "--account",
+                &account,
+                "--name",
+                "poor",
+                "--finish-factor",
+                "none",
+            ];
+            let key = weir.cli_json(&words)["key"].as_str().unwrap().to_owned();
+            (account, key)
+        })
+        .collect();
+    for (account, key) in &poor {
+        let hi = Wire::Messages.request(key, "hi");
+        // With nothing to write, the charge is the first change of its second.
+        let idle = Instant::now() + WRITTEN_WITHIN;
+        wait_until("the file to be written", || Instant::now() > idle);
+        let asked = Instant::now();
+        assert_eq!(weir.exchange(&hi).status, 200);
+        wait_until("the charge", || {
+            let shown = weir.cli_json_at_last(&["account", "show", "--id", account]);
+            shown["balance_nano_usd"].as_i64().unwrap() <= 0
+        });
+        restart(
+            &mut weir,
+            &format!("{:?} after a balance's last request", asked.elapsed()),
+        );
+        let refused = weir.exchange(&hi);
+        assert_eq!((refused.status, refused.header("x-should-retry")), (429, Some("false")));
+    }
+    assert_eq!(provider.bills().len(), rounds, "a refused request reaches no provider");
 }

@@ -4,8 +4,8 @@
 use serde_json::Value as Json;
 
 use super::clocks::{DAY_S, OFFSET};
+use super::homes::{ROWS, charge, rewrite};
 use super::log_files::rows_in_files;
-use super::trimmed::{ROWS, charge, rewrite};
 use super::{log_bucket, log_files};
 use crate::harness::books::Books;
 use crate::harness::bucket::BucketServer;
@@ -213,17 +213,16 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
     let mut weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .variable(OFFSET, "-7200")
-        .set("log.home", "store")
+        .set("log.home", "files")
         .set("log.postgres.url", format!("env:{URL}"))
         .variable(URL, &server.url_of_weir())
         .start();
     charge(&weir);
-    // Not killed: the store's file is written behind its memory, and what it lacks only the journal has.
     weir.process().signal("TERM");
     weir.process().wait_ended();
-    // The store alone has these.
+    // The files alone have these.
     std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
-    let (old, new) = ("home = \"store\"\n", "home = \"postgres\"\nformer_home = \"store\"\n");
+    let (old, new) = ("home = \"files\"\n", "home = \"postgres\"\nformer_home = \"files\"\n");
     rewrite(&weir, old, new);
     set_up(&weir, &server);
     weir.next_variable(OFFSET, "0");
@@ -289,9 +288,6 @@ fn a_node_that_was_given_up_and_returns_brings_what_it_owes_once() {
         wait_until("what the other owes to be settled", || {
             stays.figure("weir_settlements_unacknowledged") == 0
         });
-        // Whoever takes it for lost brings what the store has, and nothing of it by a guess.
-        let moved = stays.cli(&["log", "move"], &["--to", "postgres"]);
-        assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
         let server = kills.postgres.as_ref().unwrap();
         assert_eq!(server.psql(twice), "0");
         kills.bring_back(&[Victim::Node(1)]);

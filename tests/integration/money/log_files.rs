@@ -254,21 +254,3 @@ fn rows_wait_in_the_journal_while_the_disk_of_the_files_is_full() {
         rows_in_files(&weir, &books.rows) == 2 * ALL_WIRES.len()
     });
 }
-
-#[test]
-fn rows_from_before_the_files_were_the_home_are_brought_there_and_no_row_twice() {
-    let provider = SampleProvider::start();
-    let weir = start(&provider);
-    let key = weir.key().text;
-    for wire in ALL_WIRES {
-        assert_eq!(weir.exchange(&wire.streaming(&key, "Tell me.")).status, 200);
-    }
-    let books = weir.books(ALL_WIRES.len());
-    wait_until("the files to have all rows", || {
-        rows_in_files(&weir, &books.rows) == ALL_WIRES.len()
-    });
-    let moved = weir.cli(&["log", "move"], &["--to", "files"]);
-    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-    assert!(String::from_utf8_lossy(&moved.stdout).ends_with("0 rows brought to files\n"));
-    assert_eq!(rows_in_files(&weir, &books.rows), ALL_WIRES.len());
-}

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::trimmed::{OFFSET, ROWS, builder, charge, day, rewrite, until_trimmed};
+use super::homes::{OFFSET, ROWS, builder, charge, day};
 use crate::harness::at_end::SetAtEnd;
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;
@@ -11,9 +11,6 @@ use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
 use crate::log_postgres::{URL, gateway, set_up};
-
-/// So long ago rows are charged whose day is over, and which the store still has.
-const HOURS_AGO: i64 = 26;
 
 /// How it ended, what it printed, and what it says is wrong.
 fn verify(weir: &Weir, flags: &[&str]) -> (bool, String, String) {
@@ -200,7 +197,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
     let missing = format!("journal: {} rows are missing in the log", ALL_WIRES.len());
     assert!(!fine && said.contains(&missing), "{said}{wrong}");
-    let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
+    let (fine, said, wrong) = verify_from(&weir, 0, &["--fill", "--mend"]);
     assert!(
         fine && said.contains(&format!("{} rows brought", ALL_WIRES.len())),
         "{said}{wrong}"
@@ -231,7 +228,9 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     charge(&weir);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
-    until_trimmed(&weir, ROWS);
+    wait_until("the rows to be in postgres", || {
+        server.psql("SELECT count(*) FROM weir.log") == ROWS.to_string()
+    });
     let (fine, said, _) = verify(&weir, &[]);
     assert!(
         fine && said.contains(&format!("{ROWS} rows of this node's journal looked for in postgres")),
@@ -285,7 +284,7 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
     let ask = |wire: &Wire| assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
     ALL_WIRES.iter().for_each(ask);
     weir.books(ALL_WIRES.len());
-    let proven = format!("{} rows in postgres compared with the same sums", ALL_WIRES.len());
+    let proven = format!("{} rows in postgres compared with their daily sums", ALL_WIRES.len());
     wait_until("the rows to be proven", || {
         let (fine, said, _) = verify_from(&weir, 0, &[]);
         fine && said.contains(&proven) && !said.contains("are open")
@@ -326,31 +325,41 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
 }
 
 #[test]
-fn a_day_whose_rows_have_not_come_to_the_home_is_open_and_names_the_lane() {
+fn rows_on_their_way_count_and_a_lane_of_another_node_is_named_while_it_may_bring_rows() {
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
     let provider = SampleProvider::start();
-    let mut weir = WeirBuilder::new()
-        .all_providers(&provider.base_url())
-        .set("log.home", "files")
-        .set("log.files.path", "log")
-        .start();
-    let key = weir.key();
-    assert_eq!(
-        weir.exchange(&Wire::Messages.request(&key.text, "Tell me.")).status,
-        200
-    );
-    weir.books(1);
-    let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-    assert!(fine, "{said}{wrong}");
+    // A folder each: neither ever sees the rows of the other.
+    let node = || {
+        let builder = WeirBuilder::new().all_providers(&provider.base_url());
+        let builder = builder.set("log.home", "files").set("log.files.path", "log");
+        builder.set("log.files.seconds", 3600).redis(&redis).start()
+    };
+    let (one, other) = (node(), node());
+    let key = one.key();
+    let ask = |weir: &Weir| {
+        assert_eq!(
+            weir.exchange(&Wire::Messages.request(&key.text, "Tell me.")).status,
+            200
+        )
+    };
+    ask(&one);
+    one.books(1);
+    let (fine, said, wrong) = verify_from(&one, 0, &[]);
     assert!(
-        said.contains("files: open: node_") && said.contains("1 comparisons"),
-        "{said}"
+        fine && said.contains("1 rows on their way to files compared with the same sums") && !said.contains("open"),
+        "{said}{wrong}"
     );
-    // The day is over, and the row is there.
-    weir.next_variable(OFFSET, &(2 * 86_400).to_string());
-    weir.kill_and_restart();
-    wait_until("the row to be proven", || {
-        let (fine, said, _) = verify_from(&weir, 0, &[]);
-        fine && said.contains("1 rows in files compared") && !said.contains("open")
+    let (fine, said, wrong) = verify_from(&other, 0, &[]);
+    assert!(
+        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums count are not there"),
+        "{said}{wrong}"
+    );
+    ask(&other);
+    wait_until("both lanes to be in the sums", || {
+        let (fine, said, _) = verify_from(&one, 0, &[]);
+        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums count")
     });
 }
 
@@ -397,51 +406,38 @@ fn a_node_whose_files_are_all_gone_gets_them_back_from_its_journal() {
 }
 
 #[test]
-fn what_a_lost_journal_alone_was_to_bring_is_brought_from_the_store_an_hour_later_and_once() {
-    let ways: [(&str, i64); 2] = [("move", 3_720), ("verify", HOURS_AGO * 3600)];
-    for (way, later) in ways {
-        let Some(server) = PostgresServer::start() else {
-            skip!("no postgres")
-        };
-        let provider = SampleProvider::start();
-        let mut weir = WeirBuilder::new()
-            .all_providers(&provider.base_url())
-            .variable(OFFSET, &(-HOURS_AGO * 3600).to_string())
-            .set("log.home", "store")
-            .set("log.postgres.url", format!("env:{URL}"))
-            .variable(URL, &server.url_of_weir())
-            .start();
-        charge(&weir);
-        let charged = weir.books(ROWS).charged();
-        // Not killed: the store's file is written behind its memory, and what it lacks only the journal has.
-        weir.process().signal("TERM");
-        weir.process().wait_ended();
-        // Its journal never returns, and the home has got nothing of it.
-        std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
-        rewrite(&weir, "home = \"store\"\n", "home = \"postgres\"\n");
-        set_up(&weir, &server);
-        let brings = |weir: &Weir| {
-            let range = ["--from", &day(-3), "--until", &day(1)];
-            let done = match way {
-                "move" => weir.cli(&["log", "move"], &["--to", "postgres"]),
-                _ => weir.cli(&["log", "verify"], &[&range[..], &["--fill"]].concat()),
-            };
-            assert!(
-                done.status.success(),
-                "{way}: {}",
-                String::from_utf8_lossy(&done.stderr)
-            );
-            server.psql("SELECT count(*) FROM weir.log")
-        };
-        weir.kill_and_restart();
-        assert_eq!(brings(&weir), "0", "{way}: another node may still bring them itself");
-        weir.next_variable(OFFSET, &(later - HOURS_AGO * 3600).to_string());
-        weir.kill_and_restart();
-        // The node has just started: what its own journal lacks is known a moment later.
-        wait_until("the home to be whole", || brings(&weir) == ROWS.to_string());
-        assert_eq!(brings(&weir), ROWS.to_string(), "{way}: none twice");
-        let told = server.psql("SELECT count(DISTINCT request_id), sum(cost_nano_usd) FROM weir.log");
-        assert_eq!(told, format!("{ROWS}|{charged}"), "{way}");
-        assert!(verify_from(&weir, -3, &[]).0, "{way}");
+fn what_a_lost_journal_alone_was_to_bring_is_charged_and_named_by_lane_and_number() {
+    let Some(server) = PostgresServer::start() else {
+        skip!("no postgres")
+    };
+    let provider = SampleProvider::start();
+    let mut weir = builder(&provider)
+        .set("log.home", "postgres")
+        .set("log.postgres.url", format!("env:{URL}"))
+        .variable(URL, &server.url_of_weir())
+        .start();
+    // The home has no tables yet, so it gets nothing.
+    let key = weir.key();
+    for wire in ALL_WIRES {
+        assert_eq!(weir.exchange(&wire.request(&key.text, "Tell me.")).status, 200);
     }
+    let rows = ALL_WIRES.len();
+    wait_until("all to be charged", || {
+        weir.account()["running"] == 0 && weir.figure("weir_settlements_unacknowledged") == 0
+    });
+    let spent = weir.account()["spent_nano_usd"].clone();
+    // Not killed: the store's file is written behind its memory, and what it lacks only the journal has.
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
+    set_up(&weir, &server);
+    weir.next_variable(OFFSET, "0");
+    weir.kill_and_restart();
+    assert_eq!(weir.account()["spent_nano_usd"], spent, "charges stay");
+    let (fine, said, wrong) = verify(&weir, &[]);
+    let named = format!("{rows} rows that the sums count are not there");
+    assert!(
+        fine && said.contains("postgres: open: node_") && said.contains(&named),
+        "{said}{wrong}"
+    );
 }

@@ -192,10 +192,10 @@ impl Holds {
         true
     }
 
-    /// What a question tells of a lease.
-    pub(super) fn told(&mut self, holder: &NodeId, lease: &str, told: LeaseHold) {
+    /// Replaces what is known of a lease, after a question about it.
+    pub(super) fn update_lease(&mut self, holder: &NodeId, lease: &str, known: LeaseHold) {
         let Some(node) = self.nodes.get_mut(holder) else { return };
-        node.change(lease, |hold| hold.lease = hold.lease.map(|_| told));
+        node.change(lease, |hold| hold.lease = hold.lease.map(|_| known));
     }
 
     /// Ends a hold, if there is one.

@@ -89,7 +89,7 @@ impl Account {
             }
         }
         self.keep_pace(&ask.key, &paced);
-        self.holds.told(holder, &name, paced.lease);
+        self.holds.update_lease(holder, &name, paced.lease);
         self.holds.renew(holder, now_ms);
         self.leased(ask, now_ms)
     }
@@ -105,7 +105,7 @@ impl Account {
             LeaseAnswer::Held(Leased {
                 since_ms: hold.at_ms,
                 recall: self.recall.mark,
-                given: self.given(&ask.key, &hold.lease.unwrap_or_default()),
+                allowance: self.lease_allowance(&ask.key, &hold.lease.unwrap_or_default()),
                 grant: self.grant(&ask.node, hold.amount, now_ms, self.quota_of(&ask.key, now_ms)),
             })
         })

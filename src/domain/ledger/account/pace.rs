@@ -26,7 +26,7 @@ use crate::domain::{
     keys::{key::KeyId, terms::Rates},
     ledger::{
         admission::{Admit, Denial, Scope},
-        lease::{ALL_PART_OF_LEFT, AskLease, Given, LeaseChange, PART_OF_LEFT, PART_OF_WANTED, Rated},
+        lease::{ALL_PART_OF_LEFT, AskLease, LeaseAllowance, LeaseChange, PART_OF_LEFT, PART_OF_WANTED, Rated},
     },
 };
 
@@ -87,7 +87,7 @@ impl Account {
         let terms = self.keys.get(&ask.key).map(AccountKey::terms).unwrap_or_default();
         let [mut key, mut account] = self.paces(&ask.key, &terms.rates, now_ms);
         let (of_key, of_account) = (key.lendable(), account.lendable());
-        let part = |of: fn(&Given) -> Option<u64>| {
+        let part = |of: fn(&LeaseAllowance) -> Option<u64>| {
             let part = [of(&of_key), of(&of_account)].into_iter().flatten().min();
             part.map(|part| if may_grow { part } else { 0 })
         };
@@ -136,8 +136,8 @@ impl Account {
         }
     }
 
-    /// What a lease's holder may admit out of it at the fastest.
-    pub(super) fn given(&self, key: &KeyId, lease: &LeaseHold) -> Given {
+    /// The requests and tokens that a lease's holder may admit out of it.
+    pub(super) fn lease_allowance(&self, key: &KeyId, lease: &LeaseHold) -> LeaseAllowance {
         let key = self.keys.get(key).map(AccountKey::terms).unwrap_or_default().rates;
         let account = self
             .summary
@@ -145,7 +145,7 @@ impl Account {
             .map(|it| it.record.terms.rates)
             .unwrap_or_default();
         let is_limited = |of: fn(&Rates) -> Option<u64>| of(&key).is_some() || of(&account).is_some();
-        Given {
+        LeaseAllowance {
             requests: is_limited(|it| it.rpm).then_some(lease.given.requests),
             tokens: is_limited(|it| it.tpm).then_some(lease.given.tokens),
             places: is_limited(|it| it.concurrency).then_some(lease.places),
@@ -183,7 +183,7 @@ impl Pace {
         Some(self.rates.concurrency?.saturating_sub(taken))
     }
 
-    fn lendable(&self) -> Given {
+    fn lendable(&self) -> LeaseAllowance {
         let (requests, tokens) = self.buckets.lendable(&self.rates, self.lent.rated);
         let places = self.places().map(|left| {
             let is_far = left.saturating_mul(2) >= self.rates.concurrency.unwrap_or(0);
@@ -194,7 +194,7 @@ impl Pace {
             let part = single.min(all.saturating_sub(self.lent.places));
             if is_far { part } else { 0 }
         });
-        Given {
+        LeaseAllowance {
             requests,
             tokens,
             places,

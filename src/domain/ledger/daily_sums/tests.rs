@@ -90,7 +90,6 @@ proptest::proptest! {
         let mut changed = rows.clone();
         changed[at.index(rows.len())] = other;
         proptest::prop_assert_eq!(sum(&changed).digest == whole.digest, changed == rows);
-        proptest::prop_assert_eq!(sum(&rows[1..]).digest, whole.beyond(&Sums::of(&rows[0])).digest);
         proptest::prop_assert!(whole.digest < DIGESTS);
     }
 
@@ -185,29 +184,4 @@ fn a_difference_says_where_and_how_much() {
     let (kept, of_rows) = (found[0].kept.cost_nano_usd, found[0].of_rows.cost_nano_usd);
     assert_eq!((kept, of_rows), (NanoUsd::from_nanos(7), NanoUsd::from_nanos(14)));
     assert_eq!(found[0].subject, Subject::Account);
-}
-
-#[test]
-fn sums_without_their_last_rows_are_those_of_the_first_and_become_whole_again() {
-    let of = |number: usize| {
-        let mut row = tagged(number, &[&format!("n={number}"), &format!("again={}", number % 3)]);
-        row.key_id = key_id(u8::try_from(number % 5).unwrap());
-        row.status = if number.is_multiple_of(7) { 502 } else { 200 };
-        row
-    };
-    // Some of the last ones find no room for their tag.
-    let rows: Vec<Row> = (0..TAGS_A_DAY_MAX + 20).map(of).collect();
-    let whole = DailySums::of_day(&rows);
-    for split in [0, 1, 90, TAGS_A_DAY_MAX + 10, rows.len()] {
-        let (first, last) = rows.split_at(split);
-        let mut rest = whole.clone().without(last);
-        assert_eq!(rest, DailySums::of_day(first), "{split}");
-        let tags = rest.0.keys().filter_map(|(_, subject, _)| match subject {
-            Subject::Tag(tag) => Some(tag.clone()),
-            _ => None,
-        });
-        let mut tags = tags.collect::<DayTags>();
-        last.iter().for_each(|row| rest.add(row, &mut tags));
-        assert_eq!(rest, whole, "{split}");
-    }
 }

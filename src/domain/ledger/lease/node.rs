@@ -68,8 +68,8 @@ pub(crate) struct Cut {
     pub(crate) number: u64,
     /// When it was admitted, by the store's clock, in milliseconds since the Unix epoch.
     pub(crate) at_ms: i64,
-    /// What the store last said of key and account; `hold` is the lease's amount.
-    pub(crate) told: Grant,
+    /// Key and account, as the store last described them; `hold` is the lease's amount.
+    pub(crate) grant: Grant,
 }
 
 /// A lease at its node. It begins as one that the store has not been asked for.
@@ -77,7 +77,7 @@ pub(crate) struct Cut {
 pub(crate) struct NodeLease {
     /// What the store said that it has.
     amount: NanoUsd,
-    told: Option<Told>,
+    last_reply: Option<LastReply>,
     share: Share,
     cuts: QuickMap<u64, NanoUsd>,
     cut: NanoUsd,
@@ -109,9 +109,9 @@ pub(crate) struct NodeLease {
     used: Option<Instant>,
 }
 
-/// What the store said last.
+/// The latest answer of the store, with the times of the question and of the answer.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct LastReply {
     asked: Instant,
     answered: Instant,
     leased: Leased,
@@ -122,18 +122,17 @@ impl NodeLease {
     /// when its key expires, in seconds since the Unix epoch.
     pub(crate) fn cut(&mut self, estimate: NanoUsd, tokens: u64, expires_at: Option<i64>, now: Instant) -> Option<Cut> {
         let estimate = estimate.max(NanoUsd::ZERO);
-        let told = self.confirmed(now)?;
-        let (at_ms, latest_ms) = (told.at(told.answered, now), told.at(told.asked, now));
-        let is_today = day_of(told.leased.since_ms) == day_of(at_ms) && day_of(at_ms) == day_of(latest_ms);
+        let reply = self.confirmed(now)?;
+        let (at_ms, latest_ms) = (reply.at(reply.answered, now), reply.at(reply.asked, now));
+        let is_today = day_of(reply.leased.since_ms) == day_of(at_ms) && day_of(at_ms) == day_of(latest_ms);
         let is_expired = expires_at.is_some_and(|end| end <= latest_ms.div_euclid(1000));
-        self.is_over |= day_of(told.leased.since_ms) != day_of(at_ms);
+        self.is_over |= day_of(reply.leased.since_ms) != day_of(at_ms);
         if !is_today || is_expired || self.free() < estimate || self.free() <= NanoUsd::ZERO {
             return None;
         }
         if !self.share.has(tokens, self.running()) {
             return None;
         }
-        let told = told.leased.grant;
         self.share.take(tokens);
         self.next += 1;
         self.cuts.insert(self.next, estimate);
@@ -142,7 +141,7 @@ impl NodeLease {
         Some(Cut {
             number: self.next,
             at_ms,
-            told,
+            grant: reply.leased.grant,
         })
     }
 
@@ -208,7 +207,7 @@ impl NodeLease {
             self.end();
         }
         let free = self.free();
-        let since = self.told.map(|told| now.saturating_duration_since(told.asked));
+        let since = self.last_reply.map(|reply| now.saturating_duration_since(reply.asked));
         let change = if self.is_over {
             let waits = [self.asked_for, self.lost];
             let is_settled = self.cuts.is_empty() && self.owed.is_empty() && waits == [NanoUsd::ZERO; 2];
@@ -264,7 +263,7 @@ impl NodeLease {
         self.is_asking = false;
         self.in_vain = answer.is_none().then_some(answered);
         match answer {
-            Some(LeaseAnswer::Held(leased)) => self.told(*leased, asked, answered),
+            Some(LeaseAnswer::Held(leased)) => self.on_reply(*leased, asked, answered),
             Some(LeaseAnswer::Refused | LeaseAnswer::Gone) => {
                 (self.is_over, self.is_gone) = (true, true);
             }
@@ -273,16 +272,16 @@ impl NodeLease {
         }
     }
 
-    fn told(&mut self, leased: Leased, asked: Instant, answered: Instant) {
+    fn on_reply(&mut self, leased: Leased, asked: Instant, answered: Instant) {
         let watermark = leased.grant.watermark;
-        // An answer that was lost may be from before all leases were taken back. It would have told the mark of then.
-        self.is_over |= self.told.is_none() && self.is_unsure;
-        if let Some(before) = &self.told {
+        // An answer that was lost may be from before all leases were taken back. It would have the mark of then.
+        self.is_over |= self.last_reply.is_none() && self.is_unsure;
+        if let Some(before) = &self.last_reply {
             // Others may have it by now, or the store has forgotten what was charged to it.
             self.is_over |= before.leased.recall != leased.recall || before.leased.grant.watermark > watermark;
         }
         self.amount = leased.grant.hold;
-        self.share.told(leased.given);
+        self.share.set_allowance(leased.allowance);
         if let Some((before, target)) = self.before_growth.take() {
             let lacks_money = self.is_short(target.amount) && self.amount <= before;
             self.is_near = lacks_money || self.share.is_low(target.rated, self.running());
@@ -293,7 +292,7 @@ impl NodeLease {
             self.owed_in_all = self.owed_in_all.saturating_sub(cost);
         }
         self.used.get_or_insert(answered);
-        self.told = Some(Told {
+        self.last_reply = Some(LastReply {
             asked,
             answered,
             leased,
@@ -335,13 +334,13 @@ impl NodeLease {
         self.is_gone && self.cuts.is_empty()
     }
 
-    fn confirmed(&self, now: Instant) -> Option<Told> {
-        self.told
-            .filter(|told| !self.is_over && now.saturating_duration_since(told.asked) < USED_FOR)
+    fn confirmed(&self, now: Instant) -> Option<LastReply> {
+        self.last_reply
+            .filter(|reply| !self.is_over && now.saturating_duration_since(reply.asked) < USED_FOR)
     }
 }
 
-impl Told {
+impl LastReply {
     /// The store's time at a moment, if the answer was made at another one.
     fn at(&self, made: Instant, now: Instant) -> i64 {
         let since = now.saturating_duration_since(made).as_millis();

@@ -15,10 +15,8 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
-            consumption::Row,
-            daily_sums::{DailySum, SumsOf},
+            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
+            daily_sums::{DailySum, DailySums, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
             period::Period,
@@ -176,10 +174,6 @@ impl LedgerStore for Ledger {
         self.inner.spent(account, period).await
     }
 
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
-        self.inner.rows(account, day, skip, limit).await
-    }
-
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         self.inner.sums(account, days, of).await
     }
@@ -188,24 +182,8 @@ impl LedgerStore for Ledger {
         self.inner.summed(account).await
     }
 
-    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        self.inner.resum(account, day).await
-    }
-
-    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        self.inner.log_days(account, days).await
-    }
-
-    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
-        self.inner.trim(account, seen).await
-    }
-
-    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
-        self.inner.put_rows(account, day, rows).await
-    }
-
-    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
-        self.inner.take_turn(task, node, for_ms).await
+    async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError> {
+        self.inner.put_sums(account, day, sums, seen).await
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {

@@ -18,10 +18,9 @@ use crate::{
             secret::KeyDigest,
         },
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, Change, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
-            TopUp, ToppedUp,
-            consumption::Row,
-            daily_sums::{DailySum, SumsOf},
+            AccountRecord, AccountView, Admit, AdmitReply, Change, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
+            ToppedUp,
+            daily_sums::{DailySum, DailySums, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
             period::Period,
@@ -215,9 +214,6 @@ impl LedgerStore for Store {
     async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
         unasked()
     }
-    async fn rows(&self, _: &str, _: i64, _: usize, _: usize) -> Result<Vec<Row>, StoreError> {
-        unasked()
-    }
     async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         unasked()
     }
@@ -226,23 +222,7 @@ impl LedgerStore for Store {
         unasked()
     }
 
-    async fn resum(&self, _: &str, _: i64) -> Result<(), StoreError> {
-        unasked()
-    }
-
-    async fn log_days(&self, _: &str, _: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        unasked()
-    }
-
-    async fn trim(&self, _: &str, _: &LogDay) -> Result<bool, StoreError> {
-        unasked()
-    }
-
-    async fn put_rows(&self, _: &str, _: i64, _: &[Row]) -> Result<bool, StoreError> {
-        unasked()
-    }
-
-    async fn take_turn(&self, _: &str, _: &NodeId, _: i64) -> Result<bool, StoreError> {
+    async fn put_sums(&self, _: &str, _: i64, _: &DailySums, _: u64) -> Result<bool, StoreError> {
         unasked()
     }
 

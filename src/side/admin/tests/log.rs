@@ -13,10 +13,7 @@ use crate::{
         money::NanoUsd,
     },
     edges::clock,
-    sinks::{
-        reading::{LogCursor, LogReading},
-        store_log::StoreLog,
-    },
+    sinks::reading::{LogCursor, LogReading},
     store::ledger::contract::row,
 };
 
@@ -128,10 +125,7 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
 #[tokio::test]
 async fn a_request_that_has_looked_long_enough_answers_with_where_it_goes_on() {
     let (admin, now) = filled(6).await;
-    let reading = Arc::new(LogReading::new(
-        Arc::new(StoreLog::new(Arc::clone(&admin.ledger))),
-        None,
-    ));
+    let reading = Arc::new(LogReading::new(Arc::clone(&admin.rows) as _, None));
     let filter = LogFilter::between(now - 3 * DAY_MS, now + 1);
     let (mut cursor, mut found, mut pages) = (Some(LogCursor::before(&filter)), 0, 0);
     while let Some(from) = cursor {

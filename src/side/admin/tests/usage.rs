@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Fixture;
 use crate::{
     domain::{
-        ledger::{Change, NodeId, Settlement, Step, tag::Tag},
+        ledger::{Change, NodeId, Settlement, Step, daily_sums::DailySums, tag::Tag},
         money::NanoUsd,
     },
     store::ledger::contract::{key_id, row},
@@ -180,6 +180,14 @@ async fn sums_and_rows_of_a_day_are_compared_and_mended() {
         .await
         .unwrap();
     assert_eq!(mended["mended"], true);
+    assert_eq!(admin.get(&format!("/v1/log/verify?{day}")).await, same);
+    let (number, nothing) = (20_777, DailySums::default());
+    let is_put = admin.ledger.put_sums("account-000", number, &nothing, 1);
+    assert_eq!(is_put.await, Ok(true));
+    let wrong = admin.get(&format!("/v1/log/verify?{day}")).await;
+    assert!(!wrong["differences"].as_array().unwrap().is_empty(), "{wrong}");
+    assert_eq!((&wrong["rows"], &wrong["behind"]), (&json!(1), &json!([])));
+    admin.post("/v1/log/mend", body).await;
     assert_eq!(admin.get(&format!("/v1/log/verify?{day}")).await, same);
     let audit = std::fs::read_to_string(admin.folder.path().join("audit.jsonl")).unwrap();
     assert!(audit.contains("log.mend"), "{audit}");

@@ -65,6 +65,22 @@ impl Object {
         })))
     }
 
+    /// The same object as it is when it has just been opened. `None`: more than its end is here, from a server that knows no parts.
+    pub(in super::super) fn with_end_alone(&self) -> Option<Self> {
+        let parts = &self.0;
+        let is_end = parts.tail.len() as u64 <= TAIL_BYTES;
+        is_end.then(|| {
+            Self(Arc::new(Parts {
+                requests: parts.requests.clone(),
+                key: parts.key.clone(),
+                length: parts.length,
+                tail: parts.tail.clone(),
+                folder: parts.folder.clone(),
+                kept: Mutex::new(None),
+            }))
+        })
+    }
+
     /// How many bytes it has.
     pub(in super::super) fn length(&self) -> u64 {
         self.0.length

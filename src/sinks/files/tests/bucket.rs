@@ -5,6 +5,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::{
+    merges::merging,
     server::{BUCKET, Server},
     way::{Fault, Way},
     *,
@@ -166,7 +167,7 @@ async fn rows_that_come_late_from_a_process_that_is_gone_are_there_once() {
         files.append(&batch).await.unwrap();
     }
     let_go.send_replace(true);
-    until("what was late has come", async || names_of(&files).await.len() == 4).await;
+    until("what was late has come", async || blocking(&files, count).await == 4).await;
     assert_eq!(files.watermark(&node).await, Ok(whole.upto));
     let account = whole.rows[0].row.account.clone();
     let of_account = whole.rows.iter().filter(|row| row.row.account == account).count();
@@ -267,4 +268,62 @@ async fn a_page_of_rows_reads_the_end_of_a_file_and_the_groups_that_have_the_acc
         left.iter().all(|name| name.to_string_lossy().starts_with(".lock-")),
         "{left:?}"
     );
+}
+
+#[tokio::test]
+async fn files_of_today_in_a_bucket_become_one_while_they_are_read() {
+    let Some(place) = InBucket::new().await else { return };
+    let files = merging(place.files(), 3);
+    let batches = hours(&node(1), 3, 40);
+    let keep_house = async |now: i64| {
+        let kept = blocking(&files, move |files| files.keep_house(now, 180)).await;
+        kept.unwrap();
+    };
+    let now = BEGIN_MS + 4 * HOUR_MS;
+    for batch in &batches {
+        keep_house(now).await;
+        files.append(batch).await.unwrap();
+    }
+    let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
+    let mut ask = PageAsk::new(filter, BEGIN_MS.div_euclid(DAY_MS), 50);
+    let (mut ids, mut pages) = (BTreeSet::new(), 0);
+    loop {
+        let page = files.page(&ask).await.unwrap();
+        ids.extend(page.rows.into_iter().map(|row| row.request_id));
+        pages += 1;
+        let Some(next) = page.next else { break };
+        ask.after = next;
+        if pages == 1 {
+            // It is put there again, and there is one.
+            place.way.next(Method::PUT, Fault::AnswerLost);
+            keep_house(now).await;
+            assert!(place.way.is_clear());
+            assert_eq!((names_of(&files).await.len(), blocking(&files, count).await), (1, 4));
+        }
+    }
+    assert_eq!((ids.len(), pages), (120, 3));
+    for (later_ms, there) in [(0, 4), (60_000, 1)] {
+        keep_house(now + later_ms).await;
+        assert_eq!(blocking(&files, count).await, there);
+    }
+    let rows: Vec<_> = batches.iter().flat_map(|batch| batch.rows.clone()).collect();
+    assert_eq!(rows_of(&files, &node(1)).await, rows);
+    assert_eq!(files.watermark(&node(1)).await, Ok(3 * 160));
+}
+
+#[tokio::test]
+async fn the_end_of_a_file_is_read_once_however_often_pages_are() {
+    let Some(place) = InBucket::new().await else { return };
+    let files = place.files();
+    let batches = hours(&node(1), 6, 10);
+    let (account, day) = (batches[0].rows[0].row.account.clone(), BEGIN_MS.div_euclid(DAY_MS));
+    let mut read = Vec::new();
+    for batch in &batches {
+        files.append(batch).await.unwrap();
+        place.way.asked();
+        contract::pages::of_day(&files, &account, day, 100).await;
+        let asked = place.way.asked().into_iter();
+        read.push(asked.filter(|(_, path)| path.ends_with(".parquet")).count());
+    }
+    assert_eq!(read, [1; 6], "the new file each time");
 }

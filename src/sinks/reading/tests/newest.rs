@@ -1,4 +1,4 @@
-//! Pages of the newest rows of a store that some have left for another home, and of those on their way to one.
+//! Pages of the newest rows of a store and of the home before it, and of those on their way to one.
 
 use super::*;
 use crate::sinks::asks::{Newest, NewestAsk};
@@ -48,29 +48,50 @@ fn reversed(rows: &[Row]) -> Vec<Row> {
     rows.iter().rev().cloned().collect()
 }
 
-/// A store where the rows of the last day are, and a home before it that has the others.
+/// A store that has the rows of the last day, and a home before it that has the others; some are in both.
 fn reading_of_both(rows: &[Row], days: i64) -> LogReading {
     let (store, home) = (Arc::<StoreShelf>::default(), Arc::<HomeShelf>::default());
-    rows.iter().for_each(|row| store.put(row.clone()));
-    for day in store.days() {
-        while day.1 < BEGIN_MS.div_euclid(DAY_MS) + days - 1 {
-            let gone = store.trim(&day);
-            if gone.is_empty() {
-                break;
-            }
-            gone.into_iter().for_each(|row| home.put(row));
+    let last = BEGIN_MS.div_euclid(DAY_MS) + days - 1;
+    for (number, row) in rows.iter().enumerate() {
+        let (is_of_last, is_in_both) = (row.time_ms.div_euclid(DAY_MS) == last, number.is_multiple_of(7));
+        if is_of_last || is_in_both {
+            store.put(row.clone());
+        }
+        if !is_of_last || is_in_both {
+            home.put(row.clone());
         }
     }
-    LogReading::new(Arc::new(StoreLog::new(store)), Some(home))
+    let store = StoreLog::new(Arc::clone(&store) as _, store);
+    LogReading::new(Arc::new(store), Some(home))
 }
 
 #[tokio::test]
-async fn rows_that_have_left_the_store_follow_those_that_have_not() {
+async fn rows_of_a_store_and_of_the_home_before_it_come_by_time() {
     let rows = rows(300, 3, 4);
     let reading = reading_of_both(&rows, 4);
     for (limit, time) in [(1, LONG), (7, LONG), (25, Duration::ZERO), (1000, LONG)] {
         let pages = pages(&reading, &whole(4), limit, time).await;
         assert!(pages.iter().all(|page| page.rows.len() <= limit));
+        assert_eq!(ids(&found(&pages)), ids(&reversed(&rows)), "pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn rows_on_their_way_and_of_a_store_before_come_by_time() {
+    let rows = rows(90, 2, 2);
+    let (home, former, tails) = (
+        Arc::<HomeShelf>::default(),
+        Arc::<StoreShelf>::default(),
+        Tails::default(),
+    );
+    let (old, new) = rows.split_at(60);
+    old.iter().for_each(|row| former.put(row.clone()));
+    let tail = tail_of(new);
+    tails.add(&tail);
+    let former = StoreLog::new(Arc::clone(&former) as _, former);
+    let reading = LogReading::new(home, Some(Arc::new(former))).fed_by(tails);
+    for limit in [1, 7, 1000] {
+        let pages = pages(&reading, &whole(2), limit, LONG).await;
         assert_eq!(ids(&found(&pages)), ids(&reversed(&rows)), "pages of {limit}");
     }
 }

@@ -17,7 +17,7 @@ use crate::{
             AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
             ToppedUp,
             consumption::Row,
-            daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf},
+            daily_sums::{DailySum, DailySums, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
             period::Period,
@@ -27,46 +27,35 @@ use crate::{
     sinks::contract::samples::BEGIN_MS,
     store::{
         StoreError,
-        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore},
+        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},
     },
 };
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
 /// An account and a day.
-pub(in crate::sinks) type Day = (String, i64);
+type Day = (String, i64);
 
-/// What of a ledger is asked when the log is read.
+/// What of a store is asked when the log is read.
 #[derive(Default)]
 pub(in crate::sinks) struct StoreShelf {
     /// In the order in which they came.
     rows: Mutex<BTreeMap<Day, Vec<Row>>>,
-    sums: Mutex<BTreeMap<String, (DailySums, DayTags)>>,
     calls: AtomicUsize,
 }
 
 impl StoreShelf {
     pub(in crate::sinks) fn put(&self, row: Row) {
         let day = row.time_ms.div_euclid(DAY_MS);
-        let mut sums = self.sums.lock();
-        let (sums, tags) = sums.entry(row.account.to_string()).or_default();
-        sums.add(&row, tags);
-        self.rows
-            .lock()
-            .entry((row.account.to_string(), day))
-            .or_default()
-            .push(row);
-    }
-
-    pub(in crate::sinks) fn days(&self) -> Vec<Day> {
-        self.rows.lock().keys().cloned().collect()
-    }
-
-    /// Takes the first half of a day's rows. Its sums stay.
-    pub(in crate::sinks) fn trim(&self, day: &Day) -> Vec<Row> {
         let mut rows = self.rows.lock();
-        let of_day = rows.entry(day.clone()).or_default();
-        of_day.drain(..of_day.len().div_ceil(2)).collect()
+        rows.entry((row.account.to_string(), day)).or_default().push(row);
+    }
+
+    /// Loses the last rows of each day, at most so many of each.
+    pub(in crate::sinks) fn lose(&self, most: usize) {
+        for rows in self.rows.lock().values_mut() {
+            rows.truncate(rows.len().saturating_sub(most));
+        }
     }
 
     pub(in crate::sinks) fn calls(&self) -> usize {
@@ -75,7 +64,7 @@ impl StoreShelf {
 }
 
 #[async_trait]
-impl LedgerStore for StoreShelf {
+impl LogLists for StoreShelf {
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let rows = self.rows.lock();
@@ -88,13 +77,40 @@ impl LedgerStore for StoreShelf {
             .collect())
     }
 
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        let rows = self.rows.lock();
+        let of_account = rows
+            .iter()
+            .filter(|((name, day), _)| name == account && days.contains(day));
+        let with_rows = of_account.filter(|(_, rows)| !rows.is_empty());
+        Ok(with_rows
+            .map(|((_, day), rows)| LogDay {
+                day: *day,
+                rows: rows.len() as u64,
+            })
+            .collect())
+    }
+
+    async fn put_rows(&self, _: &str, _: i64, _: &[Row]) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn remove(&self, _: &str, _: &LogDay) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
+    }
+}
+
+#[async_trait]
+impl LedgerStore for StoreShelf {
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError> {
-        let sums = self.sums.lock();
-        let names = sums
-            .keys()
+        let rows = self.rows.lock();
+        let mut names: Vec<String> = rows.keys().map(|(name, _)| name.clone()).collect();
+        names.dedup();
+        let names = names
+            .into_iter()
             .filter(|name| after.is_none_or(|after| name.as_str() > after));
-        let views = names.take(limit.min(LIST_ACCOUNTS_MAX)).map(|name| AccountView {
-            id: name.clone(),
+        let views = names.take(limit.min(LIST_ACCOUNTS_MAX)).map(|id| AccountView {
+            id,
             balance: NanoUsd::ZERO,
             spent: NanoUsd::ZERO,
             held: NanoUsd::ZERO,
@@ -107,11 +123,12 @@ impl LedgerStore for StoreShelf {
         Ok(views.collect())
     }
 
-    async fn sums(&self, account: &str, days: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
-        let sums = self.sums.lock();
-        let of_account = sums.get(account).map(|(sums, _)| sums.iter().collect::<Vec<_>>());
-        let of_account = of_account.unwrap_or_default().into_iter();
-        Ok(of_account.filter(|sum| days.contains(&sum.day)).collect())
+    async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+        unreachable!("the log is only read")
+    }
+
+    async fn put_sums(&self, _: &str, _: i64, _: &DailySums, _: u64) -> Result<bool, StoreError> {
+        unreachable!("the log is only read")
     }
 
     async fn admit(&self, _: &Admit) -> Result<AdmitReply, StoreError> {
@@ -150,34 +167,6 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        let all = self.sums(account, days, &SumsOf::One(Subject::Account)).await?;
-        let mut found: Vec<LogDay> = Vec::new();
-        for sum in all {
-            if found.last().is_none_or(|last| last.day != sum.day) {
-                let rows = self.rows.lock().get(&(account.to_owned(), sum.day)).map_or(0, Vec::len);
-                found.push(LogDay {
-                    day: sum.day,
-                    rows: rows as u64,
-                    trimmed: u64::from(rows == 0),
-                });
-            }
-        }
-        Ok(found)
-    }
-
-    async fn trim(&self, _: &str, _: &LogDay) -> Result<bool, StoreError> {
-        unreachable!("the log is only read")
-    }
-
-    async fn put_rows(&self, _: &str, _: i64, _: &[Row]) -> Result<bool, StoreError> {
-        unreachable!("the log is only read")
-    }
-
-    async fn take_turn(&self, _: &str, _: &NodeId, _: i64) -> Result<bool, StoreError> {
-        unreachable!("the log is only read")
-    }
-
     async fn account(&self, _: &str) -> Result<Option<AccountView>, StoreError> {
         unreachable!("the log is only read")
     }
@@ -191,10 +180,6 @@ impl LedgerStore for StoreShelf {
     }
 
     async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
-        unreachable!("the log is only read")
-    }
-
-    async fn resum(&self, _: &str, _: i64) -> Result<(), StoreError> {
         unreachable!("the log is only read")
     }
 

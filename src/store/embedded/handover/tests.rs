@@ -6,7 +6,10 @@ use tokio::{net::UnixStream, sync::watch};
 
 use super::*;
 use crate::domain::{
-    ledger::{Admit, AdmitReply, Change, NodeId, OperationId, Step, TopUp, ToppedUp},
+    ledger::{
+        Admit, AdmitReply, Change, NodeId, OperationId, Step, TopUp, ToppedUp,
+        daily_sums::{DailySums, Subject, SumsOf},
+    },
     money::NanoUsd,
     wire::{provider_state::StateKey, session_hint::ServedBy},
 };
@@ -196,9 +199,10 @@ async fn nothing_else_is_asked_of_the_successor() {
         keys.visit(&session).await.err(),
         ledger.account(ACCOUNT).await.err(),
         ledger.accounts(None, 1).await.err(),
-        ledger.rows(ACCOUNT, 0, 0, 1).await.err(),
+        ledger.sums(ACCOUNT, 0..=0, &SumsOf::One(Subject::Account)).await.err(),
+        ledger.summed(ACCOUNT).await.err(),
+        ledger.put_sums(ACCOUNT, 0, &DailySums::default(), 0).await.err(),
         ledger.take_notices(ACCOUNT, 0).await.err(),
-        ledger.take_turn("task", &node(1), 1).await.err(),
         old.is_empty().await.err(),
         old.dump(mpsc::channel(1).0).await.err(),
     ];

@@ -18,7 +18,7 @@ impl Archive for EmbeddedLedger {
     async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
         // Other calls, and who waits for them to end, do not wait for the client.
         let books = Arc::clone(&*self.ownership.here().await?);
-        flush(&books).await?;
+        flush(&books, (self.now_ms)()).await?;
         blocking(move || books.file().dump(&to)).await
     }
 
@@ -26,9 +26,9 @@ impl Archive for EmbeddedLedger {
         Ok(self.accounts(None, 1).await?.is_empty())
     }
 
-    /// What is loaded is there when the ledger is opened again.
+    /// What is loaded is there when the ledger is opened again. Rows are not loaded: this store is never their home.
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
-        let is_own = |item: &&Item| !matches!(item, Item::Key { .. } | Item::KeyGone { .. });
+        let is_own = |item: &&Item| !matches!(item, Item::Key { .. } | Item::KeyGone { .. } | Item::Row { .. });
         let items: Vec<Item> = items.iter().filter(is_own).cloned().collect();
         if items.is_empty() {
             return Ok(());

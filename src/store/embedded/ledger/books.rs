@@ -1,24 +1,24 @@
 //! All accounts in memory, and what of them is not on the disk yet.
 //!
 //! Each account has a lock of its own, under which it changes. What has changed is noted by name; writing it takes a copy of
-//! the durable part under the account's lock, so that one transaction has counters, watermarks and rows of one moment.
+//! the durable part under the account's lock, so that one transaction has counters, watermarks and daily sums of one moment.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::ops::{Bound, RangeInclusive};
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::commits::{COMMIT_ROWS, CommitSignals};
-use super::file::{Changed, LedgerFile, Unwritten};
+use self::open_days::OpenDays;
+use super::commits::{CommitSignals, FAILING_MAX_MS};
+use super::file::{Changed, LedgerFile};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
         Account, AccountRecord, AccountView, Admit, AdmitReply, Change, NodeId, Step,
         consumption::{RETENTION_DAYS, Row},
-        daily_sums::{DailySum, SumsOf, day_of},
+        daily_sums::day_of,
         notice::{NoticeOf, TakenNotices},
     },
 };
@@ -26,10 +26,10 @@ use crate::store::{StoreError, StoreOpenError};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-mod putting_back;
+mod daily_sums;
+mod open_days;
 mod retention;
 mod transient;
-mod trimming;
 
 pub(crate) use transient::Carried;
 
@@ -39,9 +39,10 @@ pub(crate) struct Books {
     accounts: RwLock<BTreeMap<String, Arc<SharedBook>>>,
     /// Names of the accounts that have changed since they were last written.
     changed: Mutex<Vec<String>>,
-    /// Held by who writes: the file takes one at a time.
+    /// Held while changes are written, and while days are opened, closed or removed: a day is open, or the file has all of it.
     writing: Mutex<()>,
-    unwritten_rows: AtomicUsize,
+    /// Since when writing has failed, in milliseconds since the Unix epoch; `None`: the last time it did not.
+    failing_since: Mutex<Option<i64>>,
     signals: Arc<CommitSignals>,
 }
 
@@ -50,10 +51,8 @@ pub(super) type SharedBook = Mutex<Book>;
 #[derive(Default)]
 pub(super) struct Book {
     pub(super) account: Account,
-    /// By day, the place of the next row; loaded when a day's first row comes.
-    next_rows: BTreeMap<i64, u64>,
-    /// Rows that are not on the disk yet, or have just got there.
-    unwritten: VecDeque<Unwritten>,
+    /// The sums of the days that rows come to.
+    days: OpenDays,
     changed_keys: HashSet<KeyId>,
     /// Whether it remembers operations that are not on the disk.
     changed_operations: bool,
@@ -65,7 +64,7 @@ pub(super) struct Book {
 
 pub(super) enum Applied {
     To(u64),
-    /// Nothing: the place of the next row of this day has to be given first.
+    /// Nothing: this day has to be opened first ([`Books::open_day`]).
     NeedsDay(i64),
 }
 
@@ -87,7 +86,7 @@ impl Books {
             accounts: RwLock::new(accounts.collect()),
             changed: Mutex::default(),
             writing: Mutex::default(),
-            unwritten_rows: AtomicUsize::new(0),
+            failing_since: Mutex::default(),
             signals,
         }
     }
@@ -121,8 +120,19 @@ impl Books {
         Arc::clone(accounts.entry(id.to_owned()).or_default())
     }
 
-    pub(super) fn unwritten_rows(&self) -> usize {
-        self.unwritten_rows.load(Ordering::Relaxed)
+    /// Whether steps may be applied.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when writing has failed for [`FAILING_MAX_MS`]: they are to stay in the journal.
+    pub(super) fn check_written(&self, now_ms: i64) -> Result<(), StoreError> {
+        let since = *self.failing_since.lock();
+        match since {
+            Some(since) if now_ms.saturating_sub(since) >= FAILING_MAX_MS => {
+                let what = "the ledger's file cannot be written, and applies nothing until it can";
+                Err(StoreError::Unavailable(what.to_owned()))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn admit(&self, ask: &Admit, now_ms: i64) -> AdmitReply {
@@ -140,14 +150,15 @@ impl Books {
         answer
     }
 
-    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64) -> Applied {
+    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64, now_ms: i64) -> Applied {
         let slot = self.slot_or_new(id);
         let mut book = slot.lock();
-        let days = steps.iter().filter_map(settled_row).map(day_of);
-        if let Some(day) = days.into_iter().find(|day| !book.next_rows.contains_key(day)) {
+        let before = book.account.watermark(node);
+        let new = steps.iter().filter(|step| step.seq > before);
+        let mut days = new.filter_map(settled_row).map(day_of);
+        if let Some(day) = days.find(|day| !book.days.has(*day)) {
             return Applied::NeedsDay(day);
         }
-        let before = book.account.watermark(node);
         let (watermark, rows) = book.account.apply(node, steps, upto);
         if watermark != before {
             let applied = steps.iter().filter(|step| step.seq > before && step.seq <= watermark);
@@ -158,7 +169,7 @@ impl Books {
                 }
                 book.changed_operations |= step.change.operation().is_some();
             }
-            self.push(&mut book, rows);
+            book.days.count(&rows, now_ms);
             self.note(id, &mut book);
         }
         Applied::To(watermark)
@@ -199,24 +210,6 @@ impl Books {
         }
     }
 
-    /// Reads the place of the next row of a day from the file. No row of that day is on its way, so the file knows.
-    pub(super) fn load_day(&self, id: &str, day: i64) -> Result<(), StoreError> {
-        let next = self.file.next_row(id, day)?;
-        self.slot_or_new(id).lock().next_rows.entry(day).or_insert(next);
-        Ok(())
-    }
-
-    /// Puts rows behind those of their days.
-    fn push(&self, book: &mut Book, rows: Vec<Arc<Row>>) {
-        let before = self.unwritten_rows.fetch_add(rows.len(), Ordering::Relaxed);
-        if before < COMMIT_ROWS && before.saturating_add(rows.len()) >= COMMIT_ROWS {
-            self.signals.full.notify_one();
-        }
-        for row in rows {
-            book.push(row);
-        }
-    }
-
     /// Notes that an account has changed.
     fn note(&self, id: &str, book: &mut Book) {
         if !book.noted {
@@ -230,7 +223,7 @@ impl Books {
     }
 
     /// Writes all that has changed. Everything applied before the call is on the disk when it returns.
-    pub(super) fn flush(&self) -> Result<(), StoreError> {
+    pub(super) fn flush(&self, now_ms: i64) -> Result<(), StoreError> {
         let _writing = self.writing.lock();
         let names = std::mem::take(&mut *self.changed.lock());
         if names.is_empty() {
@@ -244,21 +237,15 @@ impl Books {
             })
             .unzip();
         let outcome = self.file.commit(&changes);
+        if outcome.is_ok() {
+            *self.failing_since.lock() = None;
+            return outcome;
+        }
+        self.failing_since.lock().get_or_insert(now_ms);
         for (slot, changed) in slots.iter().zip(changes) {
             let mut book = slot.lock();
-            if outcome.is_ok() {
-                book.unwritten.drain(..changed.rows.len());
-                let before = self.unwritten_rows.fetch_sub(changed.rows.len(), Ordering::Relaxed);
-                if before.saturating_sub(changed.rows.len()) >= COMMIT_ROWS {
-                    // As many have come meanwhile.
-                    self.signals.full.notify_one();
-                }
-            } else {
-                book.changed_keys.extend(changed.keys.into_iter().map(|(id, _)| id));
-                book.changed_operations |= changed.operations.is_some();
-                book.changed_notices |= changed.notices.is_some();
-                self.note(&changed.account, &mut book);
-            }
+            self.note(&changed.account, &mut book);
+            book.put_back(changed);
         }
         outcome
     }
@@ -271,57 +258,6 @@ impl Books {
         views.take(limit).collect()
     }
 
-    /// Rows of a day: first what the disk has, then what is on its way. The latter is looked at first, so that a row which
-    /// gets to the disk meanwhile is seen there.
-    pub(super) fn rows(
-        &self,
-        id: &str,
-        day: i64,
-        skip: usize,
-        limit: usize,
-        now_ms: i64,
-    ) -> Result<Vec<Row>, StoreError> {
-        let Some(slot) = self.slot(id).filter(|_| day >= first_kept_day(now_ms)) else {
-            return Ok(Vec::new());
-        };
-        let skip = u64::try_from(skip).unwrap_or(u64::MAX);
-        let on_their_way = slot.lock().unwritten_of(day);
-        let (begin, mut rows) = self.file.rows(id, day, skip, limit)?;
-        let on_disk = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let next = begin.saturating_add(on_disk);
-        let rest = on_their_way.into_iter().filter(|unwritten| unwritten.number >= next);
-        let rest = rest.map(|unwritten| Arc::unwrap_or_clone(unwritten.row));
-        let room = limit.saturating_sub(rows.len());
-        rows.extend(rest.take(room));
-        Ok(rows)
-    }
-
-    /// Daily sums, with those of rows on their way, which are looked at first.
-    pub(super) fn sums(
-        &self,
-        id: &str,
-        days: &RangeInclusive<i64>,
-        of: &SumsOf,
-        now_ms: i64,
-    ) -> Result<Vec<DailySum>, StoreError> {
-        let days = first_kept_day(now_ms).max(*days.start())..=*days.end();
-        let Some(slot) = self.slot(id) else {
-            return Ok(Vec::new());
-        };
-        let on_their_way: Vec<Unwritten> = {
-            let book = slot.lock();
-            let asked = book.unwritten.iter().filter(|row| days.contains(&row.day));
-            asked.cloned().collect()
-        };
-        self.file.sums(id, &days, of, &on_their_way)
-    }
-
-    /// Makes the sums of a day anew from the rows in the file; those on their way are added when they are written.
-    pub(super) fn resum(&self, id: &str, day: i64) -> Result<(), StoreError> {
-        let _writing = self.writing.lock();
-        self.file.resum(id, day)
-    }
-
     fn names(&self) -> Vec<String> {
         let accounts = self.accounts.read();
         accounts.keys().cloned().collect()
@@ -329,19 +265,6 @@ impl Books {
 }
 
 impl Book {
-    fn push(&mut self, row: Arc<Row>) {
-        let day = day_of(&row);
-        let next = self.next_rows.entry(day).or_default();
-        let number = *next;
-        *next += 1;
-        self.unwritten.push_back(Unwritten { day, number, row });
-    }
-
-    fn unwritten_of(&self, day: i64) -> Vec<Unwritten> {
-        let wanted = |unwritten: &&Unwritten| unwritten.day == day;
-        self.unwritten.iter().filter(wanted).cloned().collect()
-    }
-
     fn take_changed(&mut self, account: String) -> Changed {
         self.noted = false;
         let ids = std::mem::take(&mut self.changed_keys);
@@ -357,8 +280,16 @@ impl Book {
             operations: operations.then(|| self.account.operations().iter().cloned().collect()),
             notices: notices.then(|| self.account.notices().clone()),
             keys: keys.collect(),
-            rows: self.unwritten.iter().cloned().collect(),
+            sums: self.days.take_changed(),
         }
+    }
+
+    /// Takes back that this was written.
+    fn put_back(&mut self, unwritten: Changed) {
+        self.changed_keys.extend(unwritten.keys.into_iter().map(|(id, _)| id));
+        self.changed_operations |= unwritten.operations.is_some();
+        self.changed_notices |= unwritten.notices.is_some();
+        self.days.put_back(unwritten.sums);
     }
 }
 
@@ -369,7 +300,7 @@ fn settled_row(step: &Step) -> Option<&Row> {
     }
 }
 
-/// The first day whose rows are kept.
+/// The first day whose sums are kept.
 pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
 }

@@ -1,12 +1,11 @@
-//! The durable form of the embedded ledger: one redb file, in which counters, watermarks and rows always agree.
+//! The durable form of the embedded ledger: one redb file, in which counters, watermarks and daily sums always agree.
 //!
 //! Every value has a checksum of its own: redb would look at those of its pages only in a walk through the whole file, which
-//! the log of half a year makes too long for a start.
+//! the sums of half a year make too long for a start.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
@@ -17,7 +16,6 @@ use crate::domain::{
     ledger::{
         Account,
         account::{AccountSummary, key::AccountKey, notices::Notices, operations::Recorded},
-        consumption::Row,
     },
 };
 use crate::store::embedded::database::{self, META, unavailable};
@@ -29,14 +27,11 @@ mod daily_sums;
 pub(super) mod retention;
 mod sealed;
 mod stability;
-pub(super) mod summed_rows;
-mod trimmed_rows;
-mod trimmed_sums;
-mod trimming;
+mod sums_table;
 
-use self::sealed::{seal, seal_row, seal_sums, unseal, unseal_sums};
-use self::summed_rows::{SUMS, add_rows};
-use self::trimmed_rows::{next_place, trimmed_of};
+use self::sealed::{seal, unseal};
+pub(super) use self::sums_table::ChangedSum;
+use self::sums_table::{SUMS, put_sums};
 
 /// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
@@ -46,27 +41,16 @@ const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("key
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
 /// Account to the sealed [`Notices`] that wait there. They are in no backup.
 const NOTICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notices");
-/// Account, day and place in the day, from 0 without gaps, to a sealed [`Row`].
-const ROWS: TableDefinition<'_, (&str, i64, u64), &[u8]> = TableDefinition::new("rows");
 /// Hour and node to what the node has counted in it, a sealed `Bucket`.
 const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("stability");
 /// The layout written here. A file with another one is refused, not guessed at.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 pub(super) const FILE_NAME: &str = "ledger.redb";
-/// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of the log pass through it.
+/// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of sums pass through it.
 const PAGE_CACHE_BYTES: usize = 4 << 20;
 
 /// Opens the database, at the start and again after a failure.
 pub(super) type Opening = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
-
-/// A row on its way to the disk.
-#[derive(Clone)]
-pub(super) struct Unwritten {
-    pub(super) day: i64,
-    /// Its place in the day.
-    pub(super) number: u64,
-    pub(super) row: Arc<Row>,
-}
 
 pub(super) struct LedgerFile {
     opening: Opening,
@@ -87,7 +71,7 @@ pub(super) struct Changed {
     /// What waits to be told, if that has changed.
     pub(super) notices: Option<Notices>,
     pub(super) keys: Vec<(KeyId, AccountKey)>,
-    pub(super) rows: Vec<Unwritten>,
+    pub(super) sums: Vec<ChangedSum>,
 }
 
 impl LedgerFile {
@@ -164,7 +148,6 @@ impl LedgerFile {
             {
                 let mut accounts = transaction.open_table(ACCOUNTS)?;
                 let mut keys = transaction.open_table(KEYS)?;
-                let mut rows = transaction.open_table(ROWS)?;
                 let mut sums = transaction.open_table(SUMS)?;
                 for changed in changes {
                     let Some(standing) = &changed.standing else { continue };
@@ -182,68 +165,10 @@ impl LedgerFile {
                     for (id, key) in &changed.keys {
                         keys.insert((account, id.as_str()), seal(key)?.as_slice())?;
                     }
-                    for row in &changed.rows {
-                        rows.insert((account, row.day, row.number), seal_row(&row.row)?.as_slice())?;
-                    }
-                    let rows = changed.rows.iter().map(|row| (row.day, row.number, &*row.row));
-                    add_rows(&mut sums, account, rows)?;
+                    put_sums(&mut sums, account, &changed.sums)?;
                 }
             }
             Ok(transaction.commit()?)
-        })
-    }
-
-    /// The place of the next row of a day.
-    pub(super) fn next_row(&self, account: &str, day: i64) -> Result<u64, StoreError> {
-        self.with(|database| {
-            let read = database.begin_read()?;
-            next_place(&read.open_table(ROWS)?, &read.open_table(SUMS)?, account, day)
-        })
-    }
-
-    /// Up to `limit` rows of a day, the first `skip` that have not been trimmed left out; before them the place of the first.
-    pub(super) fn rows(&self, account: &str, day: i64, skip: u64, limit: usize) -> Result<(u64, Vec<Row>), StoreError> {
-        let (begin, page) = self.with(|database| {
-            let read = database.begin_read()?;
-            let begin = trimmed_of(&read.open_table(SUMS)?, account, day)?.saturating_add(skip);
-            let rows = read.open_table(ROWS)?;
-            let from_there = rows.range((account, day, begin)..=(account, day, u64::MAX))?;
-            let mut page = Vec::new();
-            for entry in from_there.take(limit) {
-                page.push(unseal(entry?.1.value()));
-            }
-            Ok((begin, page))
-        })?;
-        let page: Option<Vec<Row>> = page.into_iter().collect();
-        let damaged = || {
-            StoreError::Corrupt(format!(
-                "a row of account `{account}`, day {day} since 1970, is not readable"
-            ))
-        };
-        Ok((begin, page.ok_or_else(damaged)?))
-    }
-
-    /// Removes up to `most` rows of days before `day`, and says how many.
-    pub(super) fn remove_rows(&self, account: &str, day: i64, most: usize) -> Result<usize, StoreError> {
-        self.with(|database| {
-            let mut old = Vec::new();
-            let rows = database.begin_read()?.open_table(ROWS)?;
-            for entry in rows.range((account, i64::MIN, 0)..(account, day, 0))?.take(most) {
-                let (_, day, number) = entry?.0.value();
-                old.push((day, number));
-            }
-            if old.is_empty() {
-                return Ok(0);
-            }
-            let transaction = begin_write(database)?;
-            {
-                let mut rows = transaction.open_table(ROWS)?;
-                for (day, number) in &old {
-                    rows.remove((account, *day, *number))?;
-                }
-            }
-            transaction.commit()?;
-            Ok(old.len())
         })
     }
 }
@@ -261,7 +186,6 @@ fn settle_format(database: &Database) -> Result<(), String> {
         let transaction = begin_write(database)?;
         transaction.open_table(ACCOUNTS)?;
         transaction.open_table(KEYS)?;
-        transaction.open_table(ROWS)?;
         transaction.open_table(OPERATIONS)?;
         transaction.open_table(NOTICES)?;
         transaction.open_table(HOURS)?;

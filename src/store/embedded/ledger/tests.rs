@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use redb::ReadableTable;
 use tempfile::TempDir;
@@ -9,20 +10,19 @@ use tempfile::TempDir;
 use super::commits::HOUR_MS;
 use super::upkeep::Upkeep;
 use super::*;
-use crate::domain::ledger::daily_sums::{DailySums, differences};
+use crate::domain::ledger::consumption::{RETENTION_DAYS, Row};
+use crate::domain::ledger::daily_sums::Subject;
 use crate::domain::ledger::retention::Retention;
-use crate::domain::ledger::{Change, Denial, Settlement};
-use crate::domain::money::NanoUsd;
+use crate::domain::ledger::{Change, Denial, Settlement, tag::Tag};
 use crate::store::contract::until;
-use crate::store::ledger::APPLY_STEPS_MAX;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
 mod commits;
 mod crashes;
+mod evictions;
 mod failures;
 mod notices;
 mod sums;
-mod trimming;
 
 impl EmbeddedLedger {
     /// The accounts, as long as they are here.
@@ -30,8 +30,13 @@ impl EmbeddedLedger {
         Arc::clone(&self.ownership.here_now().unwrap())
     }
 
-    async fn remove_old_rows(&self) -> Result<(), StoreError> {
-        self.work(|books, now_ms| books.remove_old_rows(now_ms)).await
+    async fn remove_old(&self) -> Result<(), StoreError> {
+        self.work(|books, now_ms| books.remove_old(now_ms)).await
+    }
+
+    /// Leaves all days to the file that it has as they are in memory.
+    fn close_days(&self) {
+        self.books().close_days(i64::MAX);
     }
 
     /// One turn of the upkeep, which is not the last one.
@@ -39,18 +44,19 @@ impl EmbeddedLedger {
         upkeep.turn(&self.books(), (self.now_ms)(), false).await
     }
 
-    /// The upkeep in short turns, until `shutdown` turns true or its sender is gone; then once more.
-    async fn write_often(&self, mut shutdown: watch::Receiver<bool>) {
+    /// The upkeep in turns that changes wait for at most for `most`, until `shutdown` turns true or its sender is gone; then once
+    /// more. Each closes all days.
+    async fn write_often(&self, most: Duration, mut shutdown: watch::Receiver<bool>) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
             upkeep.turn(&self.books(), (self.now_ms)(), ended).await;
+            self.close_days();
             if ended {
                 return;
             }
-            let turn = std::time::Duration::from_millis(100);
             ended = tokio::select! {
                 _ = shutdown.wait_for(|ended| *ended) => true,
-                () = self.signals.due(turn, (self.now_ms)()) => false,
+                () = self.signals.due(most, (self.now_ms)()) => false,
             };
         }
     }
@@ -58,20 +64,27 @@ impl EmbeddedLedger {
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 const TODAY: i64 = START_MS / DAY_MS;
+/// How long changes wait in most tests.
+const OFTEN: Duration = Duration::from_millis(100);
 
-/// With its writer at work, so that what the suite asks meets rows in memory and on the disk.
-async fn open() -> Option<Fixture> {
+/// A ledger with its writer at work, so that what the suite asks meets days in memory and on the disk.
+fn at_work(most: Duration) -> Fixture {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let store = Arc::new(EmbeddedLedger::open(folder.path(), clock.source()).unwrap());
     let (shutdown, ended) = watch::channel(false);
     let writer = Arc::clone(&store);
-    tokio::spawn(async move { writer.write_often(ended).await });
-    Some(Fixture {
+    tokio::spawn(async move { writer.write_often(most, ended).await });
+    Fixture {
         store,
+        lists: None,
         clock,
         failover: None,
         kept: Box::new((folder, shutdown)),
-    })
+    }
+}
+
+async fn open() -> Option<Fixture> {
+    Some(at_work(OFTEN))
 }
 
 ledger_suite!(open);
@@ -84,18 +97,24 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
+/// The row of a request, with a tag that some others have.
+fn a_row(request: u64, cost: i64, day: i64) -> Row {
+    let mut row = row("acme", 1, &format!("r{request}"), day * DAY_MS + 5, nanos(cost));
+    row.tags.extend(Tag::parse(&format!("team={}", request % 4)));
+    row
+}
+
 fn settled(request: u64, cost: i64, day: i64) -> Change {
-    let at_ms = day * DAY_MS + 5;
-    let request = format!("r{request}");
+    let row = a_row(request, cost, day);
     Change::Settle(Box::new(Settlement {
         lease: None,
-        key: key_id(1),
-        at_ms,
+        key: row.key_id.clone(),
+        at_ms: row.time_ms,
         tokens_estimated: 0,
         tokens_used: 0,
         cost: nanos(cost),
-        row: Some(row("acme", 1, &request, at_ms, nanos(cost)).into()),
-        request: request.into(),
+        request: row.request_id.clone(),
+        row: Some(row.into()),
     }))
 }
 
@@ -128,20 +147,21 @@ fn ask(request: &str, revision: u64) -> Admit {
     }
 }
 
-/// Everything that lasts. The daily sums are those of the rows.
-async fn lasting(store: &EmbeddedLedger) -> (Vec<AccountView>, KeySpend, Vec<u64>, Vec<Row>) {
-    let mut rows = Vec::new();
-    for day in TODAY - 2..=TODAY {
-        rows.extend(store.rows("acme", day, 0, LOG_ROWS_MAX).await.unwrap());
-    }
-    let sums = sums::all(store).await;
-    assert_eq!(differences(&sums, &DailySums::of_day(&rows)), []);
+/// Everything that lasts.
+async fn lasting(store: &EmbeddedLedger) -> (Vec<AccountView>, KeySpend, Vec<u64>, DailySums) {
     let mut watermarks = Vec::new();
     for number in 1..4 {
         watermarks.push(store.watermark(&node(number), "acme").await.unwrap());
     }
     let spend = store.key_spend("acme", &key_id(1)).await.unwrap();
-    (store.accounts(None, 9).await.unwrap(), spend, watermarks, rows)
+    let views = store.accounts(None, 9).await.unwrap();
+    (views, spend, watermarks, sums::all(store).await)
+}
+
+/// How many requests the sums of an account count, by day.
+fn requests(sums: &DailySums) -> Vec<(i64, u64)> {
+    let whole = sums.iter().filter(|sum| sum.subject == Subject::Account);
+    whole.map(|sum| (sum.day, sum.sums.requests)).collect()
 }
 
 #[tokio::test]
@@ -165,7 +185,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     drop(store);
     let store = opened(folder.path());
     assert_eq!(lasting(&store).await, before);
-    assert_eq!(before.3.len(), 31);
+    assert_eq!(requests(&before.3), [(TODAY - 1, 10), (TODAY, 21)]);
     assert_eq!(store.operation("acme", &order).await, Ok(Some(nanos(5))));
     // The key's revision has lasted as well.
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(AdmitReply::StaleKey));
@@ -179,75 +199,42 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
 }
 
 #[tokio::test]
-async fn a_page_of_rows_goes_on_from_the_disk_into_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = opened(folder.path());
-    let steps = journal(30);
-    store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
-    store.flush().await.unwrap();
-    store.apply(&node(1), "acme", &steps[20..], 0).await.unwrap();
-    let mixed = lasting(&store).await;
-    let mut paged = Vec::new();
-    for day in TODAY - 2..=TODAY {
-        for skip in (0..30).step_by(7) {
-            paged.extend(store.rows("acme", day, skip, 7).await.unwrap());
-        }
-    }
-    assert_eq!(paged, mixed.3);
-    store.flush().await.unwrap();
-    assert_eq!(lasting(&store).await, mixed);
-    drop(store);
-    // The numbers of a day go on where the file ends.
-    let store = opened(folder.path());
-    let more = Step {
-        seq: 32,
-        change: settled(99, 1, TODAY),
-    };
-    store.apply(&node(1), "acme", &[more], 0).await.unwrap();
-    store.flush().await.unwrap();
-    let rows = store.rows("acme", TODAY, 0, 100).await.unwrap();
-    assert_eq!((rows.len(), rows[20].request_id.as_str()), (21, "r99"));
-}
-
-#[tokio::test]
-async fn rows_go_when_they_are_older_than_they_are_kept() {
+async fn sums_go_when_they_are_older_than_they_are_kept() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
-    let keep_days = i64::from(crate::domain::ledger::consumption::RETENTION_DAYS);
+    let keep_days = i64::from(RETENTION_DAYS);
     let kept = keep_days * DAY_MS;
     clock.advance(kept);
     // As it stood the day before.
     let before = Retention::until(TODAY - 1, clock.now_ms() - DAY_MS, keep_days);
     store.books().file().note_retention(before).unwrap();
-    store.remove_old_rows().await.unwrap();
-    assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
-    assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
+    store.remove_old().await.unwrap();
+    assert_eq!(requests(&sums::all(&store).await), [(TODAY, 6)]);
     clock.advance(-kept);
-    assert_eq!(store.rows("acme", TODAY - 1, 0, 9).await, Ok(vec![]));
-    assert_eq!(store.rows("acme", TODAY, 0, 9).await.unwrap().len(), 6);
+    assert_eq!(requests(&sums::all(&store).await), [(TODAY, 6)]);
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!(view.spent, nanos(45));
 }
 
 #[tokio::test]
-async fn starts_far_ahead_keep_the_log() {
+async fn starts_far_ahead_keep_the_sums() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let start = || EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     let store = start();
-    store.remove_old_rows().await.unwrap();
+    store.remove_old().await.unwrap();
     store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
-    assert_eq!(before.3.len(), 9);
+    assert_eq!(requests(&before.3), [(TODAY - 1, 3), (TODAY, 6)]);
     drop(store);
     for ahead in [200, 201, 1_000] {
         clock.advance(ahead * DAY_MS);
-        start().remove_old_rows().await.unwrap();
+        start().remove_old().await.unwrap();
         clock.advance(-ahead * DAY_MS);
         let store = start();
-        store.remove_old_rows().await.unwrap();
+        store.remove_old().await.unwrap();
         assert_eq!(lasting(&store).await, before, "{ahead} days ahead");
     }
 }
@@ -256,16 +243,17 @@ async fn starts_far_ahead_keep_the_log() {
 async fn an_operators_word_removes_all_before_a_day_and_no_day_that_is_kept() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let store = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
-    store.remove_old_rows().await.unwrap();
+    store.remove_old().await.unwrap();
     store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
     store.flush().await.unwrap();
     clock.advance(200 * DAY_MS);
-    let first_kept = TODAY + 200 - i64::from(crate::domain::ledger::consumption::RETENTION_DAYS);
+    let first_kept = TODAY + 200 - i64::from(RETENTION_DAYS);
     assert_eq!(store.prune(first_kept + 1).await, Ok(None));
-    assert_eq!(store.prune(TODAY).await, Ok(Some(3)));
-    assert_eq!(store.prune(first_kept).await, Ok(Some(6)));
+    // Of account, key and each tag that came on the day.
+    assert_eq!(store.prune(TODAY).await, Ok(Some(2 + 3)));
+    assert_eq!(store.prune(first_kept).await, Ok(Some(2 + 4)));
     // From there it goes on.
-    store.remove_old_rows().await.unwrap();
+    store.remove_old().await.unwrap();
     assert_eq!(store.books().file().retention().unwrap().unwrap().kept_from, first_kept);
 }
 
@@ -275,36 +263,21 @@ async fn the_writer_writes_by_itself_and_at_the_end() {
     let store = Arc::new(opened(folder.path()));
     let (shutdown, ended) = watch::channel(false);
     let writer = Arc::clone(&store);
-    let running = tokio::spawn(async move { writer.write_often(ended).await });
+    let running = tokio::spawn(async move { writer.write_often(OFTEN, ended).await });
     let steps = journal(30);
     store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
-    until("all rows are written", async || store.books().unwritten_rows() == 0).await;
+    until("all is written", async || {
+        let sums = store.work(|books, _| books.file().day("acme", TODAY)).await.unwrap();
+        let whole = sums.iter().find(|sum| sum.subject == Subject::Account);
+        whole.is_some_and(|sum| sum.sums.requests == 13)
+    })
+    .await;
     store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     let before = lasting(&store).await;
     shutdown.send_replace(true);
     running.await.unwrap();
     drop(store);
     assert_eq!(lasting(&opened(folder.path())).await, before);
-}
-
-#[tokio::test]
-async fn more_rows_than_may_wait_are_written_before_more_is_applied() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = opened(folder.path());
-    let many = u64::try_from(UNWRITTEN_ROWS_MAX).unwrap() + 1_000;
-    let mut most = 0;
-    for first in (1..=many).step_by(APPLY_STEPS_MAX) {
-        let changes = (first..).map(|seq| (seq, settled(seq, 1, TODAY))).take(APPLY_STEPS_MAX);
-        let steps: Vec<Step> = changes.map(|(seq, change)| Step { seq, change }).collect();
-        store.apply(&node(1), "acme", &steps, 0).await.unwrap();
-        most = most.max(store.books().unwritten_rows());
-    }
-    assert!(most < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX, "{most}");
-    let last = store
-        .rows("acme", TODAY, usize::try_from(many).unwrap() - 1, 1)
-        .await
-        .unwrap();
-    assert_eq!(last[0].request_id, format!("r{many}"));
 }
 
 #[tokio::test]

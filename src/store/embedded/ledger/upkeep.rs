@@ -1,4 +1,4 @@
-//! What is done with the ledger's file all the time: changes are written, and now and then old rows are removed.
+//! What is done with the ledger's file all the time: changes are written, and each hour days are closed and old sums removed.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Upkeep {
 
     /// One turn, the last one when it has `ended`. Says whether everything that was applied before it is on the disk.
     pub(super) async fn turn(&mut self, books: &Arc<Books>, now_ms: i64, ended: bool) -> bool {
-        let outcome = flush(books).await;
+        let outcome = flush(books, now_ms).await;
         match &outcome {
             Ok(()) if self.failing => tracing::info!("the ledger is written again"),
             Err(error) if !self.failing || ended => {
@@ -65,8 +65,12 @@ impl Upkeep {
         if !ended && self.is_hourly(now_ms) {
             self.cleaned = Some(now_ms.div_euclid(HOUR_MS));
             let books = Arc::clone(books);
-            if let Err(error) = blocking(move || books.remove_old_rows(now_ms)).await {
-                tracing::warn!(%error, "old rows of the consumption log and old hours stay for another day");
+            let keep_house = move || {
+                books.close_days(now_ms);
+                books.remove_old(now_ms)
+            };
+            if let Err(error) = blocking(keep_house).await {
+                tracing::warn!(%error, "old daily sums and old hours stay for another day");
             }
         }
         outcome.is_ok()

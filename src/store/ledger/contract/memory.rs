@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Failover, Fixture, TestClock, ledger_suite, model::Model};
+use super::{Failover, Fixture, TestClock, ledger_suite, lists_suite, model::Model};
 use crate::{
     domain::{
         keys::key::KeyId,
@@ -16,7 +16,7 @@ use crate::{
             AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
             ToppedUp,
             consumption::Row,
-            daily_sums::{DailySum, SumsOf},
+            daily_sums::{DailySum, DailySums, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
             period::Period,
@@ -25,15 +25,23 @@ use crate::{
     },
     store::{
         StoreError,
-        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore},
+        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},
     },
 };
 
-struct MemoryLedger {
+/// A ledger that keeps rows, in memory.
+pub(crate) struct MemoryLedger {
     state: Arc<Mutex<Model>>,
     clock: TestClock,
-    /// Who has the turn at a task, and until when.
-    turns: Mutex<BTreeMap<String, (NodeId, i64)>>,
+}
+
+impl MemoryLedger {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Arc::default(),
+            clock: TestClock::new(),
+        })
+    }
 }
 
 #[async_trait]
@@ -93,10 +101,6 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().spent(account, period))
     }
 
-    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.state.lock().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
-    }
-
     async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
         Ok(self.state.lock().sums(account, &days, of))
     }
@@ -105,35 +109,8 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().summed(account))
     }
 
-    async fn resum(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        let whole = self.state.lock().resum(account, day);
-        whole
-            .then_some(())
-            .ok_or_else(|| StoreError::Busy("rows were trimmed".to_owned()))
-    }
-
-    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
-        Ok(self.state.lock().log_days(account, days))
-    }
-
-    async fn trim(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
-        Ok(self.state.lock().trim(account, seen))
-    }
-
-    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
-        Ok(self.state.lock().put_rows(account, day, rows))
-    }
-
-    async fn take_turn(&self, task: &str, node: &NodeId, for_ms: i64) -> Result<bool, StoreError> {
-        let now_ms = self.clock.now_ms();
-        let mut turns = self.turns.lock();
-        let other = turns
-            .get(task)
-            .is_some_and(|(holder, until)| holder != node && *until > now_ms);
-        if !other {
-            turns.insert(task.to_owned(), (node.clone(), now_ms + for_ms));
-        }
-        Ok(!other)
+    async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError> {
+        Ok(self.state.lock().put_sums(account, day, sums, seen))
     }
 
     async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
@@ -158,6 +135,25 @@ impl LedgerStore for MemoryLedger {
     }
 }
 
+#[async_trait]
+impl LogLists for MemoryLedger {
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        Ok(self.state.lock().rows(account, day, skip, limit.min(LOG_ROWS_MAX)))
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        Ok(self.state.lock().log_days(account, days))
+    }
+
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        Ok(self.state.lock().put_rows(account, day, rows))
+    }
+
+    async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        Ok(self.state.lock().remove(account, seen))
+    }
+}
+
 struct Snapshot {
     state: Arc<Mutex<Model>>,
     kept: Mutex<Option<Model>>,
@@ -179,26 +175,23 @@ impl Failover for Snapshot {
 }
 
 fn fixture(fails_over: bool) -> Fixture {
-    let (state, clock) = (Arc::<Mutex<Model>>::default(), TestClock::new());
+    let ledger = MemoryLedger::new();
     let failover = Snapshot {
-        state: Arc::clone(&state),
+        state: Arc::clone(&ledger.state),
         kept: Mutex::default(),
     };
     Fixture {
-        store: Arc::new(MemoryLedger {
-            state,
-            clock: clock.clone(),
-            turns: Mutex::default(),
-        }),
-        clock,
+        clock: ledger.clock.clone(),
+        store: ledger.clone(),
+        lists: Some(ledger),
         failover: fails_over.then(|| -> Box<dyn Failover> { Box::new(failover) }),
         kept: Box::new(()),
     }
 }
 
 /// A ledger in memory, for tests of what is built on one.
-pub(crate) fn ledger() -> Arc<dyn LedgerStore> {
-    fixture(false).store
+pub(crate) fn ledger() -> Arc<MemoryLedger> {
+    MemoryLedger::new()
 }
 
 async fn open() -> Option<Fixture> {
@@ -206,6 +199,7 @@ async fn open() -> Option<Fixture> {
 }
 
 ledger_suite!(open);
+lists_suite!(open);
 
 #[tokio::test]
 async fn what_a_failover_lost_is_sent_again_and_exact() {

@@ -11,7 +11,7 @@ use crate::{
             Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
             TopUp, ToppedUp,
             consumption::Row,
-            daily_sums::{self, DailySum, DailySums, DayTags, SumsOf},
+            daily_sums::{self, DailySum, DailySums, DayTags, Subject, SumsOf},
             lease::{AskLease, LeaseAnswer},
             notice::{NoticeOf, TakenNotices},
             period::Period,
@@ -21,17 +21,20 @@ use crate::{
     store::ledger::applicable,
 };
 
-/// All accounts and all rows. Unlike a store it is told the time.
+/// All accounts and all rows, as a store has them that is the home of the log. Unlike a store it is told the time.
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     accounts: BTreeMap<String, Account>,
     rows: BTreeMap<(String, i64), Vec<Row>>,
     sums: BTreeMap<String, DailySums>,
     tags: BTreeMap<(String, i64), DayTags>,
-    trimmed: BTreeMap<(String, i64), u64>,
 }
 
 impl Model {
+    fn is_there(&self, account: &str) -> bool {
+        self.accounts.get(account).and_then(Account::summary).is_some()
+    }
+
     fn account_mut(&mut self, id: &str) -> &mut Account {
         self.accounts.entry(id.to_owned()).or_default()
     }
@@ -122,52 +125,48 @@ impl Model {
         summary.map(|summary| summary.summed.clone()).unwrap_or_default()
     }
 
+    pub(crate) fn put_sums(&mut self, account: &str, day: i64, sums: &DailySums, seen: u64) -> bool {
+        let of_account = self.sums(account, &(day..=day), &SumsOf::One(Subject::Account));
+        let requests: u64 = of_account.iter().map(|sum| sum.sums.requests).sum();
+        if !self.is_there(account) || requests != seen {
+            return false;
+        }
+        let of_day: Vec<DailySum> = sums.iter().filter(|sum| sum.day == day).collect();
+        let tags = of_day.iter().filter_map(|sum| match &sum.subject {
+            Subject::Tag(tag) => Some(tag.clone()),
+            Subject::Account | Subject::Key(_) | Subject::OtherTags => None,
+        });
+        self.tags.insert((account.to_owned(), day), tags.collect());
+        let kept = self.sums.entry(account.to_owned()).or_default();
+        *kept = kept.iter().filter(|sum| sum.day != day).chain(of_day).collect();
+        true
+    }
+
     pub(crate) fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Vec<LogDay> {
         let of = |day| {
-            let place = (account.to_owned(), day);
-            let rows = self.rows.get(&place).map_or(0, |rows| rows.len() as u64);
-            let trimmed = self.trimmed.get(&place).copied().unwrap_or(0);
-            LogDay { day, rows, trimmed }
+            let rows = self.rows.get(&(account.to_owned(), day)).map_or(0, Vec::len);
+            LogDay { day, rows: rows as u64 }
         };
-        days.map(of).filter(|day| day.ever() > 0).collect()
+        days.map(of).filter(|day| day.rows > 0).collect()
     }
 
-    pub(crate) fn trim(&mut self, account: &str, seen: &LogDay) -> bool {
-        let is_same = self.log_days(account, seen.day..=seen.day) == [*seen];
+    pub(crate) fn put_rows(&mut self, account: &str, day: i64, rows: &[Row]) -> bool {
+        let is_there = self.is_there(account);
+        if is_there {
+            let of_day = self.rows.entry((account.to_owned(), day)).or_default();
+            of_day.extend_from_slice(rows);
+        }
+        is_there
+    }
+
+    pub(crate) fn remove(&mut self, account: &str, seen: &LogDay) -> bool {
+        let place = (account.to_owned(), seen.day);
+        let rows = self.rows.get(&place).map_or(0, Vec::len);
+        let is_same = self.is_there(account) && rows as u64 == seen.rows;
         if is_same {
-            let place = (account.to_owned(), seen.day);
             self.rows.remove(&place);
-            self.trimmed.insert(place, seen.ever());
         }
         is_same
-    }
-
-    /// Puts rows of a day back; `false`: the account is not there, or some of the day's have left.
-    pub(crate) fn put_rows(&mut self, account: &str, day: i64, rows: &[Row]) -> bool {
-        let place = (account.to_owned(), day);
-        if !self.accounts.contains_key(account) || self.trimmed.contains_key(&place) {
-            return false;
-        }
-        let sums = self.sums.entry(account.to_owned()).or_default();
-        let tags = self.tags.entry(place.clone()).or_default();
-        rows.iter().for_each(|row| sums.add(row, tags));
-        self.rows.entry(place).or_default().extend_from_slice(rows);
-        true
-    }
-
-    /// Makes sums anew from all rows; `false`: not all are there.
-    pub(crate) fn resum(&mut self, account: &str, day: i64) -> bool {
-        if self.trimmed.contains_key(&(account.to_owned(), day)) {
-            return false;
-        }
-        let rows = self.rows(account, day, 0, usize::MAX);
-        let (mut of_day, mut tags) = (DailySums::default(), DayTags::default());
-        rows.iter().for_each(|row| of_day.add(row, &mut tags));
-        let sums = self.sums.entry(account.to_owned()).or_default();
-        let others = sums.iter().filter(|sum| sum.day != day);
-        *sums = others.chain(of_day.iter()).collect();
-        self.tags.insert((account.to_owned(), day), tags);
-        true
     }
 
     pub(crate) fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Vec<Row> {

@@ -138,7 +138,7 @@ impl<'a> Program<'a> {
             85..93 => self.move_clock(),
             93..95 => self.renew_or_release().await,
             95..96 => self.fail_over().await,
-            96..97 => self.trim(what).await,
+            96..97 => self.mend(what).await,
             _ => self.read(what).await,
         }
     }

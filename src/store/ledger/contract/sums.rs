@@ -1,9 +1,10 @@
-//! Daily sums: what they count, by whom and by what, and that they can be made anew from the rows.
+//! Daily sums: what they count, by whom and by what, and that others can be put in their place.
 
 use std::collections::BTreeMap;
 
 use super::{Fixture, key_id, node, row};
 use crate::domain::{
+    keys::key::KeyId,
     ledger::{
         Change, Settlement, Step,
         consumption::Row,
@@ -152,8 +153,9 @@ pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) 
         all(&**store, day).await.into_iter().collect::<DailySums>(),
         DailySums::of_day(&rows)
     );
-    // Made anew, they are the same, and go on as before.
-    store.resum("acme", day).await.unwrap();
+    // Put whole, they are the same, and go on as before.
+    let whole = DailySums::of_day(&rows);
+    assert_eq!(store.put_sums("acme", day, &whole, rows.len() as u64).await, Ok(true));
     assert_eq!(
         all(&**store, day).await.into_iter().collect::<DailySums>(),
         DailySums::of_day(&rows)
@@ -168,4 +170,71 @@ pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) 
         all(&**store, day).await.into_iter().collect::<DailySums>(),
         DailySums::of_day(&rows)
     );
+}
+
+pub(crate) async fn sums_of_the_requests_that_were_seen_are_replaced(fixture: &Fixture) {
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let (day, cost) = (now / DAY_MS, NanoUsd::from_nanos(5));
+    let some = |requests: std::ops::Range<u8>, time_ms: i64, tags: &[&str]| -> Vec<Row> {
+        let of = |request: u8| {
+            let mut row = row("acme", request % 3, &format!("r{request}"), time_ms, cost);
+            row.model = ["m", "n"][usize::from(request % 2)].into();
+            tagged(row, tags)
+        };
+        requests.map(of).collect()
+    };
+    let kept = async |day: i64| all(&**store, day).await.into_iter().collect::<DailySums>();
+    let mended = some(4..9, now, &["team=b"]);
+    let of_mended = DailySums::of_day(&mended);
+    assert_eq!(
+        store.put_sums("acme", day, &of_mended, 0).await,
+        Ok(false),
+        "of no account"
+    );
+    let (rows, before) = (some(0..7, now, &["team=a"]), some(7..9, now - DAY_MS, &[]));
+    let steps = settled(rows.iter().chain(&before).cloned(), 1);
+    assert_eq!(store.apply(&node(1), "acme", &steps, 70).await, Ok(9));
+    let view = store.account("acme").await;
+    for seen in [0, 6, 8] {
+        assert_eq!(store.put_sums("acme", day, &of_mended, seen).await, Ok(false));
+        assert_eq!(kept(day).await, DailySums::of_day(&rows), "{seen} were seen");
+    }
+    assert_eq!(store.put_sums("acme", day, &of_mended, 7).await, Ok(true));
+    assert_eq!(kept(day).await, of_mended);
+    assert_eq!(kept(day - 1).await, DailySums::of_day(&before));
+    assert_eq!(store.account("acme").await, view, "nothing is charged");
+    assert_eq!(store.summed("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
+    // The next row is added to them.
+    let next = some(20..21, now, &["team=b", "team=c"]);
+    let steps = settled(next.clone(), 10);
+    assert_eq!(store.apply(&node(1), "acme", &steps, 0).await, Ok(10));
+    assert_eq!(kept(day).await, DailySums::of_day(mended.iter().chain(&next)));
+    // A day without any has none that were seen; and nothing may be put in the place of some.
+    let lost = some(30..33, now - 5 * DAY_MS, &["team=a"]);
+    let of_lost = DailySums::of_day(&lost);
+    for (seen, is_put) in [(1, false), (0, true), (0, false)] {
+        assert_eq!(store.put_sums("acme", day - 5, &of_lost, seen).await, Ok(is_put));
+    }
+    assert_eq!(kept(day - 5).await, of_lost);
+    assert_eq!(
+        store.put_sums("acme", day - 5, &DailySums::default(), 3).await,
+        Ok(true)
+    );
+    assert_eq!(kept(day - 5).await, DailySums::default());
+}
+
+pub(crate) async fn sums_of_more_keys_than_a_script_unpacks_are_put(fixture: &Fixture) {
+    const KEYS: u64 = 5_000;
+    let (store, now) = (&fixture.store, fixture.clock.now_ms());
+    let day = now / DAY_MS;
+    let one = row("acme", 1, "r", now, NanoUsd::from_nanos(1));
+    let steps = settled([one.clone()], 1);
+    assert_eq!(store.apply(&node(1), "acme", &steps, 0).await, Ok(1));
+    let keys = (0..KEYS).map(|number| Row {
+        key_id: KeyId::parse(&format!("key_{number:016}")).unwrap(),
+        ..one.clone()
+    });
+    let sums = DailySums::of_day(&keys.collect::<Vec<_>>());
+    assert_eq!(store.put_sums("acme", day, &sums, 1).await, Ok(true));
+    assert_eq!(all(&**store, day).await.into_iter().collect::<DailySums>(), sums);
 }

@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 use crate::domain::keys::key::KeyId;
 use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::lease::{Given, Leased};
+use crate::domain::ledger::lease::{LeaseAllowance, Leased};
 use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
 use crate::domain::ledger::{
     AccountRecord, AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, NodeId, ProviderState,
@@ -59,7 +59,7 @@ impl LedgerReply {
         Ok(Leased {
             since_ms: self.number()?,
             recall: self.number()?,
-            given: Given {
+            allowance: LeaseAllowance {
                 requests: self.optional()?,
                 tokens: self.optional()?,
                 places: self.optional()?,

@@ -1,7 +1,8 @@
 -- ARGV: now, generation, node, whether the account may be made, the number of the last row in the node's journal or 0,
 -- then for each step: its number, what it is, what that needs.
--- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, each
--- group, each row. -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
+-- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, how many
+-- rows (all, or none where they are not kept), each group, each row.
+-- -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
 local may_create = ARGV[4] == '1'
 local _, fault = fields()
 if fault == 'lost' or (fault and not may_create) then
@@ -98,9 +99,9 @@ while i <= #ARGV do
     local many = tonumber(ARGV[i + 2])
     local last = seq + many - 1
     if seq == watermark + 1 then
-      i, watermark = settle_together(i + 3, many), last
+      i, watermark = settle_together(i + 3), last
     elseif last <= watermark then
-      i = i + 5 + tonumber(ARGV[i + 4]) * GROUP + many
+      i = i + 6 + tonumber(ARGV[i + 4]) * GROUP + tonumber(ARGV[i + 5])
     else
       i = nil
     end
@@ -147,14 +148,14 @@ for name, counter in pairs(counters) do
     redis.call('EXPIRE', name, text(kept[name]))
   end
 end
-for name, day in pairs(days) do
-  day.write()
-  redis.call('EXPIRE', name, text(kept[name]))
-end
-for _, log in pairs(logs) do
-  if log then
-    redis.call('RPUSH', log.name, unpack(log.rows))
-    redis.call('EXPIRE', log.name, text(kept[log.name]))
+for _, day in pairs(days) do
+  if day then
+    day.sums.write()
+    redis.call('EXPIRE', day.name, day.kept)
+    if #day.rows > 0 then
+      redis.call('RPUSH', day.log, unpack(day.rows))
+      redis.call('EXPIRE', day.log, day.kept)
+    end
   end
 end
 for name, opened_hash in pairs(holders) do

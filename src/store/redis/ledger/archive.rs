@@ -1,23 +1,38 @@
 //! The Redis ledger's accounts in a backup. An account that is being put back is not there until all of it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, Effort, LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, RedisLedger, arguments, daily_sums};
-use crate::store::{
-    StoreError,
-    archive::{Archive, Item},
-    ledger::LedgerStore,
-    redis::ledger::stored_account::StoredAccount,
+use super::{ADMIN_BUDGET, Effort, LIST_ACCOUNTS_MAX, RedisLedger, arguments, daily_sums};
+use crate::{
+    domain::ledger::daily_sums::{DailySums, Subject, SumsOf, day_of},
+    store::{
+        StoreError,
+        archive::{Archive, Item},
+        ledger::{LOG_ROWS_MAX, LogLists},
+        redis::ledger::stored_account::StoredAccount,
+    },
 };
 
 /// Items that one round of scripts puts back, so that none holds up the server.
 const LOAD_ITEMS_MAX: usize = 200;
+/// How often an account is read again because rows of days that are over came meanwhile.
+const ATTEMPTS_MAX: usize = 8;
 
-/// What nobody receives any more need not be read.
-struct NotWanted;
+/// Why a dump ends early.
+enum DumpEnd {
+    /// Nobody receives any more.
+    NotWanted,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for DumpEnd {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
 
 impl RedisLedger {
     /// Makes all accounts that were put back ones that are there, of this generation or of the one that comes.
@@ -38,61 +53,81 @@ impl RedisLedger {
         }
     }
 
-    /// Sends one account; nothing if it is not there.
-    async fn dump_account(&self, account: &str, to: &mpsc::Sender<Item>) -> Result<Result<(), NotWanted>, StoreError> {
-        let call = self.prepare(&self.scripts().kept, account);
-        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        if status == "missing" {
-            return Ok(Ok(()));
+    /// Sends one account; nothing if it is not there. Days that are over are read by themselves, and again if rows have come to
+    /// them since; then all that was sent is of the moment at which the account was read last.
+    async fn dump_account(&self, account: &str, to: &mpsc::Sender<Item>) -> Result<(), DumpEnd> {
+        let mut sent = BTreeMap::new();
+        for _ in 0..ATTEMPTS_MAX {
+            let call = self.prepare(&self.scripts().kept, account);
+            let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+            if status == "missing" {
+                return Ok(());
+            }
+            let stored = StoredAccount::read(answer)?;
+            if self.dump_days(account, &stored.over, &mut sent, to).await? {
+                return self.dump_rest(account, stored, to).await;
+            }
         }
-        let StoredAccount {
-            standing,
-            operations,
-            keys,
-            logs,
-        } = StoredAccount::read(answer)?;
+        Err(DumpEnd::Failed(StoreError::Busy(format!(
+            "rows of account `{account}` from before yesterday came faster than its sums were read; make the backup again"
+        ))))
+    }
+
+    /// Sends the sums of days that are over, but for days that were `sent` as they are `told`. Answers whether all were read so.
+    async fn dump_days(
+        &self,
+        account: &str,
+        told: &BTreeMap<i64, DailySums>,
+        sent: &mut BTreeMap<i64, DailySums>,
+        to: &mpsc::Sender<Item>,
+    ) -> Result<bool, DumpEnd> {
+        let mut is_same = true;
+        for (day, told) in told {
+            if sent.get(day) == Some(told) {
+                continue;
+            }
+            let sums = self.sums_of_day(account, *day).await?;
+            let of_account = sums.of(&(*day..=*day), &SumsOf::One(Subject::Account));
+            let of_account: DailySums = of_account.into_iter().collect();
+            is_same &= of_account == *told;
+            sent.insert(*day, of_account);
+            send(to, Item::day_sums(account, *day, &sums)).await?;
+        }
+        Ok(is_same)
+    }
+
+    /// Sends all else of an account.
+    async fn dump_rest(&self, account: &str, stored: StoredAccount, to: &mpsc::Sender<Item>) -> Result<(), DumpEnd> {
         let own = Item::Account {
             id: account.to_owned(),
-            standing: Box::new(standing),
-            operations,
+            standing: Box::new(stored.standing),
+            operations: stored.operations,
         };
-        let of_keys = keys.into_iter().map(|(id, state)| Item::AccountKey {
+        let of_keys = stored.keys.into_iter().map(|(id, state)| Item::AccountKey {
             account: account.to_owned(),
             id,
             state: Box::new(state),
         });
-        for item in std::iter::once(own).chain(of_keys) {
-            if to.send(item).await.is_err() {
-                return Ok(Err(NotWanted));
-            }
+        send(to, std::iter::once(own).chain(of_keys)).await?;
+        let days: BTreeSet<i64> = stored.latest.iter().map(|sum| sum.day).collect();
+        for day in days {
+            send(to, Item::day_sums(account, day, &stored.latest)).await?;
         }
-        for told in logs.into_values() {
-            let (day, count) = (told.day, usize::try_from(told.rows).unwrap_or(usize::MAX));
-            if told.trimmed > 0 {
-                for item in self.trimmed_items(account, &told).await? {
-                    if to.send(item).await.is_err() {
-                        return Ok(Err(NotWanted));
-                    }
-                }
-            }
+        for told in stored.logs {
+            let count = usize::try_from(told.rows).unwrap_or(usize::MAX);
             let mut skip = 0;
             while skip < count {
-                let rows = self.rows(account, day, skip, (count - skip).min(LOG_ROWS_MAX)).await?;
+                let limit = (count - skip).min(LOG_ROWS_MAX);
+                let rows = self.rows(account, told.day, skip, limit).await?;
                 if rows.is_empty() {
-                    // Its day has passed out of the log in the meantime.
+                    // Its day has passed out of the log meanwhile, or was removed.
                     break;
                 }
                 skip += rows.len();
-                for row in rows {
-                    if to.send(Item::Row { row: Box::new(row) }).await.is_err() {
-                        return Ok(Err(NotWanted));
-                    }
-                }
+                send(to, rows.into_iter().map(|row| Item::Row { row: Box::new(row) })).await?;
             }
-            // Else rows were left out, or others stand in their place.
-            self.same_trimmed(account, &told).await?;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     async fn put_back(&self, account: &str, parts: &[[String; 3]]) -> Result<(), StoreError> {
@@ -105,20 +140,12 @@ impl RedisLedger {
     }
 }
 
-impl RedisLedger {
-    /// Puts rows behind those of their day. `is_used`: the account has to be there, and no row of the day may have left.
-    pub(super) async fn put(
-        &self,
-        account: &str,
-        day: i64,
-        rows: &[[Vec<u8>; 5]],
-        is_used: bool,
-    ) -> Result<bool, StoreError> {
-        let mut call = self.prepare(&self.scripts().put_rows, account);
-        call.arg(day).arg(u8::from(is_used)).arg(rows.as_flattened());
-        let (status, _) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
-        Ok(status == "ok")
+/// Sends items.
+async fn send(to: &mpsc::Sender<Item>, items: impl IntoIterator<Item = Item>) -> Result<(), DumpEnd> {
+    for item in items {
+        to.send(item).await.map_err(|_| DumpEnd::NotWanted)?;
     }
+    Ok(())
 }
 
 #[async_trait]
@@ -130,8 +157,10 @@ impl Archive for RedisLedger {
             let Some(last) = names.last() else { break };
             after.clone_from(last);
             for account in &names {
-                if self.dump_account(account, &to).await?.is_err() {
-                    return Ok(());
+                match self.dump_account(account, &to).await {
+                    Ok(()) => {}
+                    Err(DumpEnd::NotWanted) => return Ok(()),
+                    Err(DumpEnd::Failed(error)) => return Err(error),
                 }
             }
         }
@@ -145,8 +174,8 @@ impl Archive for RedisLedger {
     async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
         for items in items.chunks(LOAD_ITEMS_MAX) {
             let mut accounts: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
-            let mut trimmed: BTreeMap<(&str, i64), (u64, Vec<[String; 3]>)> = BTreeMap::new();
-            let mut logs: HashMap<(&str, i64), Vec<[Vec<u8>; 5]>> = HashMap::new();
+            let mut days: BTreeMap<(&str, i64), Vec<[String; 2]>> = BTreeMap::new();
+            let mut logs: HashMap<(&str, i64), Vec<Vec<u8>>> = HashMap::new();
             for item in items {
                 match item {
                     Item::Account {
@@ -162,35 +191,33 @@ impl Archive for RedisLedger {
                         let parts = accounts.entry(account).or_default();
                         parts.extend(arguments::account_key(id, state));
                     }
-                    Item::Trimmed { account, day, rows } => trimmed.entry((account, *day)).or_default().0 += rows,
-                    Item::TrimmedSum {
+                    Item::DaySums {
                         account,
                         day,
                         subject,
-                        model,
-                        sums,
+                        models,
                     } => {
-                        let [model, counts] = daily_sums::summed_words(model, sums);
-                        let parts = &mut trimmed.entry((account, *day)).or_default().1;
-                        parts.push([subject.clone(), model, counts]);
+                        let mut text = String::new();
+                        for (model, sums) in models {
+                            daily_sums::write_model(&mut text, model, sums);
+                        }
+                        days.entry((account, *day)).or_default().push([subject.clone(), text]);
                     }
-                    Item::Row { row } => {
-                        let (day, words) = arguments::put_row(row)?;
-                        logs.entry((&row.account, day)).or_default().push(words);
+                    Item::Row { row } if self.keeps_rows => {
+                        let text = arguments::row(row)?;
+                        logs.entry((&row.account, day_of(row))).or_default().push(text);
                     }
-                    Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}
+                    Item::Row { .. } | Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}
                 }
             }
             for (account, parts) in accounts {
                 self.put_back(account, &parts).await?;
             }
-            for ((account, day), (rows, sums)) in trimmed {
-                let mut call = self.prepare(&self.scripts().put_trimmed, account);
-                call.arg(day).arg(rows).arg(sums.as_flattened());
-                self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+            for ((account, day), subjects) in days {
+                self.put_subjects(account, day, None, &subjects).await?;
             }
             for ((account, day), rows) in logs {
-                self.put(account, day, &rows, false).await?;
+                self.push_rows(account, day, &rows, false).await?;
             }
         }
         Ok(())

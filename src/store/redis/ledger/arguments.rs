@@ -5,6 +5,7 @@ use crate::domain::keys::key::{KeyId, KeyState};
 use crate::domain::keys::thresholds::Thresholds;
 use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded, paid_in::PaidIn};
 use crate::domain::ledger::consumption::Row;
+use crate::domain::ledger::daily_sums::day_of;
 use crate::domain::ledger::lease::{AskLease, LeaseChange};
 use crate::domain::ledger::{AccountRecord, Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
 use crate::domain::money::NanoUsd;
@@ -13,8 +14,6 @@ use crate::store::redis::script::ScriptCall;
 
 use super::daily_sums;
 
-/// Milliseconds in a day.
-const DAY_MS: i64 = 86_400_000;
 /// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of them.
 const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
 /// More tokens than this make no difference to any bucket.
@@ -71,11 +70,11 @@ pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &AskLease) {
     }
 }
 
-/// What `apply.lua` takes for each step: its number, what it is, and what that needs.
-pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step) -> Result<(), StoreError> {
+/// What `apply.lua` takes for each step: its number, what it is, and what that needs; a row only where those are kept.
+pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step, keeps_rows: bool) -> Result<(), StoreError> {
     call.arg(step.seq);
     match &step.change {
-        Change::Settle(settlement) => settle(call, settlement)?,
+        Change::Settle(settlement) => settle(call, settlement, keeps_rows)?,
         Change::Open { balance, at, operation } => {
             call.arg("open").arg(bounded(*balance)).arg(*at);
             call.arg(optional(operation.as_ref()));
@@ -88,7 +87,7 @@ pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step) -> Result<(), StoreEr
     Ok(())
 }
 
-fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement) -> Result<(), StoreError> {
+fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement, keeps_rows: bool) -> Result<(), StoreError> {
     call.arg("settle")
         .arg(settlement.request.as_str())
         .arg(settlement.key.as_str())
@@ -103,9 +102,9 @@ fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement) -> Result<(), Stor
     match &settlement.row {
         None => call.arg("").arg("").arg("").arg("").arg(""),
         Some(row) => {
-            let (day, text) = self::row(row)?;
             let [model, counts, tags] = daily_sums::words(row);
-            call.arg(day).arg(text).arg(model).arg(counts).arg(tags)
+            let text = if keeps_rows { self::row(row)? } else { Vec::new() };
+            call.arg(day_of(row)).arg(model).arg(counts).arg(tags).arg(text)
         }
     };
     Ok(())
@@ -126,21 +125,12 @@ pub(super) fn charge(cost: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(bounded(cost).max(0))
 }
 
-/// The day of a row, and the row.
-pub(super) fn row(row: &Row) -> Result<(i64, Vec<u8>), StoreError> {
+/// A row as the lists have it.
+pub(super) fn row(row: &Row) -> Result<Vec<u8>, StoreError> {
     let mut text = Vec::new();
     row.write_json(&mut text)
         .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
-    Ok((row.time_ms.div_euclid(DAY_MS), text))
-}
-
-/// The day of a row, and what `put_rows.lua` takes of it.
-pub(super) fn put_row(of: &Row) -> Result<(i64, [Vec<u8>; 5]), StoreError> {
-    let (day, text) = row(of)?;
-    let [model, counts, tags] = daily_sums::words(of);
-    let key = of.key_id.as_str().to_owned();
-    let [key, model, counts, tags] = [key, model, counts, tags].map(String::into_bytes);
-    Ok((day, [text, key, model, counts, tags]))
+    Ok(text)
 }
 
 /// What `put_back.lua` takes of an account.

@@ -1,6 +1,6 @@
 -- The daily sums, as src/domain/ledger/daily_sums.rs has them: `:sums:<day>`, a hash from a subject (`a`, `k:<key>`,
 -- `t:<tag>`, `o`) to its sums of each model, `;model=number|number|...|` again and again, nothing for a zero. A model's name
--- is percent-encoded. `tags` is how many tags the day has, `trimmed` how many of its rows have left for the log's home.
+-- is percent-encoded. `tags` is how many tags the day has.
 local TAGS_A_DAY_MAX = 100
 local TAGS = 'tags'
 -- Which of the numbers is the sum of the rows' digests, modulo this. It is exact: a digest is less.

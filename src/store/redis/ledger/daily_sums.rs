@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::answer::{self, LedgerReply, parse};
 use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::daily_sums::{DailySum, DailySums, Subject, Sums};
+use crate::domain::ledger::daily_sums::{DailySums, Subject, Sums};
 use crate::domain::money::NanoUsd;
 use crate::domain::wire::usage::Usage;
 use crate::store::StoreError;
@@ -51,10 +51,10 @@ fn numbers(sums: &Sums) -> String {
     list
 }
 
-/// Adds one model's sums to those of a subject.
-pub(super) fn put(models: &mut String, sum: &DailySum) {
+/// Writes one model's sums behind those of others.
+pub(super) fn write_model(models: &mut String, model: &str, sums: &Sums) {
     // Writing to a text cannot fail.
-    let _ = write!(models, ";{}={}", encoded(&sum.model), numbers(&sum.sums));
+    let _ = write!(models, ";{}={}", encoded(model), numbers(sums));
 }
 
 fn read_numbers(list: &str) -> Result<Sums, StoreError> {
@@ -78,21 +78,26 @@ fn read_numbers(list: &str) -> Result<Sums, StoreError> {
     })
 }
 
+/// Adds the sums of a subject on a day, as a hash has them, to those of others.
+pub(super) fn add(all: &mut DailySums, day: i64, subject: &str, models: &str) -> Result<(), StoreError> {
+    let subject = Subject::parse(subject).ok_or_else(answer::unknown)?;
+    for entry in models.split(';').skip(1) {
+        let (model, list) = entry.split_once('=').ok_or_else(answer::unknown)?;
+        let model = percent_decode_str(model).decode_utf8_lossy();
+        all.add_to(day, subject.clone(), model.into(), &read_numbers(list)?);
+    }
+    Ok(())
+}
+
 /// What `sums.lua` answers behind its status.
-pub(super) fn read(answer: LedgerReply) -> Result<Vec<DailySum>, StoreError> {
+pub(super) fn read(answer: LedgerReply) -> Result<DailySums, StoreError> {
     let mut sums = DailySums::default();
     let mut words = answer.rest();
     while let Some(day) = words.next() {
         let (Some(subject), Some(models)) = (words.next(), words.next()) else {
             return Err(answer::unknown());
         };
-        let day = parse(&day)?;
-        let subject = Subject::parse(&subject).ok_or_else(answer::unknown)?;
-        for entry in models.split(';').skip(1) {
-            let (model, list) = entry.split_once('=').ok_or_else(answer::unknown)?;
-            let model = percent_decode_str(model).decode_utf8_lossy();
-            sums.add_to(day, subject.clone(), model.into(), &read_numbers(list)?);
-        }
+        add(&mut sums, parse(&day)?, &subject, &models)?;
     }
-    Ok(sums.iter().collect())
+    Ok(sums)
 }

@@ -1,6 +1,7 @@
--- What lasts of an account, of one moment, but for its rows: of those, how many each day has by now, and how many have left.
+-- What lasts of an account, of one moment, but for its rows and the sums of days that are over: of those, how many rows each day
+-- has by now, and the sums of the account alone.
 -- ARGV: now, generation. -> '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log', day, rows; or
--- 'trimmed', day, rows that have left; again and again
+-- 'over', day, sums by model; or 'sums:' and a day, subject, sums by model; again and again
 -- Rows are kept for 180 days, counters for 7 days after a period of at most 31; clocks may be a little ahead.
 local LOG_DAYS, COUNTED_DAYS, AHEAD_DAYS = 181, 45, 2
 local _, fault = fields()
@@ -13,15 +14,15 @@ local function tell(kind, name, value)
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
-local function tell_all(kind, hash)
+local function tell_all(kind, hash, but)
   local values = redis.call('HGETALL', hash)
   for i = 1, #values, 2 do
-    if kind ~= '' or string.sub(values[i], 1, 2) ~= 'b:' then
+    if not but or not string.find(values[i], but) then
       tell(kind, values[i], values[i + 1])
     end
   end
 end
-tell_all('', STATE)
+tell_all('', STATE, '^b:')
 for _, one in ipairs(remembered()) do
   tell('operation', one.id, one.amount)
 end
@@ -34,14 +35,20 @@ for day = today - COUNTED_DAYS, today + AHEAD_DAYS do
     end
   end
 end
-for day = today - LOG_DAYS, today + AHEAD_DAYS do
-  local rows = redis.call('LLEN', BASE .. 'log:' .. text(day))
+for number = today - LOG_DAYS, today + AHEAD_DAYS do
+  local day = text(number)
+  local rows, sums = redis.call('LLEN', BASE .. 'log:' .. day), BASE .. 'sums:' .. day
   if rows > 0 then
-    tell('log', text(day), text(rows))
+    tell('log', day, text(rows))
   end
-  local trimmed = redis.call('HGET', BASE .. 'sums:' .. text(day), 'trimmed')
-  if trimmed then
-    tell('trimmed', text(day), trimmed)
+  -- Rows come to the others only late.
+  if number >= today - 1 then
+    tell_all('sums:' .. day, sums, '^tags$')
+  else
+    local of_account = redis.call('HGET', sums, 'a')
+    if of_account then
+      tell('over', day, of_account)
+    end
   end
 end
 return reply

@@ -18,8 +18,8 @@ local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- Counters and daily sums by the names of their keys, the logs of days, and for how many seconds each is kept.
-local counters, logs, days, kept = {}, {}, {}, {}
+-- Counters by the names of their keys, and for how many seconds each is kept; the sums and rows of days.
+local counters, kept, days = {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)
 end
@@ -42,20 +42,22 @@ local function counters_at(period)
   return period.counters
 end
 
--- The log of a day and its sums; nil when they would be gone at once.
-local function log_of(day)
-  if logs[day] == nil then
-    local log, sums = BASE .. 'log:' .. day, BASE .. 'sums:' .. day
-    kept[log] = kept_until((tonumber(day) + RETENTION_DAYS + 1) * DAY_S)
-    kept[sums] = kept[log]
-    logs[day] = false
-    if kept[log] > 0 then
-      here(log)
-      days[sums] = opened_day(sums)
-      logs[day] = {name = log, rows = {}, sums = days[sums]}
-    end
+-- The sums and the rows of a day; nil when they would be gone at once.
+local function day_at(number)
+  if days[number] == nil then
+    local sums, kept_s = BASE .. 'sums:' .. number, kept_until((tonumber(number) + RETENTION_DAYS + 1) * DAY_S)
+    days[number] = kept_s > 0 and {
+      name = sums, sums = opened_day(sums), log = BASE .. 'log:' .. number, rows = {}, kept = text(kept_s),
+    }
   end
-  return logs[day] or nil
+  return days[number] or nil
+end
+-- Has a row pushed at the end.
+local function keep_row(day, row)
+  if #day.rows == 0 then
+    here(day.log)
+  end
+  day.rows[#day.rows + 1] = row
 end
 
 local function end_hold(request)
@@ -145,7 +147,8 @@ local function note_balance(before, at)
   end
 end
 
-local function settle(request, key, at, estimated, used, cost, holder, lease, day, row, model, counts, tags)
+-- `counts` is '' for a settlement without a row, and `row` where rows are not kept.
+local function settle(request, key, at, estimated, used, cost, holder, lease, day, model, counts, tags, row)
   local before = tonumber(state.get('balance')) or 0
   state.add('balance', -cost)
   state.add('spent', cost)
@@ -171,9 +174,11 @@ local function settle(request, key, at, estimated, used, cost, holder, lease, da
     end
     note_balance(before, at)
   end
-  local log = row ~= '' and log_of(day)
-  if log then
-    log.rows[#log.rows + 1] = row
-    sum_row(log.sums, key, model, counts, tags)
+  local of_day = counts ~= '' and day_at(day)
+  if of_day then
+    sum_row(of_day.sums, key, model, counts, tags)
+    if row ~= '' then
+      keep_row(of_day, row)
+    end
   end
 end

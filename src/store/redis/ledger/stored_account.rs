@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::answer::{self, LedgerReply, parse};
+use super::{
+    answer::{self, LedgerReply, parse},
+    daily_sums,
+};
 use crate::{
     domain::{
         keys::key::KeyId,
@@ -14,6 +17,7 @@ use crate::{
                 operations::Recorded,
                 paid_in::PaidIn,
             },
+            daily_sums::{DailySums, Subject},
         },
         money::NanoUsd,
     },
@@ -27,8 +31,12 @@ pub(super) struct StoredAccount {
     /// The operations that are remembered, the oldest first.
     pub(super) operations: Vec<Recorded>,
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
-    /// Days that have rows, or had some that have left.
-    pub(super) logs: BTreeMap<i64, LogDay>,
+    /// The days that have rows.
+    pub(super) logs: Vec<LogDay>,
+    /// The sums of the account alone, of each day that is over.
+    pub(super) over: BTreeMap<i64, DailySums>,
+    /// All sums of the other days.
+    pub(super) latest: DailySums,
 }
 
 impl StoredAccount {
@@ -46,13 +54,23 @@ impl StoredAccount {
                     id: OperationId::parse(&name).ok_or_else(answer::unknown)?,
                     amount: NanoUsd::from_nanos(parse(&value)?),
                 }),
-                "log" => account.log_day(parse(&name)?).rows = parse(&value)?,
-                "trimmed" => account.log_day(parse(&name)?).trimmed = parse(&value)?,
-                name_of_period => {
-                    let period = name_of_period.parse().map_err(|_| answer::unknown())?;
-                    let amount = NanoUsd::from_nanos(parse(&value)?);
-                    account.key(&name)?.spent.insert(period, amount);
+                "log" => account.logs.push(LogDay {
+                    day: parse(&name)?,
+                    rows: parse(&value)?,
+                }),
+                "over" => {
+                    let day = parse(&name)?;
+                    let sums = account.over.entry(day).or_default();
+                    daily_sums::add(sums, day, &Subject::Account.text(), &value)?;
                 }
+                other => match other.strip_prefix("sums:") {
+                    Some(day) => daily_sums::add(&mut account.latest, parse(day)?, &name, &value)?,
+                    None => {
+                        let period = other.parse().map_err(|_| answer::unknown())?;
+                        let amount = NanoUsd::from_nanos(parse(&value)?);
+                        account.key(&name)?.spent.insert(period, amount);
+                    }
+                },
             }
         }
         Ok(account)
@@ -93,13 +111,6 @@ impl StoredAccount {
             },
         }
         Ok(())
-    }
-
-    fn log_day(&mut self, day: i64) -> &mut LogDay {
-        self.logs.entry(day).or_insert(LogDay {
-            day,
-            ..LogDay::default()
-        })
     }
 
     fn key(&mut self, id: &str) -> Result<&mut AccountKey, StoreError> {

@@ -1,17 +1,14 @@
-//! Daily sums in Redis: asked for, and made anew from the rows.
+//! Daily sums in Redis: read, and put in the place of others.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::{ADMIN_BUDGET, Effort, LOG_ROWS_MAX, RedisLedger, daily_sums};
-use crate::domain::ledger::daily_sums::{DailySum, DailySums, DayTags, Subject, SumsOf};
+use super::{ADMIN_BUDGET, Effort, RedisLedger, daily_sums};
+use crate::domain::ledger::daily_sums::{DailySum, DailySums, Subject, SumsOf};
 use crate::store::StoreError;
-use crate::store::ledger::LedgerStore;
-
-/// How often the sums of a day are begun anew because rows came meanwhile.
-const ATTEMPTS_MAX: usize = 8;
 
 impl RedisLedger {
+    /// See [`crate::store::ledger::LedgerStore::sums`].
     pub(super) async fn daily_sums(
         &self,
         account: &str,
@@ -26,51 +23,60 @@ impl RedisLedger {
         };
         let mut sums = Vec::new();
         for days in ranges {
-            let mut call = self.prepare(&self.scripts().sums, account);
-            call.arg(*days.start()).arg(*days.end()).arg(&subject);
-            let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-            sums.extend(daily_sums::read(answer)?);
+            sums.extend(self.read_sums(account, days, &subject).await?.iter());
         }
         Ok(sums)
     }
 
-    /// Reads all rows of a day and puts their sums in place, if no row has come meanwhile.
-    pub(super) async fn sum_anew(&self, account: &str, day: i64) -> Result<(), StoreError> {
-        let (mut sums, mut day_tags, mut rows) = (DailySums::default(), DayTags::default(), 0);
-        for _ in 0..ATTEMPTS_MAX {
-            loop {
-                let page = self.rows(account, day, rows, LOG_ROWS_MAX).await?;
-                if page.is_empty() {
-                    break;
-                }
-                rows += page.len();
-                page.iter().for_each(|row| sums.add(row, &mut day_tags));
-            }
-            let mut subjects: BTreeMap<Subject, String> = BTreeMap::new();
-            for sum in sums.iter() {
-                daily_sums::put(subjects.entry(sum.subject.clone()).or_default(), &sum);
-            }
-            let tags = subjects.keys().filter(|subject| matches!(subject, Subject::Tag(_)));
-            let mut call = self.prepare(&self.scripts().resum, account);
-            call.arg(day).arg(rows).arg(tags.count());
-            for (subject, models) in &subjects {
-                call.arg(subject.text()).arg(models);
-            }
-            // Put twice, they are the same.
-            let (status, _) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-            match status.as_str() {
-                "moved" => {}
-                "trimmed" => {
-                    return Err(StoreError::Busy(format!(
-                        "rows of account `{account}`, day {day} since 1970, have left the store for the log's home: their sums \
-                         stay as they are"
-                    )));
-                }
-                _ => return Ok(()),
-            }
+    /// All sums of a day.
+    pub(super) async fn sums_of_day(&self, account: &str, day: i64) -> Result<DailySums, StoreError> {
+        self.read_sums(account, day..=day, "").await
+    }
+
+    /// The sums that `sums.lua` has for `subject`.
+    async fn read_sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        subject: &str,
+    ) -> Result<DailySums, StoreError> {
+        let mut call = self.prepare(&self.scripts().sums, account);
+        call.arg(*days.start()).arg(*days.end()).arg(subject);
+        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        daily_sums::read(answer)
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::put_sums`].
+    pub(super) async fn replace_sums(
+        &self,
+        account: &str,
+        day: i64,
+        sums: &DailySums,
+        seen: u64,
+    ) -> Result<bool, StoreError> {
+        let mut subjects: BTreeMap<Subject, String> = BTreeMap::new();
+        for sum in sums.iter().filter(|sum| sum.day == day) {
+            daily_sums::write_model(subjects.entry(sum.subject).or_default(), &sum.model, &sum.sums);
         }
-        Err(StoreError::Busy(format!(
-            "rows of account `{account}` come faster than they are read; try again later"
-        )))
+        let subjects = subjects.into_iter().map(|(subject, models)| [subject.text(), models]);
+        self.put_subjects(account, day, Some(seen), &subjects.collect::<Vec<_>>())
+            .await
+    }
+
+    /// Puts the sums of subjects by model: in the place of all of the day, if those of the account still count as many requests as
+    /// were `seen`; without that, each in the place of its subject's. Answers whether they were put.
+    pub(super) async fn put_subjects(
+        &self,
+        account: &str,
+        day: i64,
+        seen: Option<u64>,
+        subjects: &[[String; 2]],
+    ) -> Result<bool, StoreError> {
+        let mut call = self.prepare(&self.scripts().put_sums, account);
+        let seen = seen.map_or_else(String::new, |seen| seen.to_string());
+        call.arg(day).arg(seen).arg(subjects.as_flattened());
+        // Not sent again when the answer is lost: a second time the day may count otherwise.
+        let (status, _) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        Ok(status == "ok")
     }
 }

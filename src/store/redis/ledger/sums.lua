@@ -1,6 +1,7 @@
--- ARGV: now, generation, the first day, the last, then a subject, or `k:` for all keys, or `t:` for all tags and `o`.
+-- ARGV: now, generation, the first day, the last, then a subject, or `k:` for all keys, or `t:` for all tags and `o`, or '' for all.
 -- -> day, subject, its sums by model; again and again
 local wanted = ARGV[5]
+local of_all = wanted == '' or wanted == 'k:' or wanted == 't:'
 local reply = {'ok'}
 local function tell(day, subject, models)
   reply[#reply + 1] = day
@@ -14,7 +15,7 @@ end
 for number = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   local day = text(number)
   local sums = BASE .. 'sums:' .. day
-  if #wanted ~= 2 then
+  if not of_all then
     local models = redis.call('HGET', sums, wanted)
     if models then
       tell(day, wanted, models)
@@ -22,7 +23,8 @@ for number = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   else
     local all = redis.call('HGETALL', sums)
     for i = 1, #all, 2 do
-      if string.sub(all[i], 1, 2) == wanted or wanted == 't:' and all[i] == 'o' then
+      local is_wanted = string.sub(all[i], 1, #wanted) == wanted or wanted == 't:' and all[i] == 'o'
+      if is_wanted and all[i] ~= 'tags' then
         tell(day, all[i], all[i + 1])
       end
     end

@@ -9,13 +9,15 @@ use crate::domain::ledger::account::operations::OPERATIONS_MAX;
 use crate::domain::ledger::consumption::RETENTION_DAYS;
 use crate::domain::ledger::lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, PART_OF_WANTED, RECALL_MS};
 use crate::domain::ledger::{
-    Admit, AdmitReply, Change, Denial, Grant, KeyTerms, LEASE_MS, NodeId, Rates, Settlement, Step,
+    Admit, AdmitReply, Change, Denial, Grant, KeyTerms, LEASE_MS, LogDay, NodeId, Rates, Settlement, Step,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 use crate::store::contract::until;
-use crate::store::ledger::contract::{Failover, Fixture, TestClock, key_id, ledger_suite, node, record, row};
-use crate::store::ledger::{LedgerStore, contract};
+use crate::store::ledger::contract::{
+    Failover, Fixture, TestClock, key_id, ledger_suite, lists_suite, node, record, row,
+};
+use crate::store::ledger::{LedgerStore, LogLists, contract};
 use crate::store::redis::test_server::{Joined, TestServer};
 
 mod archives;
@@ -24,7 +26,7 @@ mod lost_answers;
 mod moving;
 mod periods;
 mod renewals;
-mod trimming;
+mod without_rows;
 
 /// One of several ledgers on a server, and what has to live as long as it.
 struct Node {
@@ -118,6 +120,7 @@ async fn open() -> Option<Fixture> {
     let (server, clock, node) = start().await?;
     Some(Fixture {
         store: node.ledger.clone(),
+        lists: Some(node.ledger.clone()),
         clock,
         failover: None,
         kept: Box::new((node, server)),
@@ -125,6 +128,7 @@ async fn open() -> Option<Fixture> {
 }
 
 ledger_suite!(open);
+lists_suite!(open);
 
 #[tokio::test]
 async fn what_a_failover_lost_is_sent_again_and_exact() {
@@ -136,6 +140,7 @@ async fn what_a_failover_lost_is_sent_again_and_exact() {
     SecondDatabase(server.clone()).remember().await;
     let fixture = Fixture {
         store: node.ledger.clone(),
+        lists: Some(node.ledger.clone()),
         clock,
         failover: Some(Box::new(SecondDatabase(server.clone()))),
         kept: Box::new((node, server)),
@@ -210,7 +215,7 @@ async fn the_servers_clock_is_the_time_where_no_test_has_another() {
     let Some((_server, _clock, node_1)) = start().await else {
         return;
     };
-    let ledger = RedisLedger::new(node_1.joined.store.clone());
+    let ledger = RedisLedger::new(node_1.joined.store.clone(), true);
     ledger
         .apply(&node(1), "acme", &steps(1, [open_with(10)]), 0)
         .await
@@ -332,14 +337,31 @@ async fn what_is_kept_for_a_time_has_an_end_and_the_rest_has_none() {
     assert_eq!(days("spent:d20261121").await, 8);
     assert_eq!(days("spent:w2026W47").await, 9);
     assert_eq!(days("spent:m202611").await, 17);
-    assert_eq!(
-        days(&format!("log:{}", now / 86_400_000)).await,
-        i64::from(RETENTION_DAYS) + 1
-    );
+    for of_day in ["log", "sums"] {
+        let name = format!("{of_day}:{}", now / 86_400_000);
+        assert_eq!(days(&name).await, i64::from(RETENTION_DAYS) + 1, "{name}");
+    }
     assert!(ttl("held:node_0000000000000001").await * 1000 > 10 * LEASE_MS);
     for name in ["state", "nodes", "spent:all"] {
         assert_eq!(ttl(name).await, -1, "{name}");
     }
+}
+
+#[tokio::test]
+async fn rows_are_removed_from_a_redis_that_is_full() {
+    let Some((server, clock, first)) = start().await else {
+        return;
+    };
+    let (ledger, now) = (&first.ledger, clock.now_ms());
+    let opened = steps(1, [open_with(10), settled("r0", now, 1)]);
+    ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
+    let () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = steps(3, [settled("no-room", now, 1)]);
+    let full = ledger.apply(&node(1), "acme", &refused, 0).await;
+    assert!(full.is_err(), "{full:?}");
+    let day = now / 86_400_000;
+    assert_eq!(ledger.remove("acme", &LogDay { day, rows: 1 }).await, Ok(true));
+    assert_eq!(ledger.log_days("acme", day..=day).await, Ok(vec![]));
 }
 
 #[test]

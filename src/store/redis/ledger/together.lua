@@ -67,21 +67,21 @@ local function settle_group(i, sums)
   return true
 end
 
--- So many settlements, whose day is there. Where what comes behind them begins; nil where their order may matter.
+-- Settlements of the day that is at `i`. Where what comes behind them begins; nil where their order may matter.
 local GROUP = 12
-local function settle_together(i, many)
-  local log, groups = log_of(ARGV[i]), tonumber(ARGV[i + 1])
+local function settle_together(i)
+  local day, groups, rows = day_at(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   corrected = {}
   for group = 1, groups do
-    if not settle_group(i + 2 + (group - 1) * GROUP, log and log.sums) then
+    if not settle_group(i + 3 + (group - 1) * GROUP, day and day.sums) then
       return nil
     end
   end
-  local rows = i + 2 + groups * GROUP
-  if log then
-    for row = rows, rows + many - 1 do
-      log.rows[#log.rows + 1] = ARGV[row]
+  local first = i + 3 + groups * GROUP
+  if day then
+    for row = first, first + rows - 1 do
+      keep_row(day, ARGV[row])
     end
   end
-  return rows + many
+  return first + rows
 end

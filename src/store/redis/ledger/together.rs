@@ -1,5 +1,5 @@
 //! Settlements that a script takes together. Those of requests that were admitted out of leases come in great numbers, and are
-//! mostly of few keys and models: what they add up to is told instead of each, beside their rows.
+//! mostly of few keys and models: what they add up to is told instead of each, beside their rows where those are kept.
 //!
 //! Nothing depends on their order but notices and the bounds of token buckets. Where it might, the script says so and changes
 //! nothing; then each is told by itself.
@@ -79,11 +79,11 @@ pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// What `apply.lua` takes of pieces.
-pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+/// What `apply.lua` takes of pieces, with their rows where those are kept.
+pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>], keeps_rows: bool) -> Result<(), StoreError> {
     pieces.iter().try_for_each(|piece| match piece {
-        Piece::One(step) => arguments::step(call, step),
-        Piece::Together(together) => together.tell(call),
+        Piece::One(step) => arguments::step(call, step, keeps_rows),
+        Piece::Together(together) => together.tell(call, keeps_rows),
     })
 }
 
@@ -125,15 +125,16 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups, each group, each row.
-    fn tell(&self, call: &mut ScriptCall<'_>) -> Result<(), StoreError> {
+    /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups and rows, each group, each row.
+    fn tell(&self, call: &mut ScriptCall<'_>, keeps_rows: bool) -> Result<(), StoreError> {
+        let rows: &[&Row] = if keeps_rows { &self.rows } else { &[] };
         call.arg(self.first).arg("together").arg(self.rows.len());
-        call.arg(self.day).arg(self.groups.len());
+        call.arg(self.day).arg(self.groups.len()).arg(rows.len());
         for group in &self.groups {
             group.tell(call);
         }
-        for row in &self.rows {
-            call.arg(arguments::row(row)?.1);
+        for row in rows {
+            call.arg(arguments::row(row)?);
         }
         Ok(())
     }
@@ -179,9 +180,12 @@ impl Tokens {
 mod tests {
     use std::sync::Arc;
 
+    use ::redis::Arg;
+
     use super::*;
     use crate::domain::ledger::lease::LeaseId;
     use crate::store::ledger::contract::{START_MS, node, row};
+    use crate::store::redis::script::Script;
 
     fn settled(seq: u64, key: u8, model: &str, cost: i64) -> Step {
         let mut row = row("acme", key, &format!("r{seq}"), START_MS, NanoUsd::from_nanos(cost));
@@ -258,6 +262,26 @@ mod tests {
                 (9..10, vec![]),
             ]
         );
+    }
+
+    #[test]
+    fn no_row_is_told_where_rows_are_not_kept() {
+        let mut alone = settled(1, 1, "m", 5);
+        if let Change::Settle(settlement) = &mut alone.change {
+            settlement.lease = None;
+        }
+        let steps = [alone, settled(2, 1, "m", 5), settled(3, 1, "m", 5)];
+        let script = Script::new("return 1");
+        let rows = |keeps_rows: bool| {
+            let mut call = script.call();
+            tell(&mut call, &pieces(&steps), keeps_rows).unwrap();
+            let command = call.command();
+            let words = command.args_iter();
+            words
+                .filter(|word| matches!(word, Arg::Simple(text) if text.starts_with(b"{")))
+                .count()
+        };
+        assert_eq!((rows(true), rows(false)), (3, 0));
     }
 
     #[test]

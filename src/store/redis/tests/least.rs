@@ -6,8 +6,8 @@ use super::*;
 use crate::domain::keys::secret::Secret;
 use crate::domain::ledger::{Change, Step};
 use crate::domain::money::NanoUsd;
-use crate::store::ledger::LedgerStore;
-use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, node};
+use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, lists_suite, node};
+use crate::store::ledger::{LedgerStore, LogLists};
 use crate::store::redis::link::{Effort, Keys};
 use crate::store::redis::script::Script;
 use crate::store::redis::test_server::AMPLE_BUDGET;
@@ -70,9 +70,11 @@ macro_rules! all_contracts {
             let joined: Joined = join(&format!("ledger_{namespace}")).await;
             let clock = TestClock::new();
             let store = Arc::new(RedisLedger::with_clock(joined.store.clone(), clock.source()));
-            ledger_contract::Fixture { store, clock, failover: None, kept: Box::new(joined) }
+            let (lists, kept) = (Some(store.clone() as Arc<dyn LogLists>), Box::new(joined));
+            ledger_contract::Fixture { store, lists, clock, failover: None, kept }
         };
         ledger_suite!(in_turn ledger);
+        lists_suite!(in_turn ledger);
         let joined: Joined = join("sessions").await;
         let now = clock::unix_seconds();
         crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
@@ -92,7 +94,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     const ITEMS_MAX: usize = 100;
     let store = &joined.store;
     store.create(&digest(1), &record(1, 100)).await.unwrap();
-    let ledger = RedisLedger::new(store.clone());
+    let ledger = RedisLedger::new(store.clone(), true);
     let change = Change::Open {
         balance: NanoUsd::from_nanos(5),
         at: 1,

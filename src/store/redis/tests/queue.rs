@@ -127,7 +127,7 @@ async fn five_hundred_admissions_at_once_at_a_slow_redis_wait_their_turn() {
     };
     let slow = Slow::before(&server).await;
     let joined = slow.join(&server, SILENCE, Duration::from_secs(60)).await;
-    let ledger = RedisLedger::new(joined.store.clone());
+    let ledger = RedisLedger::new(joined.store.clone(), true);
     open_account(&ledger).await;
     slow.pause_us.store(4_000, Ordering::Relaxed);
     let start = clock::instant();

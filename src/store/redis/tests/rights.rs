@@ -181,7 +181,7 @@ async fn a_right_that_is_taken_away_is_named_and_its_return_is_noticed() {
     let servers = [server];
     grant(&servers, &documented(DATA, "weir", "weir")).await;
     let joined = Joined::with(&login(servers[0].settings("weir", AMPLE_BUDGET))).await;
-    let (store, ledger) = (&joined.store, RedisLedger::new(joined.store.clone()));
+    let (store, ledger) = (&joined.store, RedisLedger::new(joined.store.clone(), true));
     let () = servers[0].ask(&["ACL", "SETUSER", "weir", "-zrangebylex"]).await;
     let said = ledger.accounts(None, 9).await.unwrap_err().to_string();
     assert!(said.contains("redis user \"weir\" has no right"), "{said}");

@@ -3,7 +3,7 @@
 //! The store says how much may be admitted out of the lease since it began, and how many may run in it. A node that wants less
 //! keeps to that from the moment it asks, whatever becomes of the question; one that wants more waits for the answer.
 
-use crate::domain::ledger::lease::{Given, Rated};
+use crate::domain::ledger::lease::{LeaseAllowance, Rated};
 
 /// Of the requests that come in the time a lease should last for, one in so many needs a place of its own beyond those that run.
 const PART_AT_ONCE: u64 = 4;
@@ -12,7 +12,7 @@ const PART_AT_ONCE: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     used: Rated,
-    most: Given,
+    allowance: LeaseAllowance,
 }
 
 impl Share {
@@ -52,24 +52,25 @@ impl Share {
     pub(super) fn asks(&mut self, target: Rated, running: u64) -> u64 {
         let places = running.saturating_add(spare(target));
         let most = self.used.plus(target);
-        self.most = Given {
-            requests: self.most.requests.map(|given| given.min(most.requests)),
-            tokens: self.most.tokens.map(|given| given.min(most.tokens)),
-            places: self.most.places.map(|given| given.min(places)),
+        self.allowance = LeaseAllowance {
+            requests: self.allowance.requests.map(|allowed| allowed.min(most.requests)),
+            tokens: self.allowance.tokens.map(|allowed| allowed.min(most.tokens)),
+            places: self.allowance.places.map(|allowed| allowed.min(places)),
         };
         places
     }
 
-    /// What the store says.
-    pub(super) fn told(&mut self, given: Given) {
-        self.most = given;
+    /// Replaces what may be admitted, as the store says it.
+    pub(super) fn set_allowance(&mut self, allowance: LeaseAllowance) {
+        self.allowance = allowance;
     }
 
-    fn free(&self, running: u64) -> Given {
-        Given {
-            requests: self.most.requests.map(|given| given.saturating_sub(self.used.requests)),
-            tokens: self.most.tokens.map(|given| given.saturating_sub(self.used.tokens)),
-            places: self.most.places.map(|places| places.saturating_sub(running)),
+    fn free(&self, running: u64) -> LeaseAllowance {
+        let (allowed, used) = (self.allowance, self.used);
+        LeaseAllowance {
+            requests: allowed.requests.map(|requests| requests.saturating_sub(used.requests)),
+            tokens: allowed.tokens.map(|tokens| tokens.saturating_sub(used.tokens)),
+            places: allowed.places.map(|places| places.saturating_sub(running)),
         }
     }
 }
@@ -87,8 +88,8 @@ mod tests {
         Rated { requests, tokens }
     }
 
-    fn given(requests: u64, tokens: u64, places: u64) -> Given {
-        Given {
+    fn allowance(requests: u64, tokens: u64, places: u64) -> LeaseAllowance {
+        LeaseAllowance {
             requests: Some(requests),
             tokens: Some(tokens),
             places: Some(places),
@@ -99,7 +100,7 @@ mod tests {
     fn each_limit_that_there_is_bounds_what_is_admitted() {
         let mut share = Share::default();
         assert!(share.has(1_000, 1_000), "without a limit");
-        share.told(given(2, 100, 3));
+        share.set_allowance(allowance(2, 100, 3));
         assert!(share.has(100, 2));
         assert!(!share.has(101, 2), "tokens");
         assert!(!share.has(1, 3), "places");
@@ -107,9 +108,9 @@ mod tests {
         share.take(0);
         assert!(!share.has(0, 0), "requests");
         assert_eq!(share.used(), rated(2, 40));
-        share.told(Given {
+        share.set_allowance(LeaseAllowance {
             requests: None,
-            ..given(0, 41, 1)
+            ..allowance(0, 41, 1)
         });
         assert!(share.has(1, 0) && !share.has(2, 0));
     }
@@ -117,13 +118,13 @@ mod tests {
     #[test]
     fn less_holds_from_the_question_on_and_more_from_the_answer() {
         let mut share = Share::default();
-        share.told(given(20, 2_000, 9));
+        share.set_allowance(allowance(20, 2_000, 9));
         share.take(100);
         assert_eq!(share.asks(rated(4, 300), 2), 3);
         assert!(share.has(300, 2) && !share.has(301, 2) && !share.has(300, 3));
         assert_eq!(share.asks(rated(40, 3_000), 2), 12);
         assert!(!share.has(301, 2), "nothing has come back yet");
-        share.told(given(41, 3_100, 12));
+        share.set_allowance(allowance(41, 3_100, 12));
         assert!(share.has(3_000, 11));
     }
 
@@ -132,14 +133,14 @@ mod tests {
         let mut share = Share::default();
         let target = rated(8, 100);
         assert!(!share.is_low(target, 7), "without a limit");
-        share.told(given(8, 100, 9));
+        share.set_allowance(allowance(8, 100, 9));
         assert!(!share.is_low(target, 8));
         assert!(share.is_low(target, 9), "places");
         for _ in 0..5 {
             share.take(0);
         }
         assert!(share.is_low(target, 0), "requests");
-        share.told(given(50, 49, 9));
+        share.set_allowance(allowance(50, 49, 9));
         assert!(share.is_low(target, 0), "tokens");
         assert!(share.is_there());
         share.asks(Rated::default(), 4);

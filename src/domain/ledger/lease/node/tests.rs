@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    domain::ledger::{AdmitReply, Change, Rates, Step, lease::Given},
+    domain::ledger::{AdmitReply, Change, Rates, Step, lease::LeaseAllowance},
     edges::clock,
 };
 use world::{BALANCE, NODES, TARGET, World, named, nanos};
@@ -329,7 +329,7 @@ fn where_a_limit_is_near_more_is_asked_for_seldom() {
         let held = LeaseAnswer::Held(Leased {
             since_ms: account.now_ms(),
             recall: 0,
-            given: Given::default(),
+            allowance: LeaseAllowance::default(),
             grant: grant(hold),
         });
         if asked.is_some() {

@@ -1,29 +1,27 @@
 //! The ledger's file in a backup.
 
-use std::collections::HashMap;
-
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
 use super::{
-    ACCOUNTS, HOURS, KEYS, LedgerFile, OPERATIONS, ROWS, SUMS, add_rows, begin_write, next_place, operations_of, seal,
-    stability::put,
-    trimmed_sums::{put_sum, put_trimmed, trimmed_days, trimmed_items},
-    unseal,
+    ACCOUNTS, ChangedSum, HOURS, KEYS, LedgerFile, OPERATIONS, SUMS, begin_write, operations_of, put_sums, seal,
+    sealed::unseal_sums, stability::put, unseal,
 };
 use crate::{
     domain::{
         faults::stability::{Hour, Share},
         keys::key::KeyId,
-        ledger::{NodeId, consumption::Row},
+        ledger::{
+            NodeId,
+            daily_sums::{DailySums, Subject},
+        },
     },
     store::{StoreError, archive::Item},
 };
 
-const DAY_MS: i64 = 24 * 3600 * 1000;
-
 impl LedgerFile {
-    /// Sends what the file holds now, of one moment; writing goes on meanwhile. Ends early when nobody receives any more.
+    /// Sends what the file holds now, of one moment, since each commit has an account with its sums; writing goes on meanwhile.
+    /// Ends early when nobody receives any more.
     pub(in crate::store::embedded::ledger) fn dump(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
         let snapshot = self.with(|database| Ok(database.begin_read()?))?;
         let mut send = |item: Option<Item>| item.map(|item| to.blocking_send(item).is_ok());
@@ -36,19 +34,16 @@ impl LedgerFile {
         }
     }
 
-    /// Adds items; rows behind those of their day, and to the daily sums.
+    /// Adds items. Rows are passed over: their sums are items of their own.
     pub(in crate::store::embedded::ledger) fn load(&self, items: &[Item]) -> Result<(), StoreError> {
         self.with(|database| {
             let transaction = begin_write(database)?;
             {
                 let mut accounts = transaction.open_table(ACCOUNTS)?;
                 let mut keys = transaction.open_table(KEYS)?;
-                let mut rows = transaction.open_table(ROWS)?;
                 let mut hours = transaction.open_table(HOURS)?;
                 let mut remembered = transaction.open_table(OPERATIONS)?;
                 let mut sums = transaction.open_table(SUMS)?;
-                let mut next: HashMap<(&str, i64), u64> = HashMap::new();
-                let mut put_back: HashMap<&str, Vec<(i64, u64, &Row)>> = HashMap::new();
                 for item in items {
                     match item {
                         Item::Account {
@@ -62,33 +57,29 @@ impl LedgerFile {
                         Item::AccountKey { account, id, state } => {
                             keys.insert((account.as_str(), id.as_str()), seal(state)?.as_slice())?;
                         }
-                        Item::Trimmed { account, day, rows } => put_trimmed(&mut sums, account, *day, *rows)?,
-                        Item::TrimmedSum {
+                        Item::DaySums {
                             account,
                             day,
                             subject,
-                            model,
-                            sums: counted,
-                        } => put_sum(&mut sums, account, *day, (subject.as_str(), model.as_str()), counted)?,
-                        Item::Row { row } => {
-                            let (account, day) = (row.account.as_str(), row.time_ms.div_euclid(DAY_MS));
-                            let number = match next.get(&(account, day)) {
-                                Some(number) => *number,
-                                None => next_place(&rows, &sums, account, day)?,
+                            models,
+                        } => {
+                            let Some(subject) = Subject::parse(subject) else {
+                                continue;
                             };
-                            rows.insert((account, day, number), seal(row)?.as_slice())?;
-                            next.insert((account, day), number.saturating_add(1));
-                            put_back.entry(account).or_default().push((day, number, row));
+                            let counted = models.iter().map(|(model, counted)| ChangedSum {
+                                day: *day,
+                                subject: subject.clone(),
+                                model: model.clone(),
+                                sums: Some(*counted),
+                            });
+                            put_sums(&mut sums, account, &counted.collect::<Vec<_>>())?;
                         }
                         Item::Stability { node, hour, bucket } => {
                             let (hour, bucket) = (*hour, bucket.clone());
                             put(&mut hours, node, &Share { hour, bucket })?;
                         }
-                        Item::Key { .. } | Item::KeyGone { .. } => {}
+                        Item::Key { .. } | Item::KeyGone { .. } | Item::Row { .. } => {}
                     }
-                }
-                for (account, rows) in put_back {
-                    add_rows(&mut sums, account, rows)?;
                 }
             }
             Ok(transaction.commit()?)
@@ -130,7 +121,7 @@ fn dump(
             other => return Ok(other),
         }
     }
-    match dump_rows(snapshot, send)? {
+    match dump_sums(snapshot, send)? {
         Some(true) => {}
         other => return Ok(other),
     }
@@ -151,37 +142,38 @@ fn dump(
     Ok(Some(true))
 }
 
-/// The same of the log: what has left of each day, then the rows that are there.
-fn dump_rows(
+/// The same of the daily sums, day by day.
+fn dump_sums(
     snapshot: &ReadTransaction,
     send: &mut impl FnMut(Option<Item>) -> Option<bool>,
 ) -> Result<Option<bool>, redb::Error> {
-    let trimmed = trimmed_days(snapshot)?;
-    for ((account, day), rows) in &trimmed {
-        let Some(items) = trimmed_items(snapshot, account, *day, *rows)? else {
-            return Ok(send(None));
-        };
-        for item in items {
+    let mut gathered: Option<(String, i64, DailySums)> = None;
+    let mut send_day = |gathered: Option<(String, i64, DailySums)>| {
+        let items = gathered.map(|(account, day, sums)| Item::day_sums(&account, day, &sums));
+        for item in items.into_iter().flatten() {
             match send(Some(item)) {
+                Some(true) => {}
+                other => return other,
+            }
+        }
+        Some(true)
+    };
+    for entry in snapshot.open_table(SUMS)?.iter()? {
+        let (place, sealed) = entry?;
+        let (account, day, subject, model) = place.value();
+        let Some((subject, counted)) = Subject::parse(subject).zip(unseal_sums(sealed.value())) else {
+            return Ok(None);
+        };
+        let is_same = gathered.as_ref().is_some_and(|(of, on, _)| of == account && *on == day);
+        if !is_same {
+            match send_day(gathered.replace((account.to_owned(), day, DailySums::default()))) {
                 Some(true) => {}
                 other => return Ok(other),
             }
         }
-    }
-    for entry in snapshot.open_table(ROWS)?.iter()? {
-        let (place, sealed) = entry?;
-        let (account, day, number) = place.value();
-        let is_gone = !trimmed.is_empty()
-            && trimmed
-                .get(&(account.to_owned(), day))
-                .is_some_and(|gone| number < *gone);
-        if is_gone {
-            continue;
-        }
-        match send(unseal(sealed.value()).map(|row| Item::Row { row })) {
-            Some(true) => {}
-            other => return Ok(other),
+        if let Some((_, _, sums)) = &mut gathered {
+            sums.add_to(day, subject, model.into(), &counted);
         }
     }
-    Ok(Some(true))
+    Ok(send_day(gathered))
 }

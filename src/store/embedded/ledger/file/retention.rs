@@ -2,7 +2,7 @@
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
-use super::{HOURS, LedgerFile, META, ROWS, SUMS, begin_write};
+use super::{HOURS, LedgerFile, META, SUMS, begin_write};
 use crate::{
     domain::{faults::stability::Hour, ledger::retention::Retention},
     store::StoreError,
@@ -14,7 +14,7 @@ const HOURS_A_DAY: i64 = 24;
 const KEPT_FROM: &str = "retention_kept_from";
 /// When it went there, in milliseconds since the Unix epoch.
 const RAN_MS: &str = "retention_ran_ms";
-/// For how many days rows and hours are kept.
+/// For how many days daily sums and hours are kept.
 const KEEP_DAYS: &str = "retention_keep_days";
 
 impl LedgerFile {
@@ -53,7 +53,7 @@ impl LedgerFile {
         })
     }
 
-    /// The day of the oldest row or daily sum of these accounts, or of the oldest hour.
+    /// The day of the oldest daily sum of these accounts, or of the oldest hour.
     pub(in crate::store::embedded::ledger) fn oldest_day(
         &self,
         accounts: &[String],
@@ -64,21 +64,17 @@ impl LedgerFile {
 
 fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, redb::Error> {
     let read = database.begin_read()?;
-    let (rows, hours, sums) = (read.open_table(ROWS)?, read.open_table(HOURS)?, read.open_table(SUMS)?);
+    let (hours, sums) = (read.open_table(HOURS)?, read.open_table(SUMS)?);
     let hour = hours.first()?.map(|(place, _)| place.value().0);
     let mut oldest = hour.map(|hour| hour.div_euclid(HOURS_A_DAY));
     for account in accounts {
         let account = account.as_str();
-        let first = rows
-            .range((account, i64::MIN, 0)..=(account, i64::MAX, u64::MAX))?
-            .next();
-        let row = first.transpose()?.map(|(place, _)| place.value().1);
         let first = sums.range((account, i64::MIN, "", "")..)?.next().transpose()?;
         let sum = first.and_then(|(place, _)| {
             let (of, day, ..) = place.value();
             (of == account).then_some(day)
         });
-        oldest = [oldest, row, sum].into_iter().flatten().min();
+        oldest = [oldest, sum].into_iter().flatten().min();
     }
     Ok(oldest)
 }

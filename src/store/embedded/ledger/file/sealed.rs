@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::domain::ledger::{consumption::Row, daily_sums::Sums};
+use crate::domain::ledger::daily_sums::Sums;
 
 /// The bytes of a checksum before a value.
 const CHECKSUM_BYTES: usize = 4;
@@ -10,11 +10,6 @@ const CHECKSUM_BYTES: usize = 4;
 /// A value as JSON behind its checksum.
 pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
     sealed(|json| serde_json::to_writer(json, value))
-}
-
-/// The same of a row, of which there is one for each request.
-pub(super) fn seal_row(row: &Row) -> Result<Vec<u8>, redb::Error> {
-    sealed(|json| row.write_json(json))
 }
 
 /// The same of daily sums.

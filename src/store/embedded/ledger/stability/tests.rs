@@ -40,7 +40,7 @@ async fn what_was_told_is_there_again_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn hours_are_removed_when_the_log_removes_its_rows() {
+async fn hours_are_removed_when_old_sums_are() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let now_ms = clock::unix_millis();
@@ -53,7 +53,7 @@ async fn hours_are_removed_when_the_log_removes_its_rows() {
     for half_days in (0..=4).rev() {
         let books = store.books();
         let at_ms = now_ms - half_days * crate::domain::ledger::retention::EVERY_MS;
-        blocking(move || books.remove_old_rows(at_ms)).await.unwrap();
+        blocking(move || books.remove_old(at_ms)).await.unwrap();
     }
     for (hour, is_there) in [(now, true), (kept, true), (gone, false)] {
         assert_eq!(!store.buckets(hour, hour).await.unwrap().is_empty(), is_there);

@@ -1,10 +1,7 @@
 //! When the file is written.
 
-use std::time::Duration;
-
 use futures_util::future::poll_immediate;
 
-use super::super::commits::COMMIT_ROWS;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -29,29 +26,6 @@ async fn nothing_is_due_before_something_has_changed() {
     store.flush().await.unwrap();
     let mut due = Box::pin(store.signals.due(Duration::ZERO, START_MS));
     assert!(poll_immediate(&mut due).await.is_none());
-}
-
-#[tokio::test]
-async fn so_many_rows_are_due_at_once_and_fewer_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = opened(folder.path());
-    let mut upkeep = idle(&store).await;
-    for _ in 0..2 {
-        let known = store.watermark(&node(1), "acme").await.unwrap();
-        let mut due = Box::pin(store.signals.due(LONG, START_MS));
-        for seq in known + 1..=known + u64::try_from(COMMIT_ROWS).unwrap() {
-            assert!(poll_immediate(&mut due).await.is_none(), "{seq}");
-            let step = Step {
-                seq,
-                change: settled(seq, 1, TODAY),
-            };
-            store.apply(&node(1), "acme", &[step], 0).await.unwrap();
-        }
-        due.await;
-        assert_eq!(store.books().unwritten_rows(), COMMIT_ROWS);
-        assert!(store.turn(&mut upkeep).await);
-        assert_eq!(store.books().unwritten_rows(), 0);
-    }
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
 //! What a process that dies leaves behind, and what sending again makes of it.
 
-use std::collections::BTreeMap;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::ledger::Account;
+use crate::domain::ledger::daily_sums::differences;
 
 #[tokio::test]
 async fn a_copy_taken_while_it_is_open_has_all_that_was_flushed() {
@@ -33,6 +31,8 @@ enum Deed {
         many: usize,
     },
     Flush,
+    /// Days that are written leave memory.
+    Close,
     Crash,
 }
 
@@ -40,6 +40,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     prop_oneof![
         6 => (1..4_u8, 1..12_usize).prop_map(|(by, many)| Deed::Send { by, many }),
         2 => Just(Deed::Flush),
+        1 => Just(Deed::Close),
         1 => Just(Deed::Crash),
     ]
 }
@@ -52,6 +53,17 @@ async fn send(store: &EmbeddedLedger, by: u8, steps: &[Step], many: usize) {
     store.apply(&node(by), "acme", some, upto).await.unwrap();
 }
 
+fn row_of(step: &Step) -> Option<Arc<Row>> {
+    match &step.change {
+        Change::Settle(settlement) => settlement.row.clone(),
+        Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
+    }
+}
+
+fn sums_of(rows: &[Arc<Row>]) -> DailySums {
+    DailySums::of_day(rows.iter().map(|row| &**row))
+}
+
 async fn crash_and_send_again(deeds: Vec<Deed>) {
     let folder = tempfile::tempdir().unwrap();
     let steps = journal(60);
@@ -60,18 +72,25 @@ async fn crash_and_send_again(deeds: Vec<Deed>) {
         match deed {
             Deed::Send { by, many } => send(&store, by, &steps, many).await,
             Deed::Flush => store.flush().await.unwrap(),
+            Deed::Close => store.close_days(),
             Deed::Crash => {
                 drop(store);
                 store = opened(folder.path());
             }
         }
         // Whatever was lost: what is there is of one moment.
-        let (views, spend, watermarks, rows) = lasting(&store).await;
-        let charged: i64 = rows.iter().map(|row| row.cost_nano_usd.nanos()).sum();
+        let (views, spend, watermarks, sums) = lasting(&store).await;
+        let mut expected = DailySums::default();
+        for mark in &watermarks {
+            let some = &steps[..usize::try_from(*mark).unwrap()];
+            expected.extend(sums_of(&some.iter().filter_map(row_of).collect::<Vec<_>>()).iter());
+        }
+        assert_eq!(differences(&sums, &expected), []);
+        let whole = sums.iter().filter(|sum| sum.subject == Subject::Account);
+        let charged: i64 = whole.map(|sum| sum.sums.cost_nano_usd.nanos()).sum();
         assert_eq!(spend.all.nanos(), charged);
         let opened = watermarks.iter().filter(|mark| **mark > 0).count();
         let settled: u64 = watermarks.iter().map(|mark| mark.saturating_sub(1)).sum();
-        assert_eq!(rows.len() as u64, settled);
         let reached = store.summed("acme").await.unwrap();
         assert_eq!(reached.values().map(|mark| mark - 1).sum::<u64>(), settled);
         if let Some(view) = views.first() {
@@ -79,22 +98,17 @@ async fn crash_and_send_again(deeds: Vec<Deed>) {
             assert_eq!((view.spent.nanos(), view.balance.nanos()), (charged, credits - charged));
         }
     }
-    let mut model = Account::default();
-    let mut costs: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut model, mut expected) = (Account::default(), DailySums::default());
     for by in 1..4 {
         send(&store, by, &steps, steps.len()).await;
         let (_, rows) = model.apply(&node(by), &steps, 0);
-        rows.iter()
-            .for_each(|row| *costs.entry(row.request_id.to_string()).or_default() += 1);
+        expected.extend(sums_of(&rows).iter());
     }
-    let (views, spend, watermarks, rows) = lasting(&store).await;
+    let (views, spend, watermarks, sums) = lasting(&store).await;
     assert_eq!(views, [model.view("acme", START_MS).unwrap()]);
     assert_eq!(spend, model.key_spend(&key_id(1), START_MS));
     assert_eq!(watermarks, [61; 3]);
-    for row in rows {
-        *costs.get_mut(row.request_id.as_str()).unwrap() -= 1;
-    }
-    assert!(costs.values().all(|left| *left == 0));
+    assert_eq!(differences(&sums, &expected), []);
 }
 
 #[test]

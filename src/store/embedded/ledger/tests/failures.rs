@@ -10,6 +10,7 @@ use redb::backends::FileBackend;
 use redb::{BackendError, Database, StorageBackend};
 
 use super::*;
+use crate::store::embedded::ledger::commits::FAILING_MAX_MS;
 use crate::store::embedded::ledger::file::{LedgerFile, Opening};
 
 /// A file on a disk that can be full.
@@ -66,7 +67,7 @@ impl StorageBackend for FullDisk {
     }
 }
 
-fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
+fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>, clock: &TestClock) -> EmbeddedLedger {
     let (path, full) = (folder.join("ledger.redb"), Arc::clone(full));
     let place = path.clone();
     let opening: Opening = Box::new(move || {
@@ -92,7 +93,7 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
     EmbeddedLedger {
         folder: PathBuf::new(),
         ownership: Ownership::new(books),
-        now_ms: TestClock::new().source(),
+        now_ms: clock.source(),
         epochs: watch::channel(0).0,
         signals,
     }
@@ -101,7 +102,7 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>) -> EmbeddedLedger {
 #[tokio::test]
 async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
-    let store = on_a_disk(folder.path(), &full);
+    let store = on_a_disk(folder.path(), &full, &TestClock::new());
     let steps = journal(40);
     store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
     store.flush().await.unwrap();
@@ -118,7 +119,8 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
     store.apply(&node(1), "acme", &steps, 0).await.unwrap();
     store.flush().await.unwrap();
     let before = lasting(&store).await;
-    assert_eq!((before.3.len(), &before.2[..1]), (40, &[41][..]));
+    assert_eq!(before.2[0], 41);
+    assert_eq!(requests(&before.3), [(TODAY - 1, 13), (TODAY, 27)]);
     drop(store);
     assert_eq!(lasting(&opened(folder.path())).await, before);
 }
@@ -126,39 +128,61 @@ async fn a_disk_that_was_full_loses_nothing_and_is_used_again() {
 #[tokio::test]
 async fn nothing_counts_as_written_before_it_is() {
     let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
-    let store = on_a_disk(folder.path(), &full);
+    let store = on_a_disk(folder.path(), &full, &TestClock::new());
     store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
-    let mut upkeep = Upkeep::default();
+    let (before, mut upkeep) = (lasting(&store).await, Upkeep::default());
     full.store(true, Ordering::SeqCst);
     assert!(!store.turn(&mut upkeep).await);
     // It is due again without a further change.
-    store.signals.due(std::time::Duration::ZERO, START_MS).await;
+    store.signals.due(Duration::ZERO, START_MS).await;
     full.store(false, Ordering::SeqCst);
     assert!(store.turn(&mut upkeep).await);
-    assert_eq!(store.books().unwritten_rows(), 0);
+    drop(store);
+    assert_eq!(lasting(&opened(folder.path())).await, before);
 }
 
 #[tokio::test]
-async fn steps_wait_in_the_journal_when_the_disk_takes_no_more_rows() {
-    let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
-    let store = on_a_disk(folder.path(), &full);
-    store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
+async fn steps_stay_in_the_journal_while_the_file_has_not_been_written_for_a_minute() {
+    let (folder, full, clock) = (
+        tempfile::tempdir().unwrap(),
+        Arc::<AtomicBool>::default(),
+        TestClock::new(),
+    );
+    let store = on_a_disk(folder.path(), &full, &clock);
+    let steps = journal(40);
+    let apply = async |many: usize| store.apply(&node(1), "acme", &steps[..many], 0).await;
+    assert_eq!(apply(20).await, Ok(20));
     full.store(true, Ordering::SeqCst);
-    let mut known = store.watermark(&node(1), "acme").await.unwrap();
-    let refused = loop {
-        let changes = (known + 1..).map(|seq| (seq, settled(seq, 1, TODAY)));
-        let steps = changes.map(|(seq, change)| Step { seq, change }).take(APPLY_STEPS_MAX);
-        match store.apply(&node(1), "acme", &steps.collect::<Vec<_>>(), 0).await {
-            Ok(watermark) => known = watermark,
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
-    assert!(store.books().unwritten_rows() < UNWRITTEN_ROWS_MAX + APPLY_STEPS_MAX);
+    assert!(store.flush().await.is_err());
+    clock.advance(FAILING_MAX_MS - 1);
+    assert_eq!(apply(30).await, Ok(30));
+    for _ in 0..2 {
+        clock.advance(1);
+        assert!(matches!(apply(40).await, Err(StoreError::Unavailable(_))));
+        assert!(store.flush().await.is_err(), "it counts from the first failure");
+    }
+    assert_eq!(store.watermark(&node(1), "acme").await, Ok(30));
     full.store(false, Ordering::SeqCst);
     store.flush().await.unwrap();
-    assert_eq!(store.books().unwritten_rows(), 0);
-    assert_eq!(store.watermark(&node(1), "acme").await, Ok(known));
+    assert_eq!(apply(40).await, Ok(40));
+}
+
+#[tokio::test]
+async fn a_day_stays_in_memory_as_long_as_the_file_lacks_something_of_it() {
+    let (folder, full) = (tempfile::tempdir().unwrap(), Arc::<AtomicBool>::default());
+    let store = on_a_disk(folder.path(), &full, &TestClock::new());
+    store.apply(&node(1), "acme", &journal(9), 0).await.unwrap();
+    let before = lasting(&store).await;
+    full.store(true, Ordering::SeqCst);
+    assert!(store.flush().await.is_err());
+    store.close_days();
+    let days = TODAY - 1..=TODAY;
+    let kept = store.sums("acme", days.clone(), &SumsOf::Keys).await;
+    assert_eq!(kept, Ok(before.3.of(&days, &SumsOf::Keys)), "nobody waits for the disk");
+    full.store(false, Ordering::SeqCst);
+    store.flush().await.unwrap();
+    store.close_days();
+    assert_eq!(lasting(&store).await, before);
 }
 
 #[tokio::test]
@@ -179,17 +203,17 @@ async fn damage_in_any_place_is_an_error_or_no_loss() {
         let Ok(store) = EmbeddedLedger::open(image.path(), TestClock::new().source()) else {
             continue;
         };
-        // What opens has all the money. A damaged row may be found only when it is read.
+        // What opens has all the money. A damaged sum may be found only when it is read.
         assert_eq!(store.accounts(None, 9).await.unwrap(), before.0, "byte {place}");
         assert_eq!(
             store.key_spend("acme", &key_id(1)).await.unwrap(),
             before.1,
             "byte {place}"
         );
-        for day in [TODAY - 1, TODAY] {
-            if let Ok(rows) = store.rows("acme", day, 0, 100).await {
-                let expected = before.3.iter().filter(|row| row.time_ms / DAY_MS == day);
-                assert!(rows.iter().eq(expected), "byte {place}");
+        let days = TODAY - 1..=TODAY;
+        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+            if let Ok(sums) = store.sums("acme", days.clone(), &of).await {
+                assert_eq!(sums, before.3.of(&days, &of), "byte {place}");
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{
         },
         ledger::{
             AdmitReply, Counted, Denial, LEASE_MS, Scope,
-            lease::{AskLease, Given, LeaseAnswer, LeaseChange, Leased, Rated},
+            lease::{AskLease, LeaseAllowance, LeaseAnswer, LeaseChange, Leased, Rated},
         },
     },
     store::ledger::contract::record,
@@ -61,7 +61,7 @@ pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture:
         concurrency: None,
     });
     fixture.admit_of(key.clone(), "first", 1).await;
-    let given = |requests, tokens| Given {
+    let allowance = |requests, tokens| LeaseAllowance {
         requests: Some(requests),
         tokens: Some(tokens),
         places: None,
@@ -70,19 +70,19 @@ pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture:
     let stays = LeaseChange::Return(nanos(0));
     let first = fixture.paced(1, rated(0, 0), rated(20, 60), grow).await;
     assert_eq!(
-        first.given,
-        given(11, 60),
+        first.allowance,
+        allowance(11, 60),
         "a sixteenth of 176, and all that was wanted"
     );
     let used = fixture.paced(2, rated(3, 20), rated(20, 60), stays).await;
-    assert_eq!(used.given, given(11, 60), "nothing more was asked for");
+    assert_eq!(used.allowance, allowance(11, 60), "nothing more was asked for");
     let more = fixture.paced(3, rated(3, 20), rated(10, 60), grow).await;
-    assert_eq!(more.given, given(13, 80));
+    assert_eq!(more.allowance, allowance(13, 80));
     let less = fixture.paced(4, rated(3, 20), rated(1, 0), stays).await;
-    assert_eq!(less.given, given(4, 20), "the rest went back");
+    assert_eq!(less.allowance, allowance(4, 20), "the rest went back");
     assert_eq!(
-        fixture.paced(4, rated(9, 9), rated(9, 9), grow).await.given,
-        given(4, 20),
+        fixture.paced(4, rated(9, 9), rated(9, 9), grow).await.allowance,
+        allowance(4, 20),
         "twice"
     );
     // Of 177 one is admitted and four are given.
@@ -111,12 +111,12 @@ pub(crate) async fn what_a_lease_has_of_a_rate_is_not_filled_up(fixture: &Fixtur
     let leased = fixture
         .paced(1, rated(0, 0), rated(9, 0), LeaseChange::Grow(nanos(60)))
         .await;
-    assert_eq!(leased.given.requests, Some(9));
+    assert_eq!(leased.allowance.requests, Some(9));
     fixture.clock.advance(LEASE_MS / 2);
     let leased = fixture
         .paced(2, rated(4, 0), rated(9, 0), LeaseChange::Return(nanos(0)))
         .await;
-    assert_eq!(leased.given.requests, Some(9));
+    assert_eq!(leased.allowance.requests, Some(9));
     let (granted, denied) = fixture.until_refused(&key, "a").await;
     assert_eq!(granted, 151, "160 less all that was lent until now");
     assert!(denied.is_held());
@@ -144,7 +144,7 @@ pub(crate) async fn a_lease_has_places_that_others_do_not_get(fixture: &Fixture)
     };
     let grow = LeaseChange::Grow(nanos(60));
     let places = async |ask: AskLease| match fixture.store.lease(&ask).await.unwrap() {
-        LeaseAnswer::Held(leased) => leased.given.places,
+        LeaseAnswer::Held(leased) => leased.allowance.places,
         other => panic!("not held: {other:?}"),
     };
     assert_eq!(places(at(1, 0, 9, grow)).await, Some(3), "a sixteenth of 48");

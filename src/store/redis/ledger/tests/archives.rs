@@ -1,6 +1,9 @@
 //! Accounts of a Redis in a backup, and accounts of a backup in a Redis.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::mpsc;
 
@@ -10,6 +13,7 @@ use crate::{
     domain::ledger::{
         AccountTerms, OperationId, ProviderState, Reset,
         daily_sums::{DailySum, Subject, SumsOf},
+        period::Period,
         tag::Tag,
     },
     store::{
@@ -18,6 +22,8 @@ use crate::{
         ledger::contract::{START_MS, limit, suspend},
     },
 };
+
+const DAY_MS: i64 = 86_400_000;
 
 /// All items of an archive, in one order whatever the engine.
 async fn items(archive: &dyn Archive) -> Vec<Item> {
@@ -35,23 +41,18 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
     items.sort_by_key(|item| match item {
         Item::Account { id, .. } => (0, id.clone(), String::new()),
         Item::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),
-        Item::Trimmed { account, day, .. } => (2, account.clone(), format!("{day}")),
-        Item::TrimmedSum {
-            account,
-            day,
-            subject,
-            model,
-            ..
-        } => (3, account.clone(), format!("{day} {subject} {model}")),
-        Item::Row { row } => (4, row.account.to_string(), row.time_ms.to_string()),
-        Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (5, String::new(), String::new()),
+        Item::DaySums {
+            account, day, subject, ..
+        } => (2, account.clone(), format!("{day} {subject}")),
+        Item::Row { row } => (3, row.account.to_string(), row.time_ms.to_string()),
+        Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (4, String::new(), String::new()),
     });
     items
 }
 
 /// The daily sums of the days of the tests.
 async fn sums(ledger: &dyn LedgerStore) -> Vec<DailySum> {
-    let day = START_MS / 86_400_000;
+    let day = START_MS / DAY_MS;
     let mut sums = Vec::new();
     for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
         sums.extend(ledger.sums("acme", day - 2..=day, &of).await.unwrap());
@@ -77,10 +78,10 @@ async fn copy(from: &dyn Archive, to: &dyn Archive) {
     };
     let (encoded, bytes) = tokio::join!(file::encode(from, &header, sender), taking);
     encoded.unwrap();
+    file::check(&*bytes).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("backup");
     std::fs::write(&path, bytes).unwrap();
-    file::check(&path).unwrap();
     let mut all = file::Items::open(&path).unwrap();
     loop {
         let batch = all.next_batch(500).unwrap();
@@ -107,7 +108,7 @@ fn terms() -> AccountTerms {
 /// Two accounts with terms, keys and more rows than one script takes.
 async fn fill(ledger: &dyn LedgerStore) {
     let charge = |number: u64| {
-        let day = i64::try_from(number % 3).unwrap() * 86_400_000;
+        let day = i64::try_from(number % 3).unwrap() * DAY_MS;
         let (at_ms, cost) = (START_MS - day, nanos(1));
         let mut row = row("acme", 1, &format!("r{number}"), at_ms, cost);
         row.tags.extend(Tag::parse(&format!("team={}", number % 7)));
@@ -178,7 +179,8 @@ async fn accounts_go_through_a_backup_from_redis_to_redis() {
     };
     fill(&*from.ledger).await;
     let before = items(&*from.ledger).await;
-    assert_eq!(before.len(), 2 + 2 + 500);
+    // The sums of each of three days are those of the account, its key and seven tags.
+    assert_eq!(before.len(), 2 + 2 + 3 * 9 + 500);
 
     let server = TestServer::start().await.unwrap();
     let to = join(&server, &clock).await;
@@ -232,61 +234,96 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
     assert!(!generation.is_empty());
 }
 
-/// Two days of the three have left, and one of them has got rows since.
-async fn trim(ledger: &dyn LedgerStore) {
-    let day = START_MS / 86_400_000;
-    let standing = ledger.log_days("acme", day - 2..=day - 1).await.unwrap();
-    for seen in &standing {
-        assert_eq!(ledger.trim("acme", seen).await, Ok(true));
-    }
-    let mut late = row("acme", 1, "late", START_MS - 86_400_000, nanos(1));
-    late.tags.extend(Tag::parse("team=late"));
-    late.tags.extend(Tag::parse("team=1"));
-    let late = Change::Settle(Box::new(Settlement::of(late, 0)));
-    ledger.apply(&node(1), "acme", &steps(505, [late]), 0).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_have_left_are_in_a_backup_as_their_sums() {
-    let Some((_server, clock, redis)) = start().await else {
+async fn rows_of_a_backup_are_passed_over_where_none_are_kept() {
+    let Some((_server, clock, from)) = start().await else {
         return;
     };
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let embedded = |folder: &tempfile::TempDir| EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
-    let file = embedded(&folders[0]);
-    for ledger in [&*redis.ledger as &dyn LedgerStore, &file as &dyn LedgerStore] {
-        fill(ledger).await;
-        trim(ledger).await;
-    }
-    let (expected, summed) = (items(&file).await, sums(&file).await);
-    let rows = expected.iter().filter(|item| matches!(item, Item::Row { .. })).count();
-    assert_eq!(rows, 167 + 1, "those of a day, and the late one");
-    let days = START_MS / 86_400_000 - 2..=START_MS / 86_400_000;
-    let standing = file.log_days("acme", days.clone()).await;
-    assert_eq!(items(&*redis.ledger).await, expected);
+    fill(&*from.ledger).await;
+    let mut expected = items(&*from.ledger).await;
+    expected.retain(|item| !matches!(item, Item::Row { .. }));
+    let summed = sums(&*from.ledger).await;
 
     let server = TestServer::start().await.unwrap();
     let other = join(&server, &clock).await;
-    copy(&file, &*other.ledger).await;
-    other.ledger.restored(None).await.unwrap();
-    let restored = embedded(&folders[1]);
-    copy(&*redis.ledger, &restored).await;
-    drop(restored);
-    let restored = embedded(&folders[1]);
+    let redis = without_rows::ledger(&other, &clock);
+    copy(&*from.ledger, &redis).await;
+    redis.restored(None).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = || EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
+    copy(&*from.ledger, &file()).await;
+    let file = file();
     for (ledger, archive) in [
-        (&*other.ledger as &dyn LedgerStore, &*other.ledger as &dyn Archive),
-        (&restored as &dyn LedgerStore, &restored as &dyn Archive),
+        (&redis as &dyn LedgerStore, &redis as &dyn Archive),
+        (&file as &dyn LedgerStore, &file as &dyn Archive),
     ] {
         assert_eq!(items(archive).await, expected);
         assert_eq!(sums(ledger).await, summed);
-        assert_eq!(ledger.log_days("acme", days.clone()).await, standing);
         // It goes on where it stood.
-        let next = row("acme", 1, "next", START_MS - 86_400_000, nanos(1));
+        let mut next = row("acme", 1, "next", START_MS - DAY_MS, nanos(1));
+        next.tags
+            .extend(["team=new", "team=1"].map(|tag| Tag::parse(tag).unwrap()));
         let next = [Change::Settle(Box::new(Settlement::of(next, 0)))];
-        ledger.apply(&node(1), "acme", &steps(506, next), 0).await.unwrap();
-        let rows = ledger.rows("acme", START_MS / 86_400_000 - 1, 0, 10).await.unwrap();
-        let names: Vec<&str> = rows.iter().map(|row| row.request_id.as_str()).collect();
-        assert_eq!(names, ["late", "next"]);
+        ledger.apply(&node(1), "acme", &steps(505, next), 0).await.unwrap();
     }
-    assert_eq!(sums(&*other.ledger).await, sums(&restored).await);
+    let after = sums(&redis).await;
+    assert_eq!((after.len(), after), (summed.len() + 1, sums(&file).await));
+}
+
+/// What the items of `acme` say of its requests, each of which cost one: the balance that is spent, the key's counter, the sums of
+/// the account, and the rows.
+fn counted(items: &[Item]) -> [u64; 4] {
+    let (mut spent, mut of_key, mut rows) = (nanos(0), nanos(0), 0);
+    let mut of_days = BTreeMap::new();
+    for item in items {
+        match item {
+            Item::Account { id, standing, .. } if id == "acme" => spent = standing.spent,
+            Item::AccountKey { id, state, .. } if *id == key_id(1) => of_key = state.spent[&Period::All],
+            Item::DaySums {
+                day, subject, models, ..
+            } if subject == "a" => {
+                // What comes later stands in the place of what came before.
+                of_days.insert(*day, models.values().map(|sums| sums.requests).sum::<u64>());
+            }
+            Item::Row { .. } => rows += 1,
+            _ => {}
+        }
+    }
+    let cost = |amount: NanoUsd| amount.nanos().unsigned_abs();
+    [cost(spent), cost(of_key), of_days.values().sum(), rows]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_taken_while_rows_come_is_of_one_moment() {
+    // Rows of a day that is over: fewer than the times that an account is read.
+    const LATE: u64 = 5;
+    let Some((_server, _clock, first)) = start().await else {
+        return;
+    };
+    let ledger = &first.ledger;
+    fill(&**ledger).await;
+    let (is_over, mut number) = (AtomicBool::new(false), 0);
+    let settling = async {
+        while !is_over.load(Ordering::Relaxed) {
+            let is_late = number % 10 == 0 && number / 10 < LATE;
+            let at_ms = START_MS - if is_late { 5 * DAY_MS } else { 0 };
+            let more = steps(505 + number, [settled(&format!("more-{number}"), at_ms, 1)]);
+            ledger.apply(&node(1), "acme", &more, 0).await.unwrap();
+            number += 1;
+        }
+    };
+    let dumping = async {
+        let mut dumps = Vec::new();
+        for _ in 0..20 {
+            dumps.push(counted(&items(&**ledger).await));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        dumps
+    };
+    let ((), dumps) = tokio::join!(settling, dumping);
+    for dump in &dumps {
+        assert_eq!(*dump, [dump[0]; 4], "{dumps:?}");
+    }
+    assert!(dumps.is_sorted() && dumps[0] != dumps[19], "{dumps:?}");
+    assert_eq!(counted(&items(&**ledger).await), [500 + number; 4]);
 }

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use super::{ask, granted, nanos, open_with, settled, start, steps};
 use crate::domain::ledger::{Change, TopUp};
 use crate::store::contract::{digest, until};
-use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{key_id, node};
+use crate::store::ledger::{LedgerStore, LogLists};
 use crate::store::{KeyStore, StoreError};
 
 fn is_unavailable<T: Debug>(answer: &Result<T, StoreError>) {

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::{ask, granted, nanos, open_with, settled, start, steps};
 use crate::store::contract::until;
-use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::node;
+use crate::store::ledger::{LedgerStore, LogLists};
 use crate::store::redis::test_server::TestServer;
 
 /// Passes everything on, until it is told to swallow the next answer and hang up.
@@ -75,7 +75,7 @@ async fn a_change_whose_connection_is_cut_before_the_answer_has_one_effect() {
     };
     let cutter = Cutter::before(&server).await;
     let joined = server.join_at("weir", cutter.port).await;
-    let ledger = super::RedisLedger::new(joined.store.clone());
+    let ledger = super::RedisLedger::new(joined.store.clone(), true);
     let cut = || cutter.cut_next.store(true, Ordering::SeqCst);
     cut();
     let opened = steps(1, [open_with(100)]);

@@ -8,8 +8,8 @@ use std::{ops::RangeInclusive, sync::Arc};
 use super::{TestClock, ask, granted, nanos, open_with, settled, steps};
 use crate::domain::ledger::{Change, NodeId};
 use crate::store::contract::until;
-use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{key_id, node};
+use crate::store::ledger::{LedgerStore, LogLists};
 use crate::store::redis::test_server::cluster::{Move, TestCluster};
 use crate::store::redis::test_server::{AMPLE_BUDGET, Joined};
 use crate::store::redis::{RedisLedger, RedisSettings};
@@ -17,8 +17,8 @@ use crate::store::{KeyStore, StoreError, StoreWarning};
 
 const ACCOUNT: &str = "acme";
 const OLD_DAYS: i64 = 6;
-/// Of those, so many leave for the log's home meanwhile.
-const LEAVING: i64 = 3;
+/// The rows of this many of those are removed meanwhile.
+const REMOVED: i64 = 3;
 const DAY_MS: i64 = 86_400_000;
 /// How long a call of an account may wait whose move does not end.
 const QUEUE: Duration = Duration::from_millis(100);
@@ -48,19 +48,15 @@ async fn work(ledger: &RedisLedger, by: &NodeId, first: u64, is_over: &AtomicBoo
     done
 }
 
-/// Takes the rows of some days out.
-async fn trim(ledger: &RedisLedger, days: RangeInclusive<i64>) {
+/// Removes the rows of some days.
+async fn remove(ledger: &RedisLedger, days: RangeInclusive<i64>) {
     loop {
         let Ok(standing) = ledger.log_days(ACCOUNT, days.clone()).await else {
             continue;
         };
-        match standing.iter().find(|day| day.rows > 0) {
-            Some(seen) => {
-                let done = ledger.trim(ACCOUNT, seen).await;
-                assert!(matches!(done, Ok(true) | Err(StoreError::Unavailable(_))), "{done:?}");
-            }
-            None => return assert!(standing.iter().all(|day| day.trimmed == 1), "{standing:?}"),
-        }
+        let Some(seen) = standing.first() else { return };
+        let done = ledger.remove(ACCOUNT, seen).await;
+        assert!(matches!(done, Ok(true) | Err(StoreError::Unavailable(_))), "{done:?}");
     }
 }
 
@@ -109,7 +105,7 @@ async fn an_account_stays_whole_while_its_slot_moves() {
     let oldest = today.div_euclid(DAY_MS) - OLD_DAYS;
     let ((), (), done_one, done_two) = tokio::join!(
         moves,
-        trim(&second, oldest..=oldest + LEAVING - 1),
+        remove(&second, oldest..=oldest + REMOVED - 1),
         work(&first, &one, next, &is_over),
         work(&second, &two, 2, &is_over)
     );
@@ -119,7 +115,7 @@ async fn an_account_stays_whole_while_its_slot_moves() {
     for day in today.div_euclid(DAY_MS) - OLD_DAYS..=today.div_euclid(DAY_MS) {
         rows += first.rows(ACCOUNT, day, 0, 1000).await.unwrap().len();
     }
-    assert_eq!(i64::try_from(rows).unwrap(), OLD_DAYS - LEAVING + done);
+    assert_eq!(i64::try_from(rows).unwrap(), OLD_DAYS - REMOVED + done);
     let spent = nanos(3 * OLD_DAYS + 5 * done);
     let view = first.account(ACCOUNT).await.unwrap().unwrap();
     assert_eq!((view.spent, view.balance), (spent, nanos(1_000_000 - spent.nanos())));
@@ -156,7 +152,7 @@ async fn a_move_that_does_not_end_is_said(cluster: &TestCluster) {
         ..settings
     })
     .await;
-    let ledger = RedisLedger::new(joined.store.clone());
+    let ledger = RedisLedger::new(joined.store.clone(), true);
     let opened = steps(1, [open_with(10)]);
     ledger.apply(&node(1), "stuck", &opened, 0).await.unwrap();
     let mut asked = ask(&node(1), "r1", 7);

@@ -1,12 +1,14 @@
-//! Rows leave the store when the log's home has them, and nothing that counts them changes.
+//! The log's home is lost, moved or put back, and nothing that counts its rows changes.
 
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use serde_json::Value as Json;
 
 use crate::harness::postgres::PostgresServer;
+use crate::harness::redis::RedisServer;
 use crate::harness::request::ALL_WIRES;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::skip;
+use crate::harness::wait::wait_for;
 use crate::harness::{Weir, WeirBuilder, wait_until};
 use crate::log_postgres::{URL, set_up};
 
@@ -54,79 +56,16 @@ fn verified(weir: &Weir) -> String {
 }
 
 #[track_caller]
-pub(super) fn until_trimmed(weir: &Weir, rows: usize) {
-    wait_until("the rows to have left the store", || {
-        weir.metrics()
-            .contains(&format!("\nweir_log_trimmed_rows_total {rows}\n"))
-    });
-}
-
-#[track_caller]
-fn assert_left(weir: &Weir, home: &str) {
+fn assert_proven(weir: &Weir, home: &str) {
     let told = verified(weir);
-    for line in [
-        format!("{ROWS} rows have left the store for {home}"),
-        format!("{ROWS} rows in {home} compared with the same sums"),
-    ] {
-        assert!(told.contains(&line), "{told}");
-    }
-}
-
-#[test]
-fn rows_leave_an_embedded_store_for_the_files_beside_it_and_counts_stay() {
-    let provider = SampleProvider::start();
-    let mut weir = builder(&provider).shipped_home().start();
-    let before = charge(&weir);
-    assert!(verified(&weir).contains(&format!("{ROWS} rows compared")));
-    weir.next_variable(OFFSET, "0");
-    weir.kill_and_restart();
-    until_trimmed(&weir, ROWS);
-    assert!(weir.folder().join("log").is_dir(), "beside the store");
-    assert_left(&weir, "files");
-    assert_eq!(used(&weir), before);
-    let mend = weir.cli(
-        &["log", "verify", "--mend"],
-        &["--from", &day(-DAYS_AGO), "--until", &day(1)],
-    );
-    assert!(mend.status.success(), "nothing is to be mended");
-    // What is charged from now on stays for two days.
-    let key = weir.key().text;
-    assert_eq!(weir.exchange(&ALL_WIRES[0].request(&key, "Tell me.")).status, 200);
-    wait_until("the row to be there", || {
-        verified(&weir).contains("accounts, 1 rows compared")
-    });
-    weir.kill_and_restart();
-    assert!(verified(&weir).contains(&format!("{ROWS} rows have left the store for files")));
-    let metrics = weir.metrics();
-    assert!(metrics.contains("\nweir_log_differing_days 0\n"), "{metrics}");
-}
-
-#[test]
-fn a_store_that_was_the_home_fills_the_files_by_itself_before_its_rows_leave() {
-    let provider = SampleProvider::start();
-    let mut weir = builder(&provider).set("log.home", "store").start();
-    let before = charge(&weir);
-    weir.next_variable(OFFSET, "0");
-    weir.process().signal("TERM");
-    weir.process().wait_ended();
-    // An older installation: its journal has these rows no more, and its configuration says nothing of a home.
-    let conf = weir.folder().join("weir.toml");
-    let said = std::fs::read_to_string(&conf).unwrap();
-    std::fs::write(&conf, said.replace("home = \"store\"\n", "")).unwrap();
-    std::fs::remove_dir_all(weir.folder().join("journal")).unwrap();
-    weir.kill_and_restart();
-    until_trimmed(&weir, ROWS);
-    assert_left(&weir, "files");
-    assert_eq!(used(&weir), before);
+    let line = format!("{ROWS} rows in {home} compared with their daily sums");
+    assert!(told.contains(&line) && !told.contains("are open"), "{told}");
 }
 
 #[test]
 fn a_restored_store_and_the_files_beside_it_are_the_whole_log_again() {
     let provider = SampleProvider::start();
-    let mut weir = builder(&provider)
-        .set("log.home", "files")
-        .set("log.files.path", "log")
-        .start();
+    let mut weir = builder(&provider).start();
     let before = charge(&weir);
     let rows = |weir: &Weir| {
         let rows = weir.cli_json(&["log", "query", "--from", &day(-DAYS_AGO - 1)]);
@@ -137,7 +76,6 @@ fn a_restored_store_and_the_files_beside_it_are_the_whole_log_again() {
     let all = rows(&weir);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
-    until_trimmed(&weir, ROWS);
     let backup = weir.folder().join("backup.jsonl");
     let file = backup.to_str().unwrap();
     assert!(weir.store_command(&["backup", "--out", file]).status.success());
@@ -158,12 +96,13 @@ fn a_restored_store_and_the_files_beside_it_are_the_whole_log_again() {
     weir.kill_and_restart();
     assert_eq!(rows(&weir), all);
     assert_eq!(used(&weir), before);
-    assert_left(&weir, "files");
+    assert_proven(&weir, "files");
+    assert!(weir.folder().join("log").is_dir(), "beside the store");
     // A home that was lost with the store, and has a copy no older than the journal goes back.
     std::fs::remove_dir_all(weir.folder().join("log")).unwrap();
     weir.kill_and_restart();
     wait_until("the files to have what the journal has", || rows(&weir) == all);
-    assert_left(&weir, "files");
+    assert_proven(&weir, "files");
 }
 
 /// Says that something else is in the configuration when it is read next.
@@ -188,7 +127,6 @@ fn a_home_is_moved_to_another_and_read_in_both_until_then() {
     let before = charge(&weir);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
-    until_trimmed(&weir, ROWS);
     weir.process().signal("TERM");
     weir.process().wait_ended();
     // As one that has had the files for so long that no journal has their rows any more.
@@ -217,7 +155,7 @@ fn a_home_is_moved_to_another_and_read_in_both_until_then() {
         assert!(moved.status.success() && said.ends_with(&wanted), "{said}");
     }
     assert_eq!(rows(&weir), ROWS, "each is read once");
-    assert_left(&weir, "postgres");
+    assert_proven(&weir, "postgres");
     rewrite(&weir, "former_home = \"files\"\n", "");
     weir.kill_and_restart();
     std::fs::remove_dir_all(weir.folder().join("log")).unwrap();
@@ -288,34 +226,46 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
 }
 
 #[test]
-fn rows_leave_for_postgres_when_it_has_them_and_not_while_it_lacks_one() {
-    let Some(server) = PostgresServer::start() else {
-        skip!("no postgres")
+fn rows_of_a_redis_go_to_postgres_and_are_removed_there_when_they_are_proven() {
+    let (Some(server), Some(redis)) = (PostgresServer::start(), RedisServer::start()) else {
+        skip!("no postgres, or no redis-server")
     };
     let provider = SampleProvider::start();
-    let mut weir = builder(&provider)
-        .set("log.home", "postgres")
+    let mut weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set("log.home", "store")
         .set("log.postgres.url", format!("env:{URL}"))
         .variable(URL, &server.url_of_weir())
+        .redis(&redis)
         .start();
+    charge(&weir);
+    let lists = || redis.command(&["KEYS", "*:log:*"]);
+    assert!(lists().contains(":log:"), "{}", lists());
+    weir.process().signal("TERM");
+    weir.process().wait_ended();
+    let (old, new) = ("home = \"store\"\n", "home = \"postgres\"\nformer_home = \"store\"\n");
+    rewrite(&weir, old, new);
     set_up(&weir, &server);
-    let before = charge(&weir);
-    wait_until("the rows to be in postgres", || {
-        server.psql("SELECT count(*) FROM weir.log") == ROWS.to_string()
-    });
-    let dearer =
-        "UPDATE weir.log SET cost_nano_usd = cost_nano_usd + 1 WHERE number = (SELECT min(number) FROM weir.log)";
-    server.psql(dearer);
-    weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
-    wait_until("the difference to be found", || {
-        weir.metrics().contains("\nweir_log_differing_days 1\n")
+    assert_eq!(weir.rows().len(), ROWS, "each is read once");
+    let key = weir.key().text;
+    assert_eq!(weir.exchange(&ALL_WIRES[0].request(&key, "Tell me.")).status, 200);
+    weir.books(ROWS + 1);
+    // The journal brings them: it has them still.
+    let moved = wait_for("the rows to be proven and removed", || {
+        let moved = weir.cli(&["log", "move"], &["--to", "postgres", "--remove"]);
+        moved.status.success().then(|| String::from_utf8(moved.stdout).unwrap())
     });
-    assert!(weir.logs().contains("weir log verify"), "{}", weir.logs());
-    assert!(weir.metrics().contains("\nweir_log_trimmed_rows_total 0\n"));
-    server.psql(&dearer.replace("+ 1", "- 1"));
+    assert!(
+        moved.ends_with(&format!(
+            "0 rows brought to postgres\n{ROWS} rows removed from the store\n"
+        )),
+        "{moved}"
+    );
+    assert!(!lists().contains(":log:"), "{}", lists());
+    assert_eq!(server.psql("SELECT count(*) FROM weir.log"), (ROWS + 1).to_string());
+    weir.books(ROWS + 1);
+    rewrite(&weir, "former_home = \"store\"\n", "");
     weir.kill_and_restart();
-    until_trimmed(&weir, ROWS);
-    assert_left(&weir, "postgres");
-    assert_eq!(used(&weir), before);
+    assert_eq!(weir.rows().len(), ROWS + 1);
 }

@@ -1,0 +1,244 @@
+//! The daily sums of one account in memory, of the days that rows come to. Such a day is here as a whole, so that a row is
+//! counted without the file; what it has changed is put there with the account, in one commit.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    sync::Arc,
+};
+
+use smol_str::SmolStr;
+
+use crate::{
+    domain::ledger::{
+        consumption::Row,
+        daily_sums::{DailySum, DailySums, DayTags, Subject, Sums, SumsOf, SumsOfRows, day_of},
+    },
+    store::embedded::ledger::file::ChangedSum,
+};
+
+/// By day, counted from the Unix epoch in UTC.
+#[derive(Default)]
+pub(super) struct OpenDays(BTreeMap<i64, OpenDay>);
+
+/// One day, with all of its sums.
+#[derive(Default)]
+struct OpenDay {
+    sums: BTreeMap<(Subject, SmolStr), Sums>,
+    tags: DayTags,
+    /// The sums that the file does not have as they are here.
+    changed: BTreeSet<(Subject, SmolStr)>,
+    /// When it was opened, or a row came last, in milliseconds since the Unix epoch.
+    used_ms: i64,
+}
+
+impl OpenDays {
+    /// Whether a day is here.
+    pub(super) fn has(&self, day: i64) -> bool {
+        self.0.contains_key(&day)
+    }
+
+    /// Opens a day that is not here, with its sums as the file has them.
+    pub(super) fn open(&mut self, day: i64, sums: Vec<DailySum>, now_ms: i64) {
+        self.0.insert(day, OpenDay::new(sums, now_ms));
+    }
+
+    /// Counts rows. Their days are here.
+    pub(super) fn count(&mut self, rows: &[Arc<Row>], now_ms: i64) {
+        let mut more = SumsOfRows::default();
+        for row in rows {
+            let day = self.0.entry(day_of(row)).or_default();
+            day.used_ms = now_ms;
+            more.add(row, &mut day.tags);
+        }
+        for sum in more.sums().iter() {
+            let day = self.0.entry(sum.day).or_default();
+            let place = (sum.subject, sum.model);
+            if !day.changed.contains(&place) {
+                day.changed.insert(place.clone());
+            }
+            let sums = day.sums.entry(place).or_default();
+            *sums = sums.plus(&sum.sums);
+        }
+    }
+
+    /// Puts sums in the place of all those of a day, if the account's count as many requests as were `seen`, and says whether
+    /// they do. `None`: the day is not here.
+    pub(super) fn replace(&mut self, day: i64, sums: &DailySums, seen: u64, now_ms: i64) -> Option<bool> {
+        let before = self.0.get_mut(&day)?;
+        if before.requests() != seen {
+            return Some(false);
+        }
+        let mut after = OpenDay::new(sums.iter().filter(|sum| sum.day == day), now_ms);
+        after.changed = std::mem::take(&mut before.changed);
+        let places = before.sums.keys().chain(after.sums.keys());
+        after.changed.extend(places.cloned());
+        *before = after;
+        Some(true)
+    }
+
+    /// Of the days here that are asked for, each with its sums in their order.
+    pub(super) fn select(&self, days: &RangeInclusive<i64>, of: &SumsOf) -> BTreeMap<i64, Vec<DailySum>> {
+        let asked = self.0.iter().filter(|(day, _)| days.contains(day));
+        asked.map(|(day, open)| (*day, open.select(*day, of))).collect()
+    }
+
+    /// The sums that the file does not have, which count as written from now on.
+    pub(super) fn take_changed(&mut self) -> Vec<ChangedSum> {
+        let mut all = Vec::new();
+        for (day, open) in &mut self.0 {
+            for place in std::mem::take(&mut open.changed) {
+                let sums = open.sums.get(&place).copied();
+                let (day, (subject, model)) = (*day, place);
+                all.push(ChangedSum {
+                    day,
+                    subject,
+                    model,
+                    sums,
+                });
+            }
+        }
+        all
+    }
+
+    /// Takes back that sums count as written.
+    pub(super) fn put_back(&mut self, unwritten: Vec<ChangedSum>) {
+        for one in unwritten {
+            if let Some(open) = self.0.get_mut(&one.day) {
+                open.changed.insert((one.subject, one.model));
+            }
+        }
+    }
+
+    /// Leaves the days to the file that it has as they are here and that were last used at a time or before it.
+    pub(super) fn close(&mut self, used_ms: i64) {
+        self.0
+            .retain(|_, open| !open.changed.is_empty() || open.used_ms > used_ms);
+    }
+
+    /// Forgets the days before one, written or not.
+    pub(super) fn forget_before(&mut self, day: i64) {
+        self.0.retain(|one, _| *one >= day);
+    }
+}
+
+impl OpenDay {
+    fn new(sums: impl IntoIterator<Item = DailySum>, used_ms: i64) -> Self {
+        let sums: BTreeMap<(Subject, SmolStr), Sums> = sums
+            .into_iter()
+            .map(|sum| ((sum.subject, sum.model), sum.sums))
+            .collect();
+        let tags = sums.keys().filter_map(|(subject, _)| match subject {
+            Subject::Tag(tag) => Some(tag.clone()),
+            Subject::Account | Subject::Key(_) | Subject::OtherTags => None,
+        });
+        Self {
+            tags: tags.collect(),
+            sums,
+            changed: BTreeSet::new(),
+            used_ms,
+        }
+    }
+
+    /// How many requests the account's sums count.
+    fn requests(&self) -> u64 {
+        let of_account = self
+            .sums
+            .iter()
+            .filter(|((subject, _), _)| *subject == Subject::Account);
+        of_account.fold(0, |all, (_, sums)| all.saturating_add(sums.requests))
+    }
+
+    fn select(&self, day: i64, of: &SumsOf) -> Vec<DailySum> {
+        let asked = self.sums.iter().filter(|((subject, _), _)| of.takes(subject));
+        let sums = asked.map(|((subject, model), sums)| DailySum {
+            day,
+            subject: subject.clone(),
+            model: model.clone(),
+            sums: *sums,
+        });
+        sums.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::money::NanoUsd,
+        store::ledger::contract::{START_MS, row},
+    };
+
+    const DAY: i64 = START_MS / (24 * 3600 * 1000);
+
+    fn rows(key: u8, count: u64) -> Vec<Arc<Row>> {
+        let one = |number| row("acme", key, &format!("r{number}"), START_MS, NanoUsd::from_nanos(1));
+        (0..count).map(|number| Arc::new(one(number))).collect()
+    }
+
+    /// A day to which rows of two keys have come, all of it written.
+    fn written() -> OpenDays {
+        let mut days = OpenDays::default();
+        days.open(DAY, Vec::new(), START_MS);
+        days.count(&rows(1, 3), START_MS);
+        days.count(&rows(2, 2), START_MS);
+        days.take_changed();
+        days
+    }
+
+    /// The names of what is to be written, and how many requests each counts.
+    fn changed(days: &mut OpenDays) -> Vec<(String, Option<u64>)> {
+        let all = days.take_changed().into_iter();
+        all.map(|one| (one.subject.text(), one.sums.map(|sums| sums.requests)))
+            .collect()
+    }
+
+    fn key(number: u8) -> String {
+        format!("k:key_{number:016}")
+    }
+
+    #[test]
+    fn only_what_has_changed_is_written_and_each_sum_is_whole() {
+        let mut days = written();
+        days.count(&rows(2, 1), START_MS);
+        assert_eq!(changed(&mut days), [("a".to_owned(), Some(6)), (key(2), Some(3))]);
+        assert!(changed(&mut days).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_written_after_all_is_written_with_what_has_come_since() {
+        let mut days = written();
+        days.count(&rows(1, 1), START_MS);
+        let unwritten = days.take_changed();
+        days.count(&rows(1, 1), START_MS);
+        days.put_back(unwritten);
+        assert_eq!(changed(&mut days), [("a".to_owned(), Some(7)), (key(1), Some(5))]);
+    }
+
+    #[test]
+    fn a_day_is_closed_when_it_is_written_and_nothing_has_come_for_long_enough() {
+        let mut days = written();
+        days.close(START_MS - 1);
+        assert!(days.has(DAY));
+        days.count(&rows(1, 1), START_MS);
+        days.close(i64::MAX);
+        assert!(days.has(DAY), "it is not written");
+        days.take_changed();
+        days.close(START_MS);
+        assert!(!days.has(DAY));
+    }
+
+    #[test]
+    fn sums_that_are_replaced_leave_nothing_of_those_before_them() {
+        let mut days = written();
+        let sums = DailySums::of_day(rows(1, 4).iter().map(|row| &**row));
+        assert_eq!(days.replace(DAY, &sums, 4, START_MS), Some(false), "it counts five");
+        assert_eq!(days.replace(DAY + 1, &sums, 0, START_MS), None);
+        assert!(changed(&mut days).is_empty());
+        assert_eq!(days.replace(DAY, &sums, 5, START_MS), Some(true));
+        let after = [("a".to_owned(), Some(4)), (key(1), Some(4)), (key(2), None)];
+        assert_eq!(changed(&mut days), after);
+        let kept = days.select(&(DAY..=DAY), &SumsOf::Keys);
+        assert_eq!(kept[&DAY], sums.of(&(DAY..=DAY), &SumsOf::Keys));
+    }
+}

@@ -1,0 +1,64 @@
+//! The table of daily sums. An entry is always put whole, so putting it twice is the same.
+
+use redb::{ReadableTable, Table, TableDefinition};
+use smol_str::SmolStr;
+
+use super::sealed::{seal_sums, unseal_sums};
+use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
+
+/// Account, day, subject and model.
+pub(super) type Place = (&'static str, i64, &'static str, &'static str);
+/// To the sealed sums of its rows.
+pub(super) const SUMS: TableDefinition<'_, Place, &[u8]> = TableDefinition::new("daily_sums");
+/// Behind every text that a name may be.
+pub(super) const LAST: &str = "\u{10ffff}";
+
+/// The sums of one subject, model and day of an account, as the file is to have them.
+pub(in crate::store::embedded::ledger) struct ChangedSum {
+    pub(in crate::store::embedded::ledger) day: i64,
+    pub(in crate::store::embedded::ledger) subject: Subject,
+    pub(in crate::store::embedded::ledger) model: SmolStr,
+    /// `None`: the file is to have none.
+    pub(in crate::store::embedded::ledger) sums: Option<Sums>,
+}
+
+/// Puts sums of an account, each whole.
+pub(super) fn put_sums(
+    table: &mut Table<'_, Place, &'static [u8]>,
+    account: &str,
+    changed: &[ChangedSum],
+) -> Result<(), redb::Error> {
+    for one in changed {
+        let subject = one.subject.text();
+        let place = (account, one.day, subject.as_str(), one.model.as_str());
+        if let Some(sums) = &one.sums {
+            table.insert(place, seal_sums(sums)?.as_slice())?;
+        } else {
+            table.remove(place)?;
+        }
+    }
+    Ok(())
+}
+
+/// The sums of a day from one subject's name to another's, by name and model; `None` for each that is not readable.
+pub(super) fn read(
+    table: &impl ReadableTable<Place, &'static [u8]>,
+    account: &str,
+    day: i64,
+    first: &str,
+    last: &str,
+) -> Result<Vec<Option<DailySum>>, redb::Error> {
+    let mut found = Vec::new();
+    for entry in table.range((account, day, first, "")..=(account, day, last, LAST))? {
+        let (place, sealed) = entry?;
+        let (_, day, subject, model) = place.value();
+        let sum = Subject::parse(subject).zip(unseal_sums(sealed.value()));
+        found.push(sum.map(|(subject, sums)| DailySum {
+            day,
+            subject,
+            model: model.into(),
+            sums,
+        }));
+    }
+    Ok(found)
+}

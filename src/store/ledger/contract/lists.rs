@@ -1,0 +1,111 @@
+//! Rows of a store that keeps them: how they are read, put back and removed, and that their sums stay as they are.
+
+use super::{Fixture, node, row};
+use crate::domain::{
+    ledger::{
+        Change, LogDay, Settlement, Step,
+        consumption::Row,
+        daily_sums::{DailySum, Subject, SumsOf},
+    },
+    money::NanoUsd,
+};
+use crate::store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+fn some(requests: std::ops::Range<u64>, time_ms: i64) -> Vec<Row> {
+    let cost = NanoUsd::from_nanos(7);
+    let rows = requests.map(|request| row("acme", 1, &format!("r{request}"), time_ms, cost));
+    rows.collect()
+}
+
+/// Charges these rows, the first by this step.
+async fn charge(fixture: &Fixture, rows: &[Row], first: u64) {
+    let changes = rows
+        .iter()
+        .map(|row| Change::Settle(Box::new(Settlement::of(row.clone(), 0))));
+    let steps: Vec<Step> = changes.zip(first..).map(|(change, seq)| Step { seq, change }).collect();
+    fixture.store.apply(&node(1), "acme", &steps, 0).await.unwrap();
+}
+
+fn lists(fixture: &Fixture) -> &dyn LogLists {
+    fixture.lists.as_deref().expect("an engine that keeps rows")
+}
+
+async fn sums(store: &dyn LedgerStore, day: i64) -> Vec<DailySum> {
+    let of_account = SumsOf::One(Subject::Account);
+    store.sums("acme", day - 9..=day + 1, &of_account).await.unwrap()
+}
+
+pub(crate) async fn rows_are_paged_by_account_and_day(fixture: &Fixture) {
+    let (lists, now) = (lists(fixture), fixture.clock.now_ms());
+    let (today, tomorrow) = (some(0..25, now), some(25..26, now + DAY_MS));
+    charge(fixture, &[today.clone(), tomorrow.clone()].concat(), 1).await;
+    let day = now / DAY_MS;
+    let mut seen = Vec::new();
+    loop {
+        let page = lists.rows("acme", day, seen.len(), 10).await.unwrap();
+        assert!(page.len() <= 10);
+        if page.is_empty() {
+            break;
+        }
+        seen.extend(page);
+    }
+    assert_eq!(seen, today);
+    assert_eq!(lists.rows("acme", day + 1, 0, 10).await, Ok(tomorrow));
+    for (account, day, limit) in [("acme", day - 1, 10), ("acm", day, 10), ("acme", day, 0)] {
+        assert_eq!(lists.rows(account, day, 0, limit).await, Ok(vec![]));
+    }
+    let days = [(day, 25), (day + 1, 1)].map(|(day, rows)| LogDay { day, rows });
+    assert_eq!(lists.log_days("acme", day - 5..=day + 1).await, Ok(days.to_vec()));
+    assert_eq!(lists.log_days("acme", day - 5..=day - 1).await, Ok(vec![]));
+    assert_eq!(lists.log_days("acm", day..=day).await, Ok(vec![]));
+}
+
+pub(crate) async fn rows_that_were_lost_are_put_back(fixture: &Fixture) {
+    let (store, lists, now) = (&*fixture.store, lists(fixture), fixture.clock.now_ms());
+    let day = now / DAY_MS - 2;
+    let rows = some(0..9, day * DAY_MS + 5);
+    assert_eq!(lists.put_rows("acme", day, &rows).await, Ok(false), "of no account");
+    assert_eq!(lists.log_days("acme", day..=day).await, Ok(vec![]));
+    charge(fixture, &rows[..4], 1).await;
+    let before = (store.account("acme").await, sums(store, day).await);
+    assert_eq!(lists.put_rows("acme", day, &rows[4..]).await, Ok(true));
+    assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(rows.clone()));
+    // A day that has lost all of them: as many as one call puts back.
+    let many = some(20..20 + PUT_ROWS_MAX as u64, (day - 1) * DAY_MS);
+    assert_eq!(lists.put_rows("acme", day - 1, &many).await, Ok(true));
+    assert_eq!(lists.rows("acme", day - 1, 0, 1000).await, Ok(many));
+    assert_eq!((store.account("acme").await, sums(store, day).await), before);
+    assert_eq!(store.watermark(&node(1), "acme").await, Ok(4));
+    let next = some(9..10, day * DAY_MS + 6);
+    charge(fixture, &next, 5).await;
+    let behind = lists.rows("acme", day, 9, 100).await;
+    assert_eq!(behind, Ok(next), "the next one comes behind them");
+}
+
+pub(crate) async fn the_rows_of_a_day_are_removed_as_they_were_seen(fixture: &Fixture) {
+    let (store, lists, now) = (&*fixture.store, lists(fixture), fixture.clock.now_ms());
+    let (today, day) = (now / DAY_MS, now / DAY_MS - 3);
+    let (old, other) = (some(0..6, day * DAY_MS + 5), some(6..9, now));
+    let seen = |rows| LogDay { day, rows };
+    charge(fixture, &old, 1).await;
+    charge(fixture, &other, 7).await;
+    let before = (store.account("acme").await, sums(store, today).await);
+    for rows in [5, 7] {
+        assert_eq!(lists.remove("acme", &seen(rows)).await, Ok(false), "{rows} were seen");
+        assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(old.clone()));
+    }
+    assert_eq!(lists.remove("beta", &seen(6)).await, Ok(false), "of no account");
+    assert_eq!(lists.remove("acme", &seen(6)).await, Ok(true));
+    assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(vec![]));
+    assert_eq!(lists.rows("acme", today, 0, 100).await, Ok(other));
+    let left = LogDay { day: today, rows: 3 };
+    assert_eq!(lists.log_days("acme", day..=today).await, Ok(vec![left]));
+    assert_eq!((store.account("acme").await, sums(store, today).await), before);
+    assert_eq!(lists.remove("acme", &seen(6)).await, Ok(false), "they are gone already");
+    // A row that comes late has a list of its own.
+    let late = some(9..10, day * DAY_MS + 9);
+    charge(fixture, &late, 10).await;
+    assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(late));
+}

@@ -1,0 +1,12 @@
+-- Removes the rows of a day, if there are as many as were seen. ARGV: now, generation, day, how many
+local _, fault = fields()
+if fault then
+  return {fault}
+end
+local log = BASE .. 'log:' .. ARGV[3]
+if redis.call('LLEN', log) ~= tonumber(ARGV[4]) then
+  return {'changed'}
+end
+-- The server frees the list in the background, and a full one takes this.
+redis.call('UNLINK', log)
+return {'ok'}

@@ -1,0 +1,79 @@
+//! A Redis that is not the home of the log.
+
+use super::*;
+use crate::domain::ledger::daily_sums::{DailySums, Subject, SumsOf};
+use crate::domain::ledger::lease::LeaseId;
+
+/// A ledger that keeps no rows, on the server of a node.
+pub(super) fn ledger(node: &Node, clock: &TestClock) -> RedisLedger {
+    RedisLedger {
+        keeps_rows: false,
+        ..RedisLedger::with_clock(node.joined.store.clone(), clock.source())
+    }
+}
+
+async fn open() -> Option<Fixture> {
+    let (server, clock, node) = start().await?;
+    Some(Fixture {
+        store: Arc::new(ledger(&node, &clock)),
+        lists: None,
+        clock,
+        failover: None,
+        kept: Box::new((node, server)),
+    })
+}
+
+ledger_suite!(open);
+
+/// A settlement of its own, and some that are told together.
+fn settlements(at_ms: i64) -> Vec<Step> {
+    let in_lease = |request: &str| {
+        let row = row("acme", 1, request, at_ms, nanos(3));
+        let (holder, number) = (node(7), 1);
+        let settlement = Settlement::of(row, 0).in_lease(Some(LeaseId { holder, number }));
+        Change::Settle(Box::new(settlement))
+    };
+    let alone = settled("r1", at_ms, 3);
+    steps(1, [alone, in_lease("r2"), in_lease("r3"), in_lease("r4")])
+}
+
+#[tokio::test]
+async fn it_has_the_sums_of_all_rows_and_no_list() {
+    let Some((server, clock, first)) = start().await else {
+        return;
+    };
+    let (ledger, now) = (ledger(&first, &clock), clock.now_ms());
+    assert_eq!(ledger.apply(&node(1), "acme", &settlements(now), 40).await, Ok(4));
+    let names: Vec<String> = server.ask(&["KEYS", "*:log:*"]).await;
+    assert_eq!(names, Vec::<String>::new());
+    let day = now / 86_400_000;
+    assert_eq!(ledger.log_days("acme", day..=day).await, Ok(vec![]));
+    let rows = settlements(now).into_iter().map(|step| match step.change {
+        Change::Settle(settlement) => Arc::unwrap_or_clone(settlement.row.unwrap()),
+        other => panic!("{other:?}"),
+    });
+    let expected = DailySums::of_day(&rows.collect::<Vec<_>>());
+    for of in [SumsOf::One(Subject::Account), SumsOf::Keys] {
+        let days = day..=day;
+        assert_eq!(
+            ledger.sums("acme", days.clone(), &of).await,
+            Ok(expected.of(&days, &of))
+        );
+    }
+}
+
+#[tokio::test]
+async fn rows_from_before_are_read_and_removed_and_no_others_come() {
+    let Some((_server, clock, first)) = start().await else {
+        return;
+    };
+    let (ledger, now) = (ledger(&first, &clock), clock.now_ms());
+    let (before, day) = (steps(1, [settled("before", now, 1)]), now / 86_400_000);
+    first.ledger.apply(&node(1), "acme", &before, 0).await.unwrap();
+    let after = steps(2, [settled("after", now, 1)]);
+    ledger.apply(&node(1), "acme", &after, 0).await.unwrap();
+    let rows = ledger.rows("acme", day, 0, 10).await;
+    assert_eq!(rows, Ok(vec![row("acme", 1, "before", now, nanos(1))]));
+    assert_eq!(ledger.remove("acme", &LogDay { day, rows: 1 }).await, Ok(true));
+    assert_eq!(ledger.log_days("acme", day..=day).await, Ok(vec![]));
+}
