@@ -113,7 +113,7 @@ fn a_circle_is_found_at_every_height_and_a_facade_is_none() {
         ("a/c", "use super::b::Own;\npub fn make() -> Own { Own }"),
     ];
     assert_eq!(names(&files(&siblings)), ["a: {b, c}"]);
-    assert_eq!(files(&siblings)[0].uses[0].place, "src/a/b.rs:1");
+    assert_eq!(files(&siblings)[0].uses[0].place, "src/a/b.rs:3");
     // Two folders, over different files.
     let folders = [
         ("a", "mod b;\nmod c;"),
