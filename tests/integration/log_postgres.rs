@@ -9,6 +9,7 @@ use crate::harness::postgres::{PostgresServer, WRITER};
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, repository, rounds, skip};
+use crate::harness::wait::wait_within;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
 use crate::money::disk::Disk;
 
@@ -240,6 +241,9 @@ fn postgres_that_is_away_since_the_start_is_behind_and_not_taken_for_one_that_la
     wait_until("nothing to be lacking", || behind(&weir) == 0);
 }
 
+/// How long 200,000 rows may take that have waited.
+const ALL_WAIT: Duration = Duration::from_secs(300);
+
 /// Requests on a few connections.
 fn say_often(weir: &Weir, key: &str, times: usize) {
     std::thread::scope(|scope| {
@@ -269,6 +273,7 @@ fn rows_that_wait_for_a_home_that_refuses_take_no_memory_and_come_when_it_is_bac
         .start();
     set_up(&weir, &server);
     let key = weir.key().text;
+    weir.cli_json(&["account", "credit", "--id", "tests", "--usd", "1000000"]);
     server.down();
     let half = rounds(1_000, 100_000);
     say_often(&weir, &key, half);
@@ -281,9 +286,10 @@ fn rows_that_wait_for_a_home_that_refuses_take_no_memory_and_come_when_it_is_bac
     assert!(after < before + WAITING_BYTES_MAX, "{before} -> {after} bytes");
     server.up();
     let all = (2 * half).to_string();
-    wait_until("all rows to be in postgres", || {
-        server.psql("SELECT count(*) FROM weir.log") == all
+    let are_there = wait_within(ALL_WAIT, || {
+        (server.psql("SELECT count(*) FROM weir.log") == all).then_some(())
     });
+    assert_eq!(are_there, Some(()), "all rows come to postgres");
     let charged = weir.account()["spent_nano_usd"].to_string();
     let told = server.psql("SELECT count(DISTINCT request_id), sum(cost_nano_usd) FROM weir.log");
     assert_eq!(told, format!("{all}|{charged}"));

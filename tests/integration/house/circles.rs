@@ -1,9 +1,8 @@
 //! Circles among the uses of files, folder by folder.
 //!
-//! In each folder, a child is its file together with its own folder, and the file that declares the children stands for
-//! itself: `journal.rs` uses `journal/reader.rs`, which must not use what `journal.rs` defines. A circle is a set of such
-//! children that reach each other. Parts that need each other are one thing in one file, or what they share has a file of
-//! its own.
+//! In each folder, a child is its file together with its own folder. A circle is a set of children that reach each other: parts that
+//! need each other are one thing in one file, or the part that they share has a file of its own. The file that declares the children
+//! is one module with them: `journal.rs` and `journal/reader.rs` may use each other.
 #![expect(
     clippy::indexing_slicing,
     reason = "helpers of tests: the lengths are those of the paths"
@@ -15,7 +14,7 @@ use super::imports::Use;
 
 /// Children of one folder that reach each other.
 pub(super) struct Circle {
-    /// `journal: {reader, tail}`; the file of the folder itself is `journal.rs`.
+    /// `journal: {reader, tail}`.
     pub(super) name: String,
     /// The uses that make it.
     pub(super) uses: Vec<Use>,
@@ -31,13 +30,7 @@ pub(super) fn circles(uses: &[Use]) -> Vec<Circle> {
 }
 
 fn inside(folder: &[String], uses: &[Use]) -> Vec<Circle> {
-    let child = |module: &[String]| -> Option<String> {
-        let rest = module.strip_prefix(folder)?;
-        Some(rest.first().cloned().unwrap_or_else(|| {
-            let own = folder.last().map_or("", String::as_str);
-            format!("{own}.rs")
-        }))
-    };
+    let child = |module: &[String]| -> Option<String> { module.strip_prefix(folder)?.first().cloned() };
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut edges = Vec::new();
     for edge in uses {
@@ -108,13 +101,19 @@ fn a_circle_is_found_at_every_height_and_a_facade_is_none() {
         ("d", "fn f(_: crate::a::Item) {}"),
     ];
     assert!(names(&files(&facade)).is_empty());
-    // It uses the child, which uses what the parent defines.
+    // It uses the child, which uses an item of the parent: they are one module.
     let parent = [
         ("a", "mod b;\npub struct Own;\nfn f() { b::make(); }"),
         ("a/b", "use super::Own;\npub fn make() -> Own { Own }"),
     ];
-    assert_eq!(names(&files(&parent)), ["a: {a.rs, b}"]);
-    assert_eq!(files(&parent)[0].uses[0].place, "src/a.rs:3");
+    assert!(names(&files(&parent)).is_empty());
+    let siblings = [
+        ("a", "mod b;\nmod c;"),
+        ("a/b", "use super::c;\npub struct Own;\nfn f() { c::make(); }"),
+        ("a/c", "use super::b::Own;\npub fn make() -> Own { Own }"),
+    ];
+    assert_eq!(names(&files(&siblings)), ["a: {b, c}"]);
+    assert_eq!(files(&siblings)[0].uses[0].place, "src/a/b.rs:3");
     // Two folders, over different files.
     let folders = [
         ("a", "mod b;\nmod c;"),

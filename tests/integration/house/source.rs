@@ -5,8 +5,11 @@
     reason = "helpers of tests: a tree that cannot be read fails the test, and the offsets come from searches in the same text"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::tokens::{tokens, without_tests};
 
 /// One file of the tree, its path relative to the package.
 pub(super) struct Source {
@@ -21,11 +24,25 @@ impl Source {
         rest.split(['/', '.']).next().unwrap_or(rest)
     }
 
+    /// Whether it is compiled for tests alone.
+    fn is_for_tests(&self) -> bool {
+        let suite = self.path.split('/').any(|folder| folder == "contract") || self.path.ends_with("/contract.rs");
+        suite || self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
+
+    /// How many lines have code: neither a comment alone nor an item for tests.
+    pub(super) fn code_lines(&self) -> usize {
+        if self.is_for_tests() {
+            return 0;
+        }
+        let (code, _) = without_tests(&tokens(&self.text));
+        let lines: BTreeSet<usize> = code.iter().flat_map(|token| token.line..=token.last).collect();
+        lines.len()
+    }
+
     /// Code lines with their numbers, an import of several lines as one: without comments and what is only for tests.
     fn code(&self) -> Vec<(usize, String)> {
-        // The stores' contract suite is compiled for tests alone.
-        let suite = self.path.starts_with("src/store/contract");
-        let only_tests = suite || self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
+        let only_tests = self.is_for_tests();
         let text = self
             .text
             .split("#[cfg(test)]\nmod ")
@@ -135,6 +152,9 @@ fn the_rules_see_what_they_are_for() {
             (5, "fn f() {}".to_owned())
         ]
     );
+    assert_eq!((file.code_lines(), listed.code_lines()), (1, 5));
+    let spread = source("src/a.rs", "//! Doc.\n\nconst A: &str = \"b\n\nc\"; // d\n");
+    assert_eq!(spread.code_lines(), 3, "all lines of a text");
     assert_eq!(file.module(), "domain");
     assert_eq!(source("src/gateway.rs", "").module(), "gateway");
     assert_eq!(source("src/a/tests.rs", "use x;").code().len(), 0);

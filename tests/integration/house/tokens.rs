@@ -6,10 +6,11 @@
     reason = "helpers of tests: the offsets come from searches in the same text"
 )]
 
-/// A word or sign with its line.
+/// A word or sign with its first and its last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) line: usize,
+    pub(super) last: usize,
     pub(super) text: String,
 }
 
@@ -34,6 +35,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         if let Some(kept) = kept {
             found.push(Token {
                 line,
+                last: line + taken.matches('\n').count(),
                 text: kept.to_owned(),
             });
         }
