@@ -244,14 +244,20 @@ fn postgres_that_is_away_since_the_start_is_behind_and_not_taken_for_one_that_la
 /// How long 200,000 rows may take that have waited.
 const ALL_WAIT: Duration = Duration::from_secs(300);
 
-/// Requests on a few connections.
+/// A connection ends by itself after some thousands.
+const REQUESTS_PER_CONNECTION: usize = 500;
+
+/// Requests of a few clients.
 fn say_often(weir: &Weir, key: &str, times: usize) {
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 let (mut client, request) = (weir.connect(), Wire::Messages.request(key, "hi"));
-                for _ in 0..times / CLIENTS {
+                for number in 1..=times / CLIENTS {
                     assert_eq!(client.exchange(&request).status, 200);
+                    if number % REQUESTS_PER_CONNECTION == 0 {
+                        client = weir.connect();
+                    }
                 }
             });
         }
