@@ -33,7 +33,7 @@ pub(crate) enum Unit {
     Bytes,
     /// Items of a backup.
     Items,
-    /// Accounts.
+    /// Accounts of an installation.
     Accounts,
     /// Days, of one account or of several.
     Days,

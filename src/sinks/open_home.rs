@@ -22,7 +22,7 @@ pub(crate) enum OpenHome {
 /// A home that is fed, and how far that is.
 #[derive(Clone)]
 pub(crate) struct FedLog {
-    /// The home.
+    /// Where the feeders hand rows over, and where they are read.
     pub(crate) home: Arc<dyn FedHome>,
     /// What its feeders have done.
     pub(crate) figures: Arc<SinkFigures>,
@@ -33,7 +33,7 @@ pub(crate) struct FedLog {
 /// The home before, which is read as long as rows are there.
 #[derive(Clone)]
 pub(crate) enum FormerHome {
-    /// The store.
+    /// The lists of a Redis that is the home.
     Store(Arc<StoreLog>),
     /// Another place than the store.
     Elsewhere(Arc<dyn LogHome>),
@@ -49,14 +49,14 @@ impl FedLog {
         }
     }
 
-    /// Its name.
+    /// The name of this home in `[log] home`.
     pub(crate) fn name(&self) -> &'static str {
         LogHome::name(&*self.home)
     }
 }
 
 impl OpenHome {
-    /// Its name.
+    /// The name in `[log] home`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Fed(fed) => fed.name(),

@@ -60,7 +60,7 @@ pub(crate) struct Findings {
 /// How many rows of a day there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowCounts {
-    /// At home.
+    /// Rows at the home.
     pub(crate) at_home: u64,
     /// On their way there, and not there yet.
     pub(crate) on_their_way: u64,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::harness::postgres::{PostgresServer, WRITER};
+use crate::harness::postgres::{POSTGRES_URL, PostgresServer, WRITER};
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, repository, rounds, skip};
@@ -13,7 +13,6 @@ use crate::harness::wait::wait_within;
 use crate::harness::{RecordingProvider, Weir, WeirBuilder, wait_until};
 use crate::money::disk::Disk;
 
-pub(crate) const URL: &str = "WEIR_TEST_POSTGRES";
 const OWNER: &str = "WEIR_TEST_POSTGRES_OWNER";
 const CLIENTS: usize = 4;
 /// By how much the process may grow while half of the rows come: less than they would take. 100,000 rows are some 60 MB.
@@ -22,11 +21,7 @@ const WAITING_BYTES_MAX: usize = 32 << 20;
 /// A gateway whose log is at home there, in a role that `weir log init` has given its rights.
 pub(crate) fn gateway(server: &PostgresServer, provider: &SampleProvider) -> Weir {
     let builder = WeirBuilder::new().all_providers(&provider.base_url());
-    builder
-        .set("log.home", "postgres")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
-        .start()
+    builder.set("log.home", "postgres").postgres(server).start()
 }
 
 /// Runs `weir log init` with the configuration of a gateway.
@@ -36,7 +31,9 @@ fn init(weir: &Weir, server: &PostgresServer, words: &[&str]) -> (bool, String) 
         .args(["log", "init", "--conf"])
         .arg(weir.folder().join("weir.toml"))
         .args(words);
-    command.env(URL, server.url_of_weir()).env(OWNER, server.owner_url());
+    command
+        .env(POSTGRES_URL, server.url_of_weir())
+        .env(OWNER, server.owner_url());
     let done = command.output().unwrap();
     let said = [done.stdout, done.stderr].concat();
     (done.status.success(), String::from_utf8(said).unwrap())
@@ -274,8 +271,7 @@ fn rows_that_wait_for_a_home_that_refuses_take_no_memory_and_come_when_it_is_bac
     let mut weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("log.home", "postgres")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
+        .postgres(&server)
         .start();
     set_up(&weir, &server);
     let key = weir.key().text;

@@ -190,7 +190,7 @@ struct MoveLine<'a> {
     removed: Option<u64>,
 }
 
-/// The homes of the log.
+/// Asks which homes the log has.
 pub(super) async fn of(client: &AdminClient) -> Result<LogHome, AdminClientError> {
     client.ask(&ShowLogHome {}).await?.read()
 }

@@ -18,6 +18,8 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 /// Its superuser, and the role that weir has.
 const SUPERUSER: &str = "postgres";
 pub(crate) const WRITER: &str = "weir_writer";
+/// The variable that gives a gateway the address of its database.
+pub(crate) const POSTGRES_URL: &str = "WEIR_TEST_POSTGRES";
 /// The name of its socket; nothing listens on that port.
 const PORT: &str = "5432";
 

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::client::{Client, Response};
+use super::postgres::{POSTGRES_URL, PostgresServer};
 use super::process::Process;
 use super::redis::RedisServer;
 use super::request::{Request, Upload};
@@ -153,6 +154,12 @@ impl WeirBuilder {
         self.set("store.engine", "redis")
             .set("store.redis.nodes", nodes)
             .set("store.redis.budget_ms", REDIS_BUDGET_MS)
+    }
+
+    /// Names this Postgres in `[log.postgres]`, as the role that weir has there.
+    pub(crate) fn postgres(self, server: &PostgresServer) -> WeirBuilder {
+        self.set("log.postgres.url", format!("env:{POSTGRES_URL}"))
+            .variable(POSTGRES_URL, &server.url_of_weir())
     }
 
     /// Sets `table.key` or `table.table.key`.

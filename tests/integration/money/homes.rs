@@ -10,7 +10,7 @@ use crate::harness::sample::SampleProvider;
 use crate::harness::tools::skip;
 use crate::harness::wait::wait_for;
 use crate::harness::{Weir, WeirBuilder, wait_until};
-use crate::log_postgres::{URL, set_up};
+use crate::log_postgres::set_up;
 
 /// By how much a gateway's wall clock is off, in seconds.
 pub(super) const OFFSET: &str = "WEIR_CLOCK_OFFSET_SECONDS";
@@ -119,11 +119,7 @@ fn a_home_is_moved_to_another_and_read_in_both_until_then() {
         skip!("no postgres")
     };
     let provider = SampleProvider::start();
-    let mut weir = builder(&provider)
-        .set("log.home", "files")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
-        .start();
+    let mut weir = builder(&provider).set("log.home", "files").postgres(&server).start();
     let before = charge(&weir);
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();
@@ -183,8 +179,7 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
         // A day that has been over for an hour, whatever the hour is now, and rows that the store still has.
         .variable(OFFSET, "-93600")
         .set("log.home", "postgres")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
+        .postgres(&server)
         .start();
     set_up(&weir, &server);
     charge(&weir);
@@ -234,8 +229,7 @@ fn rows_of_a_redis_go_to_postgres_and_are_removed_there_when_they_are_proven() {
     let mut weir = WeirBuilder::new()
         .all_providers(&provider.base_url())
         .set("log.home", "store")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
+        .postgres(&server)
         .redis(&redis)
         .start();
     charge(&weir);

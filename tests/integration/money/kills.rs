@@ -16,7 +16,7 @@ use crate::harness::redis::RedisServer;
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{python, rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
-use crate::log_postgres::{URL, assert_same, gateway, set_up};
+use crate::log_postgres::{assert_same, gateway, set_up};
 
 const SHORT: usize = 3;
 const LONG: usize = 50;
@@ -28,8 +28,7 @@ fn node(provider: &SampleProvider, redis: &RedisServer, postgres: &PostgresServe
         .redis(redis)
         .variable(OFFSET, &offset.to_string())
         .set("log.home", "postgres")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &postgres.url_of_weir())
+        .postgres(postgres)
         .start()
 }
 
@@ -214,8 +213,7 @@ fn rows_are_moved_to_postgres_while_requests_run_and_none_is_there_twice() {
         .all_providers(&provider.base_url())
         .variable(OFFSET, "-7200")
         .set("log.home", "files")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
+        .postgres(&server)
         .start();
     charge(&weir);
     weir.process().signal("TERM");

@@ -10,7 +10,7 @@ use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{rounds, skip};
 use crate::harness::{Weir, WeirBuilder, wait_until};
-use crate::log_postgres::{URL, gateway, set_up};
+use crate::log_postgres::{gateway, set_up};
 
 /// How it ended, what it printed, and what it says is wrong.
 fn verify(weir: &Weir, flags: &[&str]) -> (bool, String, String) {
@@ -219,11 +219,7 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
         skip!("no postgres")
     };
     let provider = SampleProvider::start();
-    let mut weir = builder(&provider)
-        .set("log.home", "postgres")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
-        .start();
+    let mut weir = builder(&provider).set("log.home", "postgres").postgres(&server).start();
     set_up(&weir, &server);
     charge(&weir);
     weir.next_variable(OFFSET, "0");
@@ -411,11 +407,7 @@ fn what_a_lost_journal_alone_was_to_bring_is_charged_and_named_by_lane_and_numbe
         skip!("no postgres")
     };
     let provider = SampleProvider::start();
-    let mut weir = builder(&provider)
-        .set("log.home", "postgres")
-        .set("log.postgres.url", format!("env:{URL}"))
-        .variable(URL, &server.url_of_weir())
-        .start();
+    let mut weir = builder(&provider).set("log.home", "postgres").postgres(&server).start();
     // The home has no tables yet, so it gets nothing.
     let key = weir.key();
     for wire in ALL_WIRES {

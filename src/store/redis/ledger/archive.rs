@@ -140,7 +140,7 @@ impl RedisLedger {
     }
 }
 
-/// Sends items.
+/// Sends items until nobody receives them.
 async fn send(to: &mpsc::Sender<Item>, items: impl IntoIterator<Item = Item>) -> Result<(), DumpEnd> {
     for item in items {
         to.send(item).await.map_err(|_| DumpEnd::NotWanted)?;

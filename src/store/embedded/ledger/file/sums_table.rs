@@ -6,10 +6,10 @@ use smol_str::SmolStr;
 use super::sealed::{seal_sums, unseal_sums};
 use crate::domain::ledger::daily_sums::{DailySum, Subject, Sums};
 
-/// Account, day, subject and model.
-pub(super) type Place = (&'static str, i64, &'static str, &'static str);
+/// The key of an entry: account, day, subject and model.
+pub(super) type SumKey = (&'static str, i64, &'static str, &'static str);
 /// To the sealed sums of its rows.
-pub(super) const SUMS: TableDefinition<'_, Place, &[u8]> = TableDefinition::new("daily_sums");
+pub(super) const SUMS: TableDefinition<'_, SumKey, &[u8]> = TableDefinition::new("daily_sums");
 /// Behind every text that a name may be.
 pub(super) const LAST: &str = "\u{10ffff}";
 
@@ -24,7 +24,7 @@ pub(in crate::store::embedded::ledger) struct ChangedSum {
 
 /// Puts sums of an account, each whole.
 pub(super) fn put_sums(
-    table: &mut Table<'_, Place, &'static [u8]>,
+    table: &mut Table<'_, SumKey, &'static [u8]>,
     account: &str,
     changed: &[ChangedSum],
 ) -> Result<(), redb::Error> {
@@ -42,7 +42,7 @@ pub(super) fn put_sums(
 
 /// The sums of a day from one subject's name to another's, by name and model; `None` for each that is not readable.
 pub(super) fn read(
-    table: &impl ReadableTable<Place, &'static [u8]>,
+    table: &impl ReadableTable<SumKey, &'static [u8]>,
     account: &str,
     day: i64,
     first: &str,
