@@ -1,7 +1,7 @@
 //! What a log in files costs to keep and to read: bytes a row, the last day and the last month of an account, a full export,
 //! removal of a day, and a start with it.
 //!
-//! `cargo bench --profile dist --bench log [-- --rows 10000000 --days 30]`. Rows are made from a seed and written by weir's own
+//! `cargo bench --bench log [-- --rows 10000000 --days 30]`. Rows are made from a seed and written by weir's own
 //! writer, an hour at a time; days are merged as weir merges them. Exports and the start are those of `weir serve` and
 //! `weir log export`, which this very program becomes where it is called so.
 #![allow(

@@ -16,8 +16,8 @@ const BYTES_MAX: usize = 100 * 1024;
 const TIME_MAX: Duration = Duration::from_millis(200);
 /// What is tested otherwise is not optimized.
 const TIME_MAX_UNOPTIMIZED: Duration = Duration::from_millis(2_000);
-/// The variable that says where there is a weir as the profile `dist` builds it: `tests/run --full` makes one.
-const SHIPPED: &str = "WEIR_DIST";
+/// The variable that names an optimized weir (`cargo build --release`): `tests/run --full` builds one.
+const SHIPPED: &str = "WEIR_SHIPPED";
 
 /// Looks further until there are rows, or no more to look through.
 fn look_on(at: (&Weir, &Tab), mut page: String, time_max: Option<Duration>) -> String {
