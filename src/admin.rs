@@ -1,5 +1,5 @@
-//! The admin API without its listeners: what is asked of it, for the subcommands, the console and the portal. Every change is in
-//! the audit record before it is made.
+//! The admin API without its listeners: it answers the questions of the subcommands, the console and the portal. Every change is
+//! in the audit record before it is made.
 
 mod accounts;
 pub(crate) mod ask;
@@ -26,7 +26,7 @@ mod usage;
 mod verify;
 
 pub(crate) use connection_extension::ConnectionExtension;
-pub(crate) use home::LogHomes;
-pub(crate) use parts::{ConsoleLinks, Providers, Upgrades};
-pub(crate) use peer::Peer;
-pub(crate) use state::{Admin, Stores};
+pub(crate) use home::AdminLogBackends;
+pub(crate) use parts::{ConsoleLinks, ProviderDirectory, Upgrades};
+pub(crate) use peer::AdminPeer;
+pub(crate) use state::{Admin, AdminStores};

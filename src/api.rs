@@ -1,5 +1,5 @@
-//! The admin API as types: each question, its answer, and its place in HTTP. Whoever asks and whoever answers share them, so that
-//! no field is named in a text.
+//! The admin API as types: each question, its answer and its HTTP method and path. Client and server share them, so that no field
+//! name is written as text.
 
 pub(crate) mod accounts;
 pub(crate) mod error;
@@ -20,35 +20,35 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::domain::{role::Role, version::Version};
 
-/// A question of the admin API. Its fields are those of the path's `{segments}`, and beside them of the query of a GET or
-/// DELETE, or else of the JSON body.
-pub(crate) trait Question: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+/// A question of the admin API. Its fields are the path's `{segments}`; the others are in the query of a GET or DELETE, and in
+/// the JSON body of any other method.
+pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The answer.
     type Answer: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// GET: it changes nothing, and an answer of a moment ago is as good.
+    /// The HTTP method. With GET, the question changes nothing, and a recent answer may be reused.
     const METHOD: Method;
-    /// Where it is asked, such as `/v1/keys/{id}`.
+    /// The path, such as `/v1/keys/{id}`.
     const PATH: &'static str;
-    /// The least role that a session of the console needs for it.
+    /// The lowest role of a console session that may ask it.
     const ROLE: Role;
     /// The HTTP status of the answer.
     const STATUS: u16 = 200;
-    /// The media types of the answer. One that is no JSON is sent in pieces; its [`Answer`](Self::Answer) is a text.
+    /// The media types of the answer. An answer other than JSON is sent in pieces, and its [`Answer`](Self::Answer) is a text.
     const MEDIA: &'static [&'static str] = &["application/json"];
-    /// Whether it may take longer than a connection usually lasts.
+    /// Whether it may take longer than a connection's normal lifetime.
     const IS_LONG: bool = false;
 
-    /// The version of the thing that the answer shows, for `ETag`.
+    /// The version of the object in the answer, for `ETag`.
     fn version(_: &Self::Answer) -> Option<Version> {
         None
     }
 }
 
-/// Has a type be a [`Question`]: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Behind it may stand what differs from
-/// the trait's defaults.
+/// Implements [`Question`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that differ from the
+/// trait's defaults may follow.
 macro_rules! question {
     ($question:ty => $answer:ty: $method:ident $path:literal, $role:ident $(; $($more:tt)*)?) => {
-        impl $crate::api::Question for $question {
+        impl $crate::api::AdminQuestion for $question {
             type Answer = $answer;
             const METHOD: http::Method = http::Method::$method;
             const PATH: &'static str = $path;

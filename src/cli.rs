@@ -1,4 +1,4 @@
-//! The command line: what it says, and the subcommands that call the admin API.
+//! The command line: its definition, and the subcommands that call the admin API.
 
 pub(crate) mod account;
 pub(crate) mod account_names;
@@ -51,7 +51,7 @@ pub(crate) use left_out::SampleProviderArgs;
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, propagate_version = true)]
 pub(crate) struct CommandLine {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -61,9 +61,9 @@ pub(crate) struct CommandLine {
 pub enum Command {
     /// Run the gateway
     Serve(ServeArgs),
-    /// Run a gateway with a sample provider behind it, with nothing to install and nothing left behind
+    /// Run a gateway with a sample provider, with nothing to install and nothing left behind
     Demo(DemoArgs),
-    /// Replace the process of a running weir without a cut, with the program and the configuration as they are now
+    /// Replace a running weir, without interruption, by a new process with the current program and configuration
     Upgrade(ClientArgs),
     /// Check the configuration and all rule files
     Check(CheckArgs),
@@ -76,9 +76,9 @@ pub enum Command {
     /// Query and export the consumption log, and set up its database
     #[command(subcommand)]
     Log(log::LogSubcommand),
-    /// Show what accounts, keys, models and tags have used
+    /// Show the usage of accounts, keys, models and tags
     Usage(usage::UsageArgs),
-    /// List providers, and switch them off and on while weir runs
+    /// List providers, and disable and enable them while weir runs
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
     /// List the agents that are signed in with a key, and sign them out
@@ -86,7 +86,7 @@ pub enum Command {
     SignIn(sign_in::SignInCommand),
     /// Sign this machine in at a gateway, so that agents here get tokens without a key
     Login(login::LoginArgs),
-    /// Print a token of the gateway that this machine is signed in at, in place of a key
+    /// Print a token for the gateway that this machine is signed in at, to use in place of a key
     Token(login::SignInFile),
     /// Sign this machine out
     Logout(login::SignInFile),
@@ -113,10 +113,10 @@ pub struct ServeArgs {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Written once everything listens: JSON with the addresses of gateway, ops and admin
+    /// A file to write once all listeners are open: JSON with the addresses of gateway, ops and admin
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Take the place of the weir at the other end of the standard input
+    /// Replace the weir at the other end of the standard input
     #[arg(long, hide = true)]
     pub successor: bool,
 }
@@ -124,7 +124,7 @@ pub struct ServeArgs {
 /// `weir demo`
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// Where clients connect; port 0 takes a free one
+    /// The address for clients; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
     /// Print one JSON line once ready, for scripts
@@ -138,7 +138,7 @@ pub struct CheckArgs {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Also connect to the store, and say which rights and settings it lacks
+    /// Also connect to the store, and report missing rights and settings
     #[arg(long)]
     pub store: bool,
     /// Print JSON, for scripts
@@ -146,8 +146,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Reads the arguments, the program's name first. The error holds what clap wants printed; help and version are no
-/// usage errors.
+/// Parses the arguments, the program's name first. The error contains the text to print; help and version are not usage errors.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let takes_conf = args
@@ -161,14 +160,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
                 && error.kind() == ErrorKind::UnknownArgument
                 && error.get(ContextKind::InvalidArg).is_some_and(is_bare)
             {
-                let tip = StyledStr::from("a configuration is named with --conf FILE");
+                let tip = StyledStr::from("name the configuration with --conf FILE");
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
             }
             error
         })
 }
 
-/// Runs a command that talks to a running weir.
+/// Runs `weir key ...`.
 pub(crate) async fn run_key(
     command: &key::KeyCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -245,7 +244,7 @@ pub(crate) async fn run_models(
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
-    models::run(args, &client, out).await
+    models::list_models(args, &client, out).await
 }
 
 /// Runs `weir upgrade`.
@@ -255,12 +254,12 @@ pub(crate) async fn run_upgrade(
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
-    upgrade::run(args, &client, out).await
+    upgrade::upgrade_process(args, &client, out).await
 }
 
 /// Runs `weir manual`.
 pub(crate) fn write_manual(args: &manual::ManualArgs) -> std::io::Result<()> {
-    manual::write(CommandLine::command(), &args.folder)
+    manual::write_manual_pages(CommandLine::command(), &args.folder)
 }
 
 #[cfg(test)]

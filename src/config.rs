@@ -1,8 +1,8 @@
-//! The configuration: `weir.toml` read strictly, checked whole, and turned into values that cannot be wrong.
+//! The configuration: reads `weir.toml` strictly, checks all of it, and turns it into values that cannot be wrong.
 //!
-//! [`Config::load`] is the only way in. What it returns is settled: defaults filled, limits held, paths absolute,
-//! secrets still references (see [`secret_source`]). Each key is declared once, with its kind, default, bounds and the comment that
-//! `conf/weir.toml` has on it, which is made of these declarations ([`crate::domain::settings`]).
+//! [`Config::load`] is the only entry. Its result has all defaults filled in, all limits checked and all paths absolute;
+//! secrets are still references (see [`secret_source`]). Each key is declared once, with its kind, its default, its bounds and
+//! its comment in `conf/weir.toml`, which is generated from these declarations ([`crate::domain::settings`]).
 
 mod admin;
 pub(crate) mod bodies;
@@ -62,57 +62,58 @@ use crate::domain::{
     strict_toml::FileError,
 };
 
-/// Where the configuration is looked for when no `--conf` is given.
+/// The configuration file if no `--conf` is given.
 pub(crate) const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 
 settings! {
-    /// Everything `weir serve` needs to know, checked.
+    /// The whole configuration, checked.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Config {
         /// The listener for clients and its limits.
         gateway: GatewayConfig = table(),
-        /// What clients' connections may take, at the gateway and at the public stability service. A connection that exceeds a limit is
-        /// closed and counted (weir_connections_closed_total).
+        /// Limits of clients' connections, at the gateway and at the public stability service. A connection that exceeds a
+        /// limit is closed and counted (weir_connections_closed_total).
         connections: ConnectionsConfig = table(),
-        /// How often one address may ask at /web/v1/me what a key has used.
+        /// How often one address may read the usage of keys at /web/v1/me.
         own_usage: OwnUsageConfig = table().restart(),
         /// How providers are reached.
         upstream: UpstreamConfig = table(),
-        /// What is tried again, and how often, stands in each provider's file ([retry]); a status that is tried again, 429, a refused
-        /// credential and a connection that does not stand let a request go on to the next of its model's `providers`. What has failed
-        /// three times in a row (an address; a model at a provider) is passed over by later requests at once, for 5 seconds, twice as
-        /// long each time, at most 5 minutes; then one request at a time finds out whether it works again.
+        /// Retries and failover. Each provider's file says what is retried and how often ([retry]). After a status that is
+        /// retried, 429, a refused credential or a failed connection, a request may go on to the next of its model's
+        /// `providers`. A backend, or a model at a provider, that has failed three times in a row is skipped by later requests
+        /// for 5 seconds, then for twice as long each time, up to 5 minutes; after that, one request at a time tries whether
+        /// it works again.
         retry: RetryConfig = table(),
-        /// Where keys and accounts are kept.
+        /// The store of keys and accounts.
         store: StoreConfig = table().restart(),
         /// The local cache of keys in front of the store.
         key_cache: KeyCacheConfig = table().restart(),
-        /// Grace while the store is away, and waiting for what running requests hold.
+        /// Grace while the store is unreachable, and the queue for what running requests hold.
         money: MoneyConfig = table(),
-        /// With a Redis store a key that asks often gets a lease: budget that Redis holds for this node, out of which the node admits the
-        /// key's requests by itself, with its part of the rates and places of key and account. Near a limit Redis is asked each time
-        /// (docs/money.md, Leases). Of no effect with the embedded store.
+        /// With a Redis store, a key with many requests gets a lease: budget that Redis reserves for this node, from which the
+        /// node admits the key's requests by itself, with a share of the rates and slots of key and account. Near a limit,
+        /// Redis is asked for each request (docs/money.md, Leases). Without effect with the embedded store.
         leases: LeasesConfig = table().restart(),
-        /// Warnings before the money is gone: that a key has spent a part of its quota, once in a period, over all nodes; and that a charge
-        /// has brought an account to its low balance. Each has a line in the log.
+        /// Notices before the money runs out: that a key has spent a part of its quota, once per period over all nodes, and
+        /// that a charge has brought an account to its low balance. Each notice is logged.
         notices: NoticesConfig = table().restart(),
         /// This node's record of requests and charges.
         journal: JournalConfig = table().restart(),
         /// The listener for metrics and health.
         ops: OpsConfig = table().restart(),
-        /// The public record of how the models behave.
+        /// The public record of the models' stability.
         stability: StabilityConfig = table().restart(),
         /// The admin API.
         admin: AdminConfig = table(),
         /// The operators' console and the owners' portal.
         console: ConsoleConfig = table().restart(),
-        /// Agents sign in, and people approve it.
+        /// Sign-in of agents, which people approve.
         sign_in: SignInConfig = table().restart(),
-        /// Access log, messages, and where the consumption log goes.
+        /// The access log, messages, and where the consumption log is kept.
         log: LogConfig = table().restart(),
-        /// Which files of providers are read.
+        /// The provider files to read.
         rules: RulesConfig = table(),
-        /// Which price lists are read.
+        /// The price lists to read.
         prices: PricesConfig = table(),
         /// `[provider.NAME]` and `[[model]]`.
         catalogue: CatalogueSettings = flat(),
@@ -123,9 +124,9 @@ settings! {
     /// `[rules]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct RulesConfig {
-        /// Whether the provider files inside the binary (lua-free-rules/*.toml) are used.
+        /// Whether to use the provider files inside the binary (lua-free-rules/*.toml).
         shipped: bool = flag(true),
-        /// A folder of further *.toml; a file with the name of a shipped one replaces it.
+        /// A folder with further *.toml files; a file with the name of a shipped one replaces it.
         folder: Option<PathBuf> = path().optional("rules"),
     }
 }
@@ -134,20 +135,20 @@ settings! {
     /// `[prices]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct PricesConfig {
-        /// Whether the price list inside the binary (conf/prices.toml, which explains the format) is used.
+        /// Whether to use the price list inside the binary (conf/prices.toml, which explains the format).
         shipped: bool = flag(true),
-        /// A further list; its entries take the place of those with the same name and provider. Loaded anew when it changes.
+        /// A further list; its entries replace those with the same name and provider. Reloaded when it changes.
         file: Option<PathBuf> = path().optional("prices.toml"),
     }
 }
 
 impl Config {
-    /// What heads of requests may hold that have not come to their end.
+    /// The memory limits for incomplete heads of requests.
     pub(crate) fn heads(&self) -> HeadsConfig {
-        HeadsConfig::of(&self.connections, self.gateway.header_bytes_max)
+        HeadsConfig::from_connections(&self.connections, self.gateway.header_bytes_max)
     }
 
-    /// The settings that differ from `started` in what is read only at the start, by their names in the file.
+    /// The settings that differ from `started` and take effect only at a start, by their names in the file.
     pub(crate) fn needs_restart(&self, started: &Self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
         self.differing(started, "", false, &mut keys);
@@ -155,7 +156,7 @@ impl Config {
     }
 }
 
-/// What sections say together.
+/// Checks the sections against each other, and derives what depends on several of them.
 fn settled(mut read: Config, from: &Section<'_>) -> Config {
     connections::heads_fit(&read.connections, &read.heads(), from);
     sign_in::has_portal(&read.sign_in, &read.console, from);
@@ -171,12 +172,12 @@ fn settled(mut read: Config, from: &Section<'_>) -> Config {
         ("[admin]", "admin.listen", read.admin.listen),
         ("[console]", "console.listen", read.console.listen),
     ];
-    listeners::alone(listeners, from);
-    read.journal.sinks = read.log.settle(&read.store, from);
+    listeners::check_distinct(listeners, from);
+    read.journal.sinks = read.log.set_backends(&read.store, from);
     read
 }
 
-/// Why a configuration cannot be used. Never contains a value that stood where a secret belongs.
+/// Why a configuration cannot be used. Never contains a value from the place of a secret.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
     /// The file could not be read.

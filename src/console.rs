@@ -1,7 +1,7 @@
-//! Pages for people: the operators' console on a listener of its own, and the portal for owners of keys on the gateway's.
+//! Pages for people: the operators' console on its own listener, and the portal for key owners on the gateway's listeners.
 //!
-//! Both are whole documents made here, without scripts. What they change, they change by the admin API ([`crate::admin`]),
-//! with its checks and its audit lines.
+//! Both consist of complete HTML documents without scripts. All their changes go through the admin API ([`crate::admin`]), with
+//! its checks and its audit lines.
 
 mod alerts;
 mod answer;
@@ -35,11 +35,11 @@ mod view;
 
 pub(crate) use self::{
     alerts::{Alerts, AlertsReply},
-    desk::Source,
+    desk::ConsoleSource,
     example::Examples,
     exchange::read,
     link::{LinkAddress, Links},
-    operator::{Console, Doors},
+    operator::{Console, SignInMethods},
     site::Site,
     snippet::of_key as snippets_of_key,
 };

@@ -1,4 +1,4 @@
-//! The pure core: bytes and values in, decisions and bytes out. Time and randomness come in as arguments.
+//! The pure core: bytes and values in, decisions and bytes out. Time and randomness are passed in as arguments.
 
 pub(crate) mod catalogue;
 pub(crate) mod faults;

@@ -1,5 +1,5 @@
-//! The gateway: Pingora's hooks. Each hook is a few lines that call one function of a module below. ARCHITECTURE.md
-//! follows one request through them.
+//! The gateway: Pingora's hooks. Each is a few lines that call a function of a module below. ARCHITECTURE.md follows one request
+//! through them.
 
 pub(crate) mod admission;
 pub(crate) mod agents;
@@ -49,7 +49,7 @@ use pingora::{
 };
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
-pub(crate) use self::parts::{Gateway, Limits, Pages};
+pub(crate) use self::parts::{Gateway, GatewayLimits, LocalServices};
 use self::{
     exchange::Exchange,
     upstream::{connect, send},
@@ -60,29 +60,29 @@ impl ProxyHttp for Gateway {
     type CTX = Exchange;
 
     fn new_ctx(&self) -> Exchange {
-        Exchange::begin(self.live.get(), &self.sinks, self.drain.enter())
+        Exchange::begin(self.live.get(), &self.reporters, self.drain.enter())
     }
 
-    // weir compresses nothing, so Pingora's compression module stays out.
+    // weir compresses nothing, so it leaves out Pingora's compression module.
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-        panics::immediate(self.metrics(), || {
-            arrival::arrive(self, session, exchange);
+        panics::catch_panic(self.metrics(), || {
+            arrival::receive_head(self, session, exchange);
             Ok(())
         })
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        // In its place from the beginning: handed on by value it would be copied as a whole.
-        let handled = pin!(arrival::handle(self, session, exchange));
-        panics::waiting(self.metrics(), handled).await
+        // Pinned here, because passing such a large future on by value would copy it.
+        let handled = pin!(arrival::respond(self, session, exchange));
+        panics::catch_async_panic(self.metrics(), handled).await
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward()?;
         connect::pause(forward, &self.drain).await;
-        panics::immediate(self.metrics(), || connect::peer(self, session, forward))
+        panics::catch_panic(self.metrics(), || connect::choose_peer(self, session, forward))
     }
 
     async fn connected_to_upstream(
@@ -95,8 +95,8 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || {
-            connect::connected(session, forward, digest, &self.limits.deadlines);
+        panics::catch_panic(self.metrics(), || {
+            connect::on_connected(session, forward, digest, &self.limits.deadlines);
             Ok(())
         })
     }
@@ -108,7 +108,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || send::head(forward, head))
+        panics::catch_panic(self.metrics(), || send::head(forward, head))
     }
 
     async fn request_body_filter(
@@ -119,7 +119,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || send::body(session, forward, piece, end))
+        panics::catch_panic(self.metrics(), || send::body(session, forward, piece, end))
     }
 
     fn fail_to_connect(
@@ -130,7 +130,7 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => connect::failed(self, session, forward, error),
+            Ok(forward) => connect::on_connect_failed(self, session, forward, error),
             Err(_) => error,
         }
     }
@@ -144,7 +144,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => end::attempt_failed(self.metrics(), session, forward, error, reused),
+            Ok(forward) => end::on_attempt_failed(self.metrics(), session, forward, error, reused),
             Err(_) => error,
         }
     }
@@ -156,9 +156,9 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        // The one hook that tells whether the head is all of the answer.
+        // The only hook that gets `end`: whether the answer consists of its head.
         let attempt = &mut exchange.forward()?.attempt;
-        attempt.framing_seen(end && !head.status.is_informational());
+        attempt.set_bodiless(end && !head.status.is_informational());
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || answer::head::accept(self.metrics(), forward, head))
+        panics::catch_panic(self.metrics(), || answer::head::accept(self.metrics(), forward, head))
     }
 
     async fn response_filter(
@@ -178,9 +178,9 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        keepalive::withdraw(session, &self.drain);
+        keepalive::withdraw_keepalive(session, &self.drain);
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || answer::head::prepare(session, forward, head))
+        panics::catch_panic(self.metrics(), || answer::head::prepare(session, forward, head))
     }
 
     fn response_body_filter(
@@ -191,13 +191,13 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || {
+        panics::catch_panic(self.metrics(), || {
             answer::body::pass(self, session, forward, piece, end)
         })?;
         Ok(None)
     }
 
-    /// Trailers end an answer over HTTP/2. The client gets none, but what ends its body.
+    /// Trailers end an answer over HTTP/2. The client gets the end of the body, but no trailers.
     async fn response_trailer_filter(
         &self,
         session: &mut Session,
@@ -210,7 +210,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
-        keepalive::withdraw(session, &self.drain);
+        keepalive::withdraw_keepalive(session, &self.drain);
         FailToProxy {
             error_code: end::fail(&self.sessions, session, error, exchange).await,
             // Pingora uses this for some failures only; `keepalive` handles all of them.
@@ -222,7 +222,7 @@ impl ProxyHttp for Gateway {
         end::finish(&self.sessions, session, exchange).await;
     }
 
-    // Pingora's lines quote what a provider sent and call a client that leaves an error: see `failure_log`.
+    // Pingora's lines quote providers, and report a client that disconnects as an error: see `log_entry`.
 
     fn suppress_error_log(&self, _session: &Session, _exchange: &Exchange, _error: &Error) -> bool {
         true
@@ -238,8 +238,7 @@ impl ProxyHttp for Gateway {
         true
     }
 
-    /// Method, path and request id only. The query may hold a key, and Pingora's default would put it into the error
-    /// log.
+    /// Method, path and request id only: the query may contain a key, and Pingora's default would write it to the error log.
     fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
         let head = session.req_header();
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
@@ -259,7 +258,7 @@ mod tests {
     fn what_a_request_carries_is_small() {
         type Arriving<'a> = (&'a Gateway, &'a mut Session, &'a mut Exchange);
         let handle =
-            future_size(|(gateway, session, exchange): Arriving<'static>| arrival::handle(gateway, session, exchange));
+            future_size(|(gateway, session, exchange): Arriving<'static>| arrival::respond(gateway, session, exchange));
         let (context, stage) = (size_of::<Exchange>(), size_of::<forward::Forward>());
         println!("context {context}, boxed stage {stage}, future of request_filter {handle} bytes");
         assert!(context <= 72 && stage <= 4352 && handle <= 6144);

@@ -6,9 +6,9 @@
 //! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most that; only operators' changes wait for it
 //! ([`Journal::synced`]).
 //!
-//! The journal numbers the steps of each account, so their order in the file is the order of their numbers. It keeps in
-//! memory where the steps are that the store has not acknowledged; [`crate::money::settlement`] sends them. It also keeps in
-//! memory what the settled rows count by hour and model, for the stability record.
+//! The journal numbers the steps of each account; their order in the file is the order of their numbers. In memory it keeps
+//! the positions of steps that the store has not acknowledged, which [`crate::money::settlement`] sends, and the counts of
+//! settled rows by hour and model, for the stability record.
 
 mod accounts;
 mod checked;
@@ -45,14 +45,14 @@ mod tallies;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use accounts::Unsent;
-pub(crate) use error::{JournalError, JournalShut};
-pub(crate) use handle::{Journal, Opened};
+pub(crate) use accounts::UnsentSteps;
+pub(crate) use error::{JournalError, JournalUnavailable};
+pub(crate) use handle::{Journal, OpenedJournal};
 pub(crate) use position::Position;
-pub(crate) use replay::PossiblySettled;
+pub(crate) use replay::UncertainSettlement;
 pub(crate) use reservation::Reservation;
 pub use rows::NumberedRow;
-pub(crate) use rows::Rows;
+pub(crate) use rows::RowReader;
 #[cfg(test)]
 pub(crate) use sizes::{ADMIT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub(crate) use sizes::{REQUEST_BYTES, STEP_BYTES_MAX};

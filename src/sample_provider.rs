@@ -1,12 +1,12 @@
-//! The sample provider: a scripted provider of all three protocols, for `weir demo`, tests and benches.
+//! The sample provider: a scripted provider for all three protocols, used by `weir demo`, tests and benches.
 //!
-//! It answers any path that ends like a provider's, takes any credential, derives its text from the prompt, counts its
-//! own tokens and keeps a ledger of what it would have billed. How it behaves (pace, status, cuts, stalls, odd usage)
-//! is scripted by flags, by the model name and by a mark in the prompt: see [`Script`].
+//! It answers any path that ends like a provider's, accepts any credential, derives its text from the prompt, counts its own
+//! tokens and keeps a ledger of what it would bill. Its behaviour (pace, status, cuts, stalls, odd usage) is scripted by flags,
+//! by the model name and by a mark in the prompt: see [`Script`].
 //!
-//! Reading order: [`script`] (what was ordered), `mark` (how a prompt orders it), `path` and `ask` (what was requested),
-//! `answer` and `tool` (what is said), `messages`, `responses`, `gemini` (how each protocol says it), `performance` (the
-//! steps of one response), `ledger`, `server`. All but the last two are pure.
+//! Reading order: [`script`] (the scripted behaviour, also by a mark in a prompt), `ask` (the request), `answer` (the content
+//! of the answer), `messages`, `responses`, `gemini` (its form in each protocol), `performance` (the steps of one response),
+//! `ledger`, `server`. All but the last two are pure.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -41,51 +41,51 @@ mod tokens;
 mod tool;
 
 pub(crate) use error::SampleProviderError;
-pub(crate) use script::Script;
+pub(crate) use script::SampleScript;
 pub(crate) use server::serve;
-pub(crate) use settings::{Counting, OnClientGone, Settings};
+pub(crate) use settings::{ClientGoneBilling, SampleSettings, TokenCounting};
 
 /// The flags of `weir sample-provider`.
 #[derive(Args, Clone, Debug)]
 pub struct SampleProviderArgs {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 chooses a free port.
     #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDR")]
     pub listen: SocketAddr,
-    /// Append one JSON line per accounted request to this file, before the bytes it accounts for are sent.
+    /// Append the bill of each request to this file as JSON lines, each before the bytes it accounts for are sent.
     #[arg(long, value_name = "PATH")]
     pub ledger: Option<PathBuf>,
-    /// Number of text deltas of each answer (default: as many as the text needs).
+    /// Number of text deltas in each answer (default: as many as the text needs).
     #[arg(long, value_name = "N")]
     pub deltas: Option<usize>,
     /// Size of a text delta in bytes (default 16).
     #[arg(long, value_name = "N")]
     pub delta_bytes: Option<usize>,
-    /// Pause before each delta but the first, in milliseconds (default 0).
+    /// Pause before each delta except the first, in milliseconds (default 0).
     #[arg(long, value_name = "MS")]
     pub gap_ms: Option<u64>,
     /// Time to the first byte of the response, in milliseconds (default 0).
     #[arg(long, value_name = "MS")]
     pub ttfb_ms: Option<u64>,
-    /// Report cheap fixed token counts instead of counting, and reuse rendered answers: for benches.
+    /// Report fixed token counts instead of counting, and reuse rendered answers: for benchmarks.
     #[arg(long)]
     pub no_token_count: bool,
-    /// Bill only what was generated when the client left, not the whole answer.
+    /// If the client leaves, bill only what was generated until then, not the whole answer.
     #[arg(long)]
     pub stop_on_disconnect: bool,
-    /// Take only the key in this environment variable; any other is answered 401 (default: any key is taken).
+    /// Accept only the key in this environment variable, and answer 401 to any other (default: accept any key).
     #[arg(long, value_name = "NAME")]
     pub require_key_env: Option<String>,
     /// Seed of the word list.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// Threads that serve; 0 takes one per core.
+    /// Number of threads that serve; 0: one per core.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
 }
 
 impl SampleProviderArgs {
-    /// The settings these flags ask for; reads the environment variable named by `--require-key-env`.
-    pub fn settings(&self) -> Result<Settings, SampleProviderError> {
+    /// The settings of these flags. Reads the environment variable named by `--require-key-env`.
+    pub fn settings(&self) -> Result<SampleSettings, SampleProviderError> {
         let required_key = match &self.require_key_env {
             None => None,
             Some(name) => match std::env::var(name) {
@@ -93,25 +93,25 @@ impl SampleProviderArgs {
                 _ => return Err(SampleProviderError::KeyEnv { name: name.clone() }),
             },
         };
-        let script = Script {
+        let script = SampleScript {
             deltas: self.deltas,
             delta_bytes: self.delta_bytes,
             gap_ms: self.gap_ms,
             ttfb_ms: self.ttfb_ms,
-            ..Script::default()
+            ..SampleScript::default()
         };
         script.check()?;
-        Ok(Settings {
+        Ok(SampleSettings {
             script,
             counting: if self.no_token_count {
-                Counting::Fixed
+                TokenCounting::Fixed
             } else {
-                Counting::Text
+                TokenCounting::Text
             },
             on_client_gone: if self.stop_on_disconnect {
-                OnClientGone::Stop
+                ClientGoneBilling::Stop
             } else {
-                OnClientGone::Finish
+                ClientGoneBilling::Finish
             },
             required_key,
             ledger: self.ledger.clone(),
@@ -120,8 +120,7 @@ impl SampleProviderArgs {
     }
 }
 
-/// Serves until the process is told to stop (SIGINT, SIGTERM). Prints one line
-/// `sample-provider listening on http://ADDR` to stdout once it listens.
+/// Serves until SIGINT or SIGTERM. Prints the line `sample-provider listening on http://ADDR` to stdout once it listens.
 pub(crate) async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let settings = args.settings()?;
     let address = args.listen;
@@ -172,15 +171,15 @@ mod tests {
         let Ok(settings) = args.settings() else {
             panic!("valid settings")
         };
-        let expected = Script {
+        let expected = SampleScript {
             deltas: Some(20),
             delta_bytes: Some(12),
             gap_ms: Some(5),
             ttfb_ms: Some(9),
-            ..Script::default()
+            ..SampleScript::default()
         };
-        assert_eq!((settings.script, settings.counting), (expected, Counting::Fixed));
-        assert_eq!(settings.on_client_gone, OnClientGone::Finish);
+        assert_eq!((settings.script, settings.counting), (expected, TokenCounting::Fixed));
+        assert_eq!(settings.on_client_gone, ClientGoneBilling::Finish);
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Where rows of the consumption log go, and how the log is read.
+//! Writes rows of the consumption log to sinks, and reads the log.
 //!
-//! A row is in one place, the log's home: the store, with its settlement, or a sink that is fed by the journal, never by a request,
-//! and never by the store. A [`Feeder`] for each sink and each lane of the journal reads rows in the order of their numbers and hands
-//! them over in batches. How far a sink is, it keeps itself, in the same atomic change as the rows, so that it has each row exactly
-//! once whatever is killed when. The journal keeps what a sink lacks. Settlement waits for none of them.
+//! A row is in one place, the log backend: the store, which gets it with its settlement, or a sink that the journal feeds, never
+//! a request and never the store. A [`Feeder`] for each sink and each lane of the journal reads rows in the order of their
+//! numbers and hands them over in batches. A sink stores its watermark in the same transaction as the rows, so it has each row
+//! exactly once even after a crash. The journal keeps the rows that a sink lacks. Settlement does not wait for sinks.
 //!
-//! The home is read together with the rows that it has not acknowledged yet ([`reading`]), and is held against the daily sums
-//! ([`proof`]).
+//! The log backend is read together with the rows that it has not acknowledged yet ([`reading`]), and is compared with the
+//! daily sums ([`proof`]).
 
 pub(crate) mod asks;
 mod batching;
@@ -34,7 +34,7 @@ mod tail;
 mod tails;
 
 pub(crate) use feeder::Feeder;
-pub(crate) use figures::SinkFigures;
-pub(crate) use home::{FedHome, LogHome};
-pub(crate) use open_home::{FedLog, FormerHome, OpenHome};
+pub(crate) use figures::SinkStats;
+pub(crate) use home::{FedLogBackend, LogBackend};
+pub(crate) use open_home::{FedLog, FormerLogBackend, OpenLogBackend};
 pub(crate) use sink::Sink;

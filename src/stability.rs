@@ -1,6 +1,5 @@
-//! The stability record between this node and the store. What this node has counted is sent each second
-//! ([`publisher`]); what all nodes have counted is read every few seconds ([`snapshot`]). Readers only see the
-//! snapshot.
+//! The stability record between this node and the store. Each second, this node sends its counts ([`publisher`]); every few
+//! seconds, it reads the counts of all nodes ([`snapshot`]). Readers only see the last snapshot.
 
 pub(crate) mod public;
 pub(crate) mod publisher;

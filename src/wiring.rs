@@ -1,4 +1,5 @@
-//! The only place where concrete types meet.
+//! Wiring: builds every part from the configuration and connects them; the only place where concrete types meet. Runs the
+//! commands.
 
 mod assembly;
 mod bounds;
@@ -58,12 +59,12 @@ use std::io::Write;
 use serde_json::json;
 
 #[cfg(feature = "sample-provider")]
-use demo::run as run_demo;
+use demo::run_demo;
 #[cfg(not(feature = "sample-provider"))]
 use left_out::{run_demo, run_sample_provider};
 pub use node::Node;
 #[cfg(feature = "sample-provider")]
-use sample_provider::run as run_sample_provider;
+use sample_provider::run_sample_provider;
 pub use services::Services;
 pub use start_error::StartError;
 
@@ -79,8 +80,8 @@ use crate::{
     telemetry::diagnostics::{self, Diagnostics},
     wiring::{
         configuration::{load, socket},
-        output::printed,
-        running::Running,
+        output::print_result,
+        running::RunningWeir,
         runtimes::client_runtime,
         upgrade::{Launch, predecessor::Predecessor},
     },
@@ -88,13 +89,14 @@ use crate::{
 
 /// Runs one command of the program `weir` to its end.
 ///
-/// The process is weir's then: signals, the service manager and standard error are its own. [`Services`] is weir in another process.
+/// The process belongs to weir: signals, the service manager and standard error are its own. For weir in another process, use
+/// [`Services`].
 ///
 /// # Errors
-/// The command has failed, or weir does not start.
+/// The command failed, or weir did not start.
 pub fn run(command: Command) -> Result<(), StartError> {
     let client = |done: Result<(), AdminClientError>| match done {
-        Err(AdminClientError::Output(error)) => printed(Err(error)),
+        Err(AdminClientError::Output(error)) => print_result(Err(error)),
         Err(AdminClientError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
@@ -104,22 +106,22 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Serve(args) => serve(&args),
         Command::Upgrade(args) => client(client_runtime()?.block_on(cli::run_upgrade(&args, socket, &mut out))),
         Command::Demo(args) => {
-            let _diagnostics = diagnostics("warn")?;
+            let _diagnostics = start_diagnostics("warn")?;
             run_demo(&args)
         }
         Command::Check(args) => check::run(&args, &mut out),
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
-        Command::Log(LogSubcommand::Init(args)) => log_init::run(&args, &mut out),
+        Command::Log(LogSubcommand::Init(args)) => log_init::run_log_init(&args, &mut out),
         Command::Log(LogSubcommand::Read(command)) => {
             client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out)))
         }
         Command::Usage(args) => client(client_runtime()?.block_on(cli::run_usage(&args, socket, &mut out))),
         Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
         Command::SignIn(command) => client(client_runtime()?.block_on(cli::run_sign_in(&command, socket, &mut out))),
-        Command::Login(args) => signed_in(client_runtime()?.block_on(cli::login::login(&args, &mut out))),
-        Command::Token(file) => signed_in(client_runtime()?.block_on(cli::login::token(&file, &mut out))),
-        Command::Logout(file) => signed_in(client_runtime()?.block_on(cli::login::logout(&file, &mut out))),
+        Command::Login(args) => login_result(client_runtime()?.block_on(cli::login::login(&args, &mut out))),
+        Command::Token(file) => login_result(client_runtime()?.block_on(cli::login::token(&file, &mut out))),
+        Command::Logout(file) => login_result(client_runtime()?.block_on(cli::login::logout(&file, &mut out))),
         Command::Console(command) => client(client_runtime()?.block_on(cli::run_console(&command, socket, &mut out))),
         Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
@@ -129,21 +131,21 @@ pub fn run(command: Command) -> Result<(), StartError> {
     }
 }
 
-/// Writes on standard error why a command has failed. A reader that takes nothing is not waited for.
+/// Writes to standard error why a command failed. Does not wait for a reader that is stuck.
 pub fn tell(error: &StartError) {
-    diagnostics::say_last(&format!("weir: {error}"));
+    diagnostics::print_last(&format!("weir: {error}"));
 }
 
-/// What came of `weir login`, `weir token` or `weir logout`.
-fn signed_in(done: Result<(), LoginError>) -> Result<(), StartError> {
+/// The result of `weir login`, `weir token` or `weir logout`.
+fn login_result(done: Result<(), LoginError>) -> Result<(), StartError> {
     match done {
-        Err(LoginError::Output(error)) => printed(Err(error)),
+        Err(LoginError::Output(error)) => print_result(Err(error)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     }
 }
 
-/// `weir rules`: on the files of a configuration, or on those inside the binary.
+/// Runs `weir rules` with the files of a configuration, or with those inside the binary.
 fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), StartError> {
     let RulesCommand::Explain(args) = command;
     let (files, models) = match &args.conf {
@@ -155,41 +157,44 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
         None => (shipped(), Vec::new()),
     };
     match cli::rules::run(command, (&files, &models), out) {
-        Err(RulesCommandError::Output(error)) => printed(Err(error)),
+        Err(RulesCommandError::Output(error)) => print_result(Err(error)),
         Err(RulesCommandError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     }
 }
 
-/// `weir serve`: runs until a signal ends it, or another process has taken its place.
+/// Runs `weir serve` until a signal ends it or another process replaces it.
 fn serve(args: &ServeArgs) -> Result<(), StartError> {
-    let mut predecessor = args.successor.then(Predecessor::meet).transpose()?;
-    let line = predecessor.as_ref().map(Predecessor::line).transpose()?;
-    let started = started(args, predecessor.as_mut()).and_then(|(running, diagnostics)| {
+    let mut predecessor = args.successor.then(Predecessor::from_stdin).transpose()?;
+    let line = predecessor.as_ref().map(Predecessor::failure_reporter).transpose()?;
+    let started = start_serving(args, predecessor.as_mut()).and_then(|(running, diagnostics)| {
         let running = match predecessor {
-            Some(predecessor) => running.after(predecessor),
+            Some(predecessor) => running.announce_to(predecessor),
             None => Ok(running),
         };
         Ok((running?, diagnostics))
     });
     let (running, _diagnostics) = started.inspect_err(|error| {
         if let Some(line) = line {
-            line.failed(&error.to_string());
+            line.report(&error.to_string());
         }
     })?;
     running.background.spawn(notify::watchdog(running.handed_over.clone()));
     if !args.successor {
-        notify::ready();
+        notify::notify_ready();
     }
     running.until_stopped();
     Ok(())
 }
 
-/// Starts to serve; the ready file is written once everything listens.
-fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(Running, Diagnostics), StartError> {
+/// Starts to serve; writes the ready file once all listeners are open.
+fn start_serving(
+    args: &ServeArgs,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<(RunningWeir, Diagnostics), StartError> {
     let config = load(&args.conf)?;
-    let diagnostics = diagnostics(&config.log.level.to_string())?;
+    let diagnostics = start_diagnostics(&config.log.level.to_string())?;
     let launch = Launch {
         program: std::env::args_os().next().unwrap_or_else(|| "weir".into()),
         conf: args.conf.clone(),
@@ -207,23 +212,23 @@ fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(R
             "redirect": addresses.redirect.map(|address| address.to_string()),
             "console": addresses.console.map(|address| address.to_string()),
         });
-        // Renamed into place, so that nobody reads half of it.
+        // Renamed into place, so that no reader gets half of it.
         let partial = path.with_extension("partial");
         std::fs::write(&partial, ready.to_string())
             .and_then(|()| std::fs::rename(&partial, path))
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", greeting::ready(&addresses, tls, &args.conf));
+    tracing::info!("{}", greeting::ready_text(&addresses, tls, &args.conf));
     Ok((running, diagnostics))
 }
 
-/// Log lines, and panics told by their place only: their text may quote what they choked on.
-fn diagnostics(level: &str) -> Result<Diagnostics, StartError> {
+/// Starts the log of messages. Of a panic only its place is logged: its text may quote what caused it.
+fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
     let diagnostics = Diagnostics::start(level).map_err(|error| StartError::failed("diagnostics", error))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%place, "a part of weir failed; the request that it worked on has ended");
+        tracing::error!(%place, "weir panicked; the request that it worked on has ended");
     }));
     Ok(diagnostics)
 }

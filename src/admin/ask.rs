@@ -1,43 +1,47 @@
-//! Asks the admin API, in the name of somebody.
+//! Answers the questions of the admin API.
 
 use std::{any::Any, sync::Arc};
 
 use http::Method;
 
 use super::{Admin, author::Author};
-use crate::api::{Question, error::AdminError, wire::Call};
+use crate::api::{AdminQuestion, error::AdminError, wire::AdminCall};
 
-/// A question that the admin API answers.
-pub(crate) trait Answered: Question {
-    /// The answer, asked for by the author.
+/// Answers a question of the admin API.
+pub(crate) trait AdminHandler: AdminQuestion {
+    /// The answer to the author.
     fn answer(self, admin: &Admin, author: Author) -> impl Future<Output = Result<Self::Answer, AdminError>> + Send;
 }
 
 impl Admin {
-    /// The answer to a question.
+    /// Answers a question.
     ///
     /// # Errors
-    /// It cannot be answered, or the author may not ask it.
-    pub(crate) async fn ask<Q: Answered>(&self, author: Author, question: Q) -> Result<Q::Answer, AdminError> {
-        author.peer.check(Q::ROLE)?;
+    /// The question cannot be answered, or the author may not ask it.
+    pub(crate) async fn call<Q: AdminHandler>(&self, author: Author, question: Q) -> Result<Q::Answer, AdminError> {
+        author.peer.check_role(Q::ROLE)?;
         let _change = (Q::METHOD != Method::GET).then(|| self.changes_seen.begin());
         question.answer(self, author).await
     }
 
-    /// The answer to a question that changes nothing, now or a moment ago: all who look share it. Each change that was made
-    /// through this node is in it. Answers must not depend on who asks.
+    /// Answers a question that changes nothing. All callers share an answer for a moment. It includes every change that was made
+    /// through this node. The answer must not depend on the author.
     ///
     /// # Errors
-    /// It cannot be answered, or the author may not ask it.
-    pub(crate) async fn look<Q: Answered>(&self, author: Author, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
-        author.peer.check(Q::ROLE)?;
-        let target = Call::of(&question)?.target;
+    /// The question cannot be answered, or the author may not ask it.
+    pub(crate) async fn call_cached<Q: AdminHandler>(
+        &self,
+        author: Author,
+        question: Q,
+    ) -> Result<Arc<Q::Answer>, AdminError> {
+        author.peer.check_role(Q::ROLE)?;
+        let target = AdminCall::from_question(&question)?.target;
         let make = async {
             let answer: Arc<dyn Any + Send + Sync> = Arc::new(question.answer(self, author).await?);
             Ok(answer)
         };
         let answer = self.recent.get(&target, &self.changes_seen, make).await?;
-        let failed = |_| AdminError::failed("another question has the same path");
+        let failed = |_| AdminError::failed("another question has the same address");
         answer.downcast().map_err(failed)
     }
 }

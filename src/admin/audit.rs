@@ -1,4 +1,4 @@
-//! The audit record: who changed what, one JSON line each, on disk before the change is made.
+//! The audit record: who changed what. Each change is one JSON line, which is on disk before the change is made.
 
 mod page;
 
@@ -19,17 +19,17 @@ use tokio::{
 
 use crate::api::node::{AuditPage, AuditedChange};
 
-/// Owner writes, group reads.
+/// The owner may write, the group may read.
 const FILE_MODE: u32 = 0o640;
-/// A folder that is made for the record.
+/// The mode of a folder that is created for the record.
 const FOLDER_MODE: u32 = 0o750;
 
-/// How long a change waits for its line to be on disk, those before it included. Then it is not made.
+/// How long a change waits until its line is on disk, including the lines before it. After that the change is not made.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// Why the record cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("audit record {path}: {source}; check that the folder exists, has space, and that weir may write there", path = path.display())]
+#[error("audit record {path}: {source}; check that its folder exists and has space, and that weir may write there", path = path.display())]
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
@@ -39,13 +39,13 @@ pub(crate) struct AuditError {
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
     path: PathBuf,
-    /// Held while a line is written, by one thread at most: a disk that hangs takes no others.
+    /// Held while a line is written, so a hanging disk blocks at most one thread.
     file: Arc<Mutex<File>>,
     wait: Duration,
 }
 
 impl Audit {
-    /// Opens the file for appending, making its folder if it is missing.
+    /// Opens the file for appending. Creates its folder if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError {
             path: path.to_owned(),
@@ -58,9 +58,9 @@ impl Audit {
                 .create(folder)
                 .map_err(failed)?;
         }
-        // It keeps nothing, and opening it may wait for ever.
+        // A FIFO stores nothing, and opening it may block forever.
         if path.metadata().is_ok_and(|there| there.file_type().is_fifo()) {
-            return Err(failed(io::Error::other("it is a FIFO, give a file")));
+            return Err(failed(io::Error::other("it is a FIFO: configure a file")));
         }
         let file = OpenOptions::new()
             .append(true)
@@ -75,10 +75,11 @@ impl Audit {
         })
     }
 
-    /// Some of the changes, the latest first: those in front of a place that the page before has told, or the last ones.
-    pub(crate) async fn page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
+    /// A page of changes, the latest first: those before the position `before`, which is the previous page's `next`, or the last
+    /// ones.
+    pub(crate) async fn read_page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
         let path = self.path.clone();
-        let reading = spawn_blocking(move || page::read(&path, before)).await;
+        let reading = spawn_blocking(move || page::read_backwards(&path, before)).await;
         let read = reading.unwrap_or_else(|_| Err(io::Error::other("the reader failed")));
         read.map_err(|source| AuditError {
             path: self.path.clone(),
@@ -86,8 +87,8 @@ impl Audit {
         })
     }
 
-    /// Writes one line and waits until it is on disk, for [`WRITE_WAIT`] at most. A change whose record cannot be written
-    /// must not be made.
+    /// Writes one line and waits until it is on disk, at most [`WRITE_WAIT`]. A change whose line cannot be written must not be
+    /// made.
     pub(crate) async fn record(&self, change: AuditedChange) -> Result<(), AuditError> {
         let failed = |source| AuditError {
             path: self.path.clone(),
@@ -98,11 +99,11 @@ impl Audit {
         let writing = async {
             let file = Arc::clone(&self.file).lock_owned().await;
             let (tell, told) = oneshot::channel();
-            drop(spawn_blocking(move || write(&file, &line, tell)));
+            drop(spawn_blocking(move || append_line(&file, &line, tell)));
             told.await
                 .unwrap_or_else(|_| Err(io::Error::other("the writer failed")))
         };
-        let late = || Err(io::Error::new(ErrorKind::TimedOut, "the disk takes too long"));
+        let late = || Err(io::Error::new(ErrorKind::TimedOut, "the disk is too slow"));
         timeout(self.wait, writing)
             .await
             .unwrap_or_else(|_| late())
@@ -110,9 +111,9 @@ impl Audit {
     }
 }
 
-/// Appends a line, and takes it back when the change is not going to be made: half a line would spoil the next one, and a
-/// whole one that nobody waits for any more would tell of what has not happened.
-fn write(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
+/// Appends a line, and removes it if the change will not be made: half a line would corrupt the next one, and a complete line
+/// that nobody waits for any more would record a change that was not made.
+fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     let length = file.metadata().map(|metadata| metadata.len());
     let written = length.and_then(|length| {
         let mut writer = file;
@@ -134,8 +135,8 @@ fn write(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     }
 }
 
-/// Removes a line that was written at `length`, unless another process has written behind it: that in whose place this one
-/// is, or that in its place.
+/// Removes a line that was written at `length`, unless another process has appended since: this process's successor or
+/// predecessor.
 fn take_back(file: &File, line: &[u8], length: u64) {
     let is_last = file.metadata().is_ok_and(|now| now.len() == length + line.len() as u64);
     if is_last {

@@ -1,4 +1,4 @@
-//! Who makes a change, and the state of the thing that it was decided on.
+//! The author of a change, and the state of the object that the change is based on.
 
 use axum::{
     Extension, RequestPartsExt,
@@ -6,26 +6,26 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 
-use super::peer::Peer;
+use super::peer::AdminPeer;
 use crate::{
     api::error::AdminError,
-    domain::{keys::change::MadeFrom, version::Version},
+    domain::{keys::change::ChangePrecondition, version::Version},
 };
 
 /// The author of a question.
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
-    pub(crate) peer: Peer,
-    /// What pages of this process say, or else the request's `If-Match`.
-    pub(crate) from: MadeFrom,
+    pub(crate) peer: AdminPeer,
+    /// The condition of the change: set by pages of this process, or the request's `If-Match`.
+    pub(crate) from: ChangePrecondition,
 }
 
-impl From<Peer> for Author {
-    /// Whoever asks, with no condition.
-    fn from(peer: Peer) -> Self {
+impl From<AdminPeer> for Author {
+    /// The peer, without a condition.
+    fn from(peer: AdminPeer) -> Self {
         Self {
             peer,
-            from: MadeFrom::Anything,
+            from: ChangePrecondition::Anything,
         }
     }
 }
@@ -34,7 +34,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Author {
     type Rejection = AdminError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminError> {
-        let peer = parts.extract::<Extension<Peer>>().await;
+        let peer = parts.extract::<Extension<AdminPeer>>().await;
         let Extension(peer) = peer.map_err(|error| AdminError::failed(error.to_string()))?;
         let from = match parts.extensions.get() {
             Some(from) => *from,
@@ -44,15 +44,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Author {
     }
 }
 
-/// What `If-Match` asks for: `*` and none are no condition.
-fn if_match(headers: &HeaderMap) -> Result<MadeFrom, AdminError> {
+/// The condition of `If-Match`. Neither `*` nor a missing header is a condition.
+fn if_match(headers: &HeaderMap) -> Result<ChangePrecondition, AdminError> {
     let version = condition(headers)?;
-    Ok(version.map_or(MadeFrom::Anything, MadeFrom::Version))
+    Ok(version.map_or(ChangePrecondition::Anything, ChangePrecondition::Version))
 }
 
-/// The version that a change was made from, as `If-Match` names it; `None`: it holds whatever is there.
+/// The version in `If-Match`; `None` if the change is unconditional.
 fn condition(headers: &HeaderMap) -> Result<Option<Version>, AdminError> {
-    let wanted = || AdminError::invalid("If-Match: one version in quotes, such as \"17-5f3a9c21\", or `*`");
+    let wanted = || AdminError::invalid("If-Match must be one version in quotes, such as \"17-5f3a9c21\", or `*`");
     let mut named = headers.get_all(header::IF_MATCH).iter();
     let tag = match (named.next(), named.next()) {
         (None, _) => return Ok(None),
@@ -83,10 +83,10 @@ mod tests {
             if_match(&headers).ok()
         };
         let version = Version::new(17, 0xcbf4_3926);
-        assert_eq!(read(&["\"17-cbf43926\""]), Some(MadeFrom::Version(version)));
+        assert_eq!(read(&["\"17-cbf43926\""]), Some(ChangePrecondition::Version(version)));
         assert_eq!(
             (read(&[]), read(&["*"])),
-            (Some(MadeFrom::Anything), Some(MadeFrom::Anything))
+            (Some(ChangePrecondition::Anything), Some(ChangePrecondition::Anything))
         );
         for wrong in [
             "",

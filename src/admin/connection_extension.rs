@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// How long a connection may last, which one of its calls can extend.
+/// Extends the lifetime of a connection, on request of one of its calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionExtension(pub(crate) Arc<AtomicBool>);
 

@@ -1,4 +1,4 @@
-//! Errors of what the admin API works on, as its own.
+//! Converts errors of the store, the audit record and the journal into those of the admin API.
 
 use axum::{
     Json,
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     admin::audit::AuditError,
-    api::error::{AdminError, Code},
+    api::error::{AdminError, AdminErrorCode},
     money::account_changes::AccountChangeError,
     store::{ChangeError, StoreError},
 };
@@ -16,10 +16,10 @@ use crate::{
 impl From<StoreError> for AdminError {
     fn from(error: StoreError) -> Self {
         let code = match &error {
-            StoreError::NotFound => Code::NotFound,
-            StoreError::Duplicate | StoreError::Deleted => Code::Duplicate,
-            StoreError::Unavailable(_) | StoreError::Busy(_) => Code::StoreUnavailable,
-            StoreError::Corrupt(_) => Code::StoreCorrupt,
+            StoreError::NotFound => AdminErrorCode::NotFound,
+            StoreError::Duplicate | StoreError::Deleted => AdminErrorCode::Duplicate,
+            StoreError::Unavailable(_) | StoreError::Busy(_) => AdminErrorCode::StoreUnavailable,
+            StoreError::Corrupt(_) => AdminErrorCode::StoreCorrupt,
         };
         Self::new(code, error.to_string())
     }
@@ -36,13 +36,19 @@ impl From<ChangeError> for AdminError {
 
 impl From<AuditError> for AdminError {
     fn from(error: AuditError) -> Self {
-        Self::new(Code::AuditUnavailable, format!("nothing was changed: {error}"))
+        Self::new(
+            AdminErrorCode::AuditUnavailable,
+            format!("nothing was changed: {error}"),
+        )
     }
 }
 
 impl From<AccountChangeError> for AdminError {
     fn from(error: AccountChangeError) -> Self {
-        Self::new(Code::JournalUnavailable, format!("nothing was changed: {error}"))
+        Self::new(
+            AdminErrorCode::JournalUnavailable,
+            format!("nothing was changed: {error}"),
+        )
     }
 }
 

@@ -1,30 +1,30 @@
-//! The homes of the log, as the admin API works on them.
+//! The log backends, as the admin API uses them.
 
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
 use crate::{
-    sinks::{FormerHome, LogHome, OpenHome, own_journal::OpenLanes, proof::Prover, reading::LogReading},
+    sinks::{FormerLogBackend, LogBackend, OpenLogBackend, own_journal::OpenLanes, proof::Prover, reading::LogReader},
     store::ledger::LedgerStore,
 };
 
-/// Where the log is.
+/// The log backends.
 #[derive(Clone)]
-pub(crate) struct LogHomes {
-    /// Where rows go.
-    pub(super) home: OpenHome,
-    /// Where they went before, and are read as long as they are there.
-    pub(super) former: Option<FormerHome>,
-    /// The journals whose rows are to be in the log.
+pub(crate) struct AdminLogBackends {
+    /// The backend that gets rows.
+    pub(super) home: OpenLogBackend,
+    /// The former backend, whose rows are still read.
+    pub(super) former: Option<FormerLogBackend>,
+    /// The journals whose rows go to the log.
     pub(super) lanes: Arc<OpenLanes>,
-    /// The home is filled by one task at a time: two would bring the same rows.
+    /// Held while the backend is filled: two tasks would copy the same rows.
     pub(super) filling: Arc<Mutex<()>>,
 }
 
-impl LogHomes {
-    /// `home` gets the rows of these lanes; `former` is only read.
-    pub(crate) fn new(home: OpenHome, former: Option<FormerHome>, lanes: Arc<OpenLanes>) -> Self {
+impl AdminLogBackends {
+    /// `home` gets the rows of `lanes`; `former` is only read.
+    pub(crate) fn new(home: OpenLogBackend, former: Option<FormerLogBackend>, lanes: Arc<OpenLanes>) -> Self {
         Self {
             home,
             former,
@@ -33,17 +33,17 @@ impl LogHomes {
         }
     }
 
-    /// The log, in both homes.
-    pub(super) fn reading(&self) -> LogReading {
+    /// Reads the log from both backends.
+    pub(super) fn reading(&self) -> LogReader {
         self.home.reading(self.former.as_ref())
     }
 
-    /// The home before, as it is read.
-    pub(super) fn former(&self) -> Option<&dyn LogHome> {
-        self.former.as_ref().map(FormerHome::as_home)
+    /// The former backend, for reading.
+    pub(super) fn former(&self) -> Option<&dyn LogBackend> {
+        self.former.as_ref().map(FormerLogBackend::as_backend)
     }
 
-    /// What holds its rows against the sums of a ledger.
+    /// Compares the rows with the sums of a ledger.
     pub(super) fn prover<'p>(&'p self, ledger: &'p dyn LedgerStore) -> Prover<'p> {
         Prover {
             ledger,

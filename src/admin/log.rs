@@ -1,4 +1,4 @@
-//! Pages of the consumption log, wherever its rows are: by day, then account, then the time they ended.
+//! Pages of the consumption log, from all backends. `QueryLog` lists rows by day, then account, then the time they ended.
 
 mod csv;
 mod cursor;
@@ -9,32 +9,33 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{Admin, ask::Answered, author::Author, parts::Providers};
+use super::{Admin, ask::AdminHandler, author::Author, parts::ProviderDirectory};
 use crate::{
     api::{
-        error::{AdminError, Code},
-        log::{Day, LogPage, LogRow, LookedThrough, QueryLog},
+        error::{AdminError, AdminErrorCode},
+        log::{LogQueryPage, LogRow, QueryLog, SearchPosition, UtcDay},
     },
-    domain::ledger::{consumption::Row, price_lines::price_lines, usage_report::date},
+    domain::ledger::{consumption::Row, price_lines::price_lines, usage_report::date_of_day},
     edges::clock,
     sinks::reading::{LogCursor, LogReadError, LogRows},
     store::ledger::LOG_ROWS_MAX,
 };
 
-/// Rows in one answer, unless asked otherwise.
+/// The default number of rows in an answer.
 const ROWS_DEFAULT: usize = 500;
-/// How long one request may look for rows, unless it wants to wait less. What is left is for the next one, from the cursor on.
+/// The maximum time that one request searches for rows. The next request continues from the cursor.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-impl Answered for QueryLog {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<LogPage, AdminError> {
+impl AdminHandler for QueryLog {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<LogQueryPage, AdminError> {
         let rows = self.rows(admin).await?;
-        let Page { rows, next, seen } = page(rows, self.rows_max(), clock::instant() + self.look_at_most()).await?;
-        Ok(LogPage {
-            rows: self.shown(admin, rows),
-            next: next.as_ref().map(cursor::text),
-            looked_through: next.map(|next| LookedThrough {
-                before_day: Day(date(next.day)),
+        let LogRowsPage { rows, next, seen } =
+            read_page(rows, self.rows_max(), clock::instant() + self.search_time()).await?;
+        Ok(LogQueryPage {
+            rows: self.to_log_rows(admin, rows),
+            next: next.as_ref().map(cursor::write_cursor),
+            looked_through: next.map(|next| SearchPosition {
+                before_day: UtcDay(date_of_day(next.day)),
                 before_account: next.place.account.into(),
                 rows_of_account: seen,
             }),
@@ -44,50 +45,50 @@ impl Answered for QueryLog {
 }
 
 impl QueryLog {
-    /// How many rows one answer has.
+    /// The maximum number of rows in the answer.
     fn rows_max(&self) -> usize {
         self.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX)
     }
 
-    /// How long to look.
-    fn look_at_most(&self) -> Duration {
+    /// How long to search.
+    fn search_time(&self) -> Duration {
         self.look_ms
             .map_or(LOOK_MAX, |wanted| LOOK_MAX.min(Duration::from_millis(wanted)))
     }
 
-    /// Rows as the answer has them.
-    fn shown(&self, admin: &Admin, rows: Vec<Row>) -> Vec<LogRow> {
-        shown(rows, self.lines, &*admin.providers)
+    /// Converts rows to those of the answer.
+    fn to_log_rows(&self, admin: &Admin, rows: Vec<Row>) -> Vec<LogRow> {
+        log_rows(rows, self.lines, &*admin.providers)
     }
 
-    /// What to say where no row has a model that the catalogue does not know either.
+    /// A hint, if the catalogue does not know the model of the filter.
     fn unknown_model(&self, admin: &Admin) -> Option<String> {
         let model = self.model.as_deref()?;
         let near = admin.providers.model_named(model).err()?;
         let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
         Some(format!(
-            "no row has the model `{model}`, and there is no such model{hint}"
+            "no row has the model `{model}`, and that model does not exist{hint}"
         ))
     }
 }
 
-/// What a look at the log found.
-pub(crate) struct Page {
+/// A page of the log.
+pub(crate) struct LogRowsPage {
     pub(crate) rows: Vec<Row>,
-    /// Where to go on; `None`: that was all.
+    /// Where the next page begins; `None` after the last row.
     pub(crate) next: Option<LogCursor>,
-    /// How many rows of the account there were looked at already, and will be known to the next look.
+    /// How many rows of the next page's first account have been searched already.
     pub(crate) seen: usize,
 }
 
-/// Up to `limit` rows. It goes on until there are some, or `until`.
-pub(crate) async fn page(rows: LogRows, limit: usize, until: Instant) -> Result<Page, LogReadError> {
-    let (mut rows, mut found) = (rows.within(until), Vec::new());
+/// Up to `limit` rows. Searches until it has that many, or until `until`.
+pub(crate) async fn read_page(rows: LogRows, limit: usize, until: Instant) -> Result<LogRowsPage, LogReadError> {
+    let (mut rows, mut found) = (rows.with_deadline(until), Vec::new());
     loop {
         found.extend(rows.next(limit - found.len()).await?);
         let next = rows.cursor();
         if next.is_none() || found.len() == limit || clock::instant() >= until {
-            return Ok(Page {
+            return Ok(LogRowsPage {
                 next: next.cloned(),
                 seen: rows.looked_at(),
                 rows: found,
@@ -101,15 +102,15 @@ impl From<LogReadError> for AdminError {
         match error {
             LogReadError::Store(error) => error.into(),
             error @ (LogReadError::Home(_) | LogReadError::Behind(_)) => {
-                Self::new(Code::LogHomeUnavailable, error.to_string())
+                Self::new(AdminErrorCode::LogHomeUnavailable, error.to_string())
             }
             error @ LogReadError::TooManyAccounts(_) => Self::invalid(error.to_string()),
         }
     }
 }
 
-/// Rows as they are shown: with lines, each also with what its charge comes from, as far as the prices are in force.
-fn shown(rows: Vec<Row>, lines: Option<bool>, prices: &dyn Providers) -> Vec<LogRow> {
+/// Converts rows to those of answers. With `lines`, each has the lines of its charge, if its prices are still in force.
+fn log_rows(rows: Vec<Row>, lines: Option<bool>, prices: &dyn ProviderDirectory) -> Vec<LogRow> {
     let lines = lines.unwrap_or(false);
     let row = |row: Row| {
         let price_lines = lines.then(|| price_lines(&row, |model| prices.price(&row.provider, model)));

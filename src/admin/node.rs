@@ -1,34 +1,34 @@
-//! The node itself in the admin API: its audit record, the process that takes its place, and a backup of the store that it owns.
+//! Questions about the node itself: its audit record, its upgrade, and a backup of the store that it owns.
 
 use tokio::sync::mpsc;
 
-use super::{Admin, ask::Answered, author::Author};
+use super::{Admin, ask::AdminHandler, author::Author};
 use crate::{
     api::{
-        Question,
+        AdminQuestion,
         error::AdminError,
-        node::{AuditPage, Backup, ListAuditedChanges, Upgrade, Upgraded},
+        node::{AuditPage, Backup, ListAuditedChanges, Upgrade, UpgradedProcess},
         values::Moment,
     },
     edges::clock,
-    store::archive::file::{self, FORMAT, Header},
+    store::archive::file::{self, BackupHeader, FORMAT},
 };
 
-/// Pieces of a backup that wait for the client.
+/// The maximum number of pieces of a backup that wait for the client.
 const PIECES_WAITING: usize = 4;
 
-impl Answered for ListAuditedChanges {
+impl AdminHandler for ListAuditedChanges {
     async fn answer(self, admin: &Admin, _: Author) -> Result<AuditPage, AdminError> {
-        let page = admin.audit.page(self.before).await;
+        let page = admin.audit.read_page(self.before).await;
         page.map_err(|error| AdminError::failed(error.to_string()))
     }
 }
 
-impl Answered for Upgrade {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Upgraded, AdminError> {
+impl AdminHandler for Upgrade {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<UpgradedProcess, AdminError> {
         let Some(upgrades) = admin.upgrades.clone() else {
             return Err(AdminError::not_found(
-                "this weir was not started by `weir serve`: it cannot be upgraded",
+                "only a weir that was started by `weir serve` can be upgraded",
             ));
         };
         admin.audit(author.peer, "upgrade", "", &self).await?;
@@ -37,16 +37,16 @@ impl Answered for Upgrade {
 }
 
 impl Admin {
-    /// The pieces of a backup of a store that this process owns.
+    /// The pieces of a backup of the store that this process owns.
     ///
     /// # Errors
-    /// The store is shared, or the author may not have it.
+    /// The store is shared, or the author may not make a backup.
     pub(crate) fn back_up(&self, author: &Author, Backup {}: Backup) -> Result<mpsc::Receiver<Vec<u8>>, AdminError> {
-        author.peer.check(Backup::ROLE)?;
+        author.peer.check_role(Backup::ROLE)?;
         let archive = self.archive.clone().ok_or_else(|| {
-            AdminError::not_found("this store is shared: `weir store backup` reads it itself, with the configuration")
+            AdminError::not_found("this store is shared: `weir store backup` with the configuration reads it directly")
         })?;
-        let header = Header {
+        let header = BackupHeader {
             weir_backup: FORMAT,
             time: Moment::of_millis(clock::unix_millis()).map_or_else(String::new, |time| time.to_string()),
             engine: "embedded".to_owned(),
@@ -54,9 +54,9 @@ impl Admin {
         };
         let (to, pieces) = mpsc::channel::<Vec<u8>>(PIECES_WAITING);
         tokio::spawn(async move {
-            // The client sees that the last line is missing.
-            if let Err(error) = file::encode(&*archive, &header, to).await {
-                tracing::error!(%error, "a backup was broken off");
+            // The client notices, because the last line is missing.
+            if let Err(error) = file::send_backup(&*archive, &header, to).await {
+                tracing::error!(%error, "a backup failed");
             }
         });
         Ok(pieces)

@@ -1,29 +1,29 @@
-//! The rows that this process's journals still have, beside those of the log.
+//! Compares the rows in this process's journals with those of the log.
 
-use super::{Admin, ask::Answered, author::Author};
+use super::{Admin, ask::AdminHandler, author::Author};
 use crate::{
     api::{
         error::AdminError,
         log::{
-            Day,
-            checks::{FillFromJournal, JournalDay, JournalDays, VerifyJournal},
+            UtcDay,
+            checks::{FillFromJournal, JournalDayView, JournalDays, VerifyJournal},
         },
         names::AccountId,
     },
-    domain::ledger::usage_report::{date, day},
-    sinks::own_journal::{self, Log, Portion, ROWS_AT_ONCE, Wanted},
+    domain::ledger::usage_report::{date_of_day, day_of_date},
+    sinks::own_journal::{self, ComparedLog, JournalPortion, ROWS_AT_ONCE, RowSelection},
 };
 
-impl Answered for VerifyJournal {
+impl AdminHandler for VerifyJournal {
     async fn answer(self, admin: &Admin, _: Author) -> Result<JournalDays, AdminError> {
         self.compare(admin, false).await
     }
 }
 
-impl Answered for FillFromJournal {
+impl AdminHandler for FillFromJournal {
     async fn answer(self, admin: &Admin, author: Author) -> Result<JournalDays, AdminError> {
         let Self(asked) = self;
-        asked.place()?;
+        asked.journal_position()?;
         admin.audit(author.peer, "log.fill", "", &asked).await?;
         let _turn = admin.homes.filling.lock().await;
         asked.compare(admin, true).await
@@ -31,30 +31,30 @@ impl Answered for FillFromJournal {
 }
 
 impl VerifyJournal {
-    /// The place in the journals to go on from.
-    fn place(&self) -> Result<Option<own_journal::JournalPlace>, AdminError> {
+    /// The position in the journals to continue from.
+    fn journal_position(&self) -> Result<Option<own_journal::LanePosition>, AdminError> {
         let place = self.after.as_deref().map(str::parse).transpose();
-        place.map_err(|()| AdminError::of_field("after", "what an answer has as `next`"))
+        place.map_err(|()| AdminError::of_field("after", "it must be the `next` of an answer"))
     }
 
     async fn compare(&self, admin: &Admin, fills: bool) -> Result<JournalDays, AdminError> {
-        let from = self.place()?;
-        let wanted = Wanted {
-            days: day(self.from.0)..day(self.until.0),
+        let from = self.journal_position()?;
+        let wanted = RowSelection {
+            days: day_of_date(self.from.0)..day_of_date(self.until.0),
             account: self.account.as_ref().map(AccountId::to_string),
         };
         let homes = &admin.homes;
-        let log = Log {
+        let log = ComparedLog {
             home: &homes.home,
             former: homes.former(),
             ledger: &*admin.ledger,
             fills,
         };
         let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
-        let Portion { days, next } = portion.map_err(|error| AdminError::failed(error.to_string()))?;
-        let days = days.into_iter().map(|((account, day), found)| JournalDay {
+        let JournalPortion { days, next } = portion.map_err(|error| AdminError::failed(error.to_string()))?;
+        let days = days.into_iter().map(|((account, day), found)| JournalDayView {
             account: account.into(),
-            day: Day(date(day)),
+            day: UtcDay(date_of_day(day)),
             rows: found.rows,
             missing: found.missing,
             differing: found.differing,

@@ -1,4 +1,4 @@
-//! Who calls the admin API.
+//! The callers of the admin API.
 
 use std::sync::Arc;
 
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{
-        error::{AdminError, Code},
+        error::{AdminError, AdminErrorCode},
         node::AuditPeer,
         sessions::Door,
     },
     domain::{keys::key::KeyId, role::Role},
 };
 
-/// Who is at the other end of a connection.
+/// A caller of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Peer {
-    /// A process on this machine, as far as the system tells.
+pub(crate) enum AdminPeer {
+    /// A process on this machine, as far as the system identifies it.
     Process { uid: Option<u32>, pid: Option<i32> },
     /// The holder of a certificate.
     Certified(Arc<str>),
-    /// A person whom the OpenID provider knows: by the identifier that it never gives to another, and by the name for people,
-    /// which may change.
+    /// A user of the OpenID provider. `subject` identifies the person and is never given to another; `name` is for people and may
+    /// change.
     Person { subject: Arc<str>, name: Arc<str> },
-    /// A session of the console, which `opened_by` has asked for.
-    Console { opened_by: Box<Peer>, role: Role },
+    /// A session of the console that `opened_by` has opened.
+    Console { opened_by: Box<AdminPeer>, role: Role },
     /// The owner of a key, signed in with it at the portal.
     Owner(KeyId),
 }
 
-impl Peer {
-    /// Refuses a question that needs more than a session's role. Whoever has the socket or a certificate may ask all.
+impl AdminPeer {
+    /// Refuses a question that needs a higher role than the session's. Callers by socket or certificate may ask everything.
     ///
     /// # Errors
-    /// The role that it needs.
-    pub(super) fn check(&self, needed: Role) -> Result<(), AdminError> {
+    /// Names the role that is needed.
+    pub(super) fn check_role(&self, needed: Role) -> Result<(), AdminError> {
         match self {
             Self::Console { role, .. } if *role < needed => Err(AdminError::new(
-                Code::Forbidden,
+                AdminErrorCode::Forbidden,
                 format!(
                     "this needs the role {}, and the session has the role {}; nothing was changed",
                     needed.as_str(),
@@ -49,18 +49,18 @@ impl Peer {
         }
     }
 
-    /// What people call it.
-    pub(super) fn called(&self) -> String {
+    /// The caller's name for people.
+    pub(super) fn display_name(&self) -> String {
         match self {
             Self::Process { uid, .. } => uid.map_or_else(|| "a process".to_owned(), |uid| format!("uid {uid}")),
             Self::Certified(holder) => holder.to_string(),
             Self::Person { name, .. } => name.to_string(),
-            Self::Console { opened_by, .. } => opened_by.called(),
+            Self::Console { opened_by, .. } => opened_by.display_name(),
             Self::Owner(key) => key.as_str().to_owned(),
         }
     }
 
-    /// Who it is, for the audit record.
+    /// The caller as in the audit record.
     pub(super) fn audit_peer(self) -> AuditPeer {
         match self {
             Self::Process { uid, pid } => AuditPeer {
@@ -96,16 +96,20 @@ mod tests {
 
     #[test]
     fn a_session_of_the_console_may_ask_what_its_role_says_and_others_may_ask_all() {
-        let process = Peer::Process {
+        let process = AdminPeer::Process {
             uid: Some(0),
             pid: None,
         };
         for needed in Role::ALL {
-            assert_eq!(process.check(needed), Ok(()));
+            assert_eq!(process.check_role(needed), Ok(()));
             for role in Role::ALL {
                 let opened_by = Box::new(process.clone());
-                let session = Peer::Console { opened_by, role };
-                assert_eq!(session.check(needed).is_ok(), role >= needed, "{role:?} {needed:?}");
+                let session = AdminPeer::Console { opened_by, role };
+                assert_eq!(
+                    session.check_role(needed).is_ok(),
+                    role >= needed,
+                    "{role:?} {needed:?}"
+                );
             }
         }
     }

@@ -6,71 +6,71 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{
-    changes_seen::ChangesSeen,
-    home::LogHomes,
-    parts::{ConsoleLinks, Providers, Upgrades},
-    peer::Peer,
-    recent::{Recent, Shared},
+    changes_seen::ChangeCounter,
+    home::AdminLogBackends,
+    parts::{ConsoleLinks, ProviderDirectory, Upgrades},
+    peer::AdminPeer,
+    recent::{ResponseCache, SharedAnswer},
 };
 use crate::{
     admin::audit::{Audit, AuditError},
     api::error::AdminError,
     api::node::AuditedChange,
     domain::{keys::secret::KeyPrefix, role::Role},
-    edges::{clock, low_priority::LowPriority},
+    edges::{clock, low_priority::LowPriorityThreads},
     money::account_changes::AccountChanges,
     sign_in::AgentSignIns,
-    sinks::reading::LogReading,
+    sinks::reading::LogReader,
     store::{KeyStore, archive::Archive, ledger::LedgerStore, web_sessions::WebSessionStore},
 };
 
-/// How many pieces of exports are written at a time; further ones wait for their turn.
+/// How many pieces of exports are written concurrently.
 const EXPORTING_THREADS: usize = 2;
 
-/// The parts that the admin API works on.
+/// The admin API, with the parts that it works on.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(super) store: Arc<dyn KeyStore>,
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) changes: Arc<dyn AccountChanges>,
     pub(super) archive: Option<Arc<dyn Archive>>,
-    /// Where the log is.
-    pub(super) homes: LogHomes,
-    /// The log, wherever it is.
-    pub(super) log: Arc<LogReading>,
-    /// Writes exports of it. Their threads stay, so that an export uses the memory of the one before.
-    pub(super) exporting: LowPriority,
-    pub(super) providers: Arc<dyn Providers>,
+    /// The log backends.
+    pub(super) homes: AdminLogBackends,
+    /// Reads the log from all backends.
+    pub(super) log: Arc<LogReader>,
+    /// Writes exports of the log. Its threads are reused, so that an export reuses the memory of the previous one.
+    pub(super) exporting: LowPriorityThreads,
+    pub(super) providers: Arc<dyn ProviderDirectory>,
     pub(super) prefix: KeyPrefix,
     pub(super) audit: Audit,
-    /// Makes links into the console; `None`: it is off.
+    /// Makes links into the console; `None` if the console is off.
     pub(super) console: Option<Arc<dyn ConsoleLinks>>,
     /// The sessions of people in browsers.
     pub(super) web_sessions: Arc<dyn WebSessionStore>,
-    /// Signs agents in; `None`: it is off.
+    /// Signs agents in; `None` if that is off.
     pub(super) sign_ins: Option<Arc<AgentSignIns>>,
-    /// `None`: it cannot be upgraded.
+    /// Starts a successor; `None` if this process cannot be upgraded.
     pub(super) upgrades: Option<Arc<dyn Upgrades>>,
-    /// Accounts are changed one after the other.
+    /// Held while an account is changed, one at a time.
     pub(super) changing: Arc<Mutex<()>>,
-    /// Counts what was changed through this node.
-    pub(super) changes_seen: ChangesSeen,
-    /// Answers of a moment ago.
-    pub(super) recent: Arc<Recent<Shared>>,
+    /// Counts the changes made through this node.
+    pub(super) changes_seen: ChangeCounter,
+    /// The recent answers.
+    pub(super) recent: Arc<ResponseCache<SharedAnswer>>,
 }
 
-/// What keys, accounts and the log are read from and changed by.
+/// The stores that the admin API reads and changes.
 #[derive(Clone)]
-pub(crate) struct Stores {
+pub(crate) struct AdminStores {
     pub keys: Arc<dyn KeyStore>,
     /// Reads accounts and the consumption log.
     pub ledger: Arc<dyn LedgerStore>,
     /// Changes accounts, and records changes of keys.
     pub changes: Arc<dyn AccountChanges>,
-    /// Everything, for backups; `None` where others can read the store besides this process.
+    /// The whole store, for backups; `None` if other processes can read the store directly.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Where the log is.
-    pub homes: LogHomes,
+    /// The log backends.
+    pub homes: AdminLogBackends,
     /// The sessions of people in browsers.
     pub web_sessions: Arc<dyn WebSessionStore>,
 }
@@ -78,8 +78,8 @@ pub(crate) struct Stores {
 impl Admin {
     /// The API on these parts.
     pub(crate) fn new(
-        stores: Stores,
-        providers: Arc<dyn Providers>,
+        stores: AdminStores,
+        providers: Arc<dyn ProviderDirectory>,
         prefix: KeyPrefix,
         audit: Audit,
         upgrades: Option<Arc<dyn Upgrades>>,
@@ -87,7 +87,7 @@ impl Admin {
         let log = stores.homes.reading();
         Self {
             log: Arc::new(log),
-            exporting: LowPriority::new(EXPORTING_THREADS),
+            exporting: LowPriorityThreads::new(EXPORTING_THREADS),
             store: stores.keys,
             ledger: stores.ledger,
             changes: stores.changes,
@@ -101,17 +101,17 @@ impl Admin {
             sign_ins: None,
             upgrades,
             changing: Arc::default(),
-            changes_seen: ChangesSeen::default(),
+            changes_seen: ChangeCounter::default(),
             recent: Arc::default(),
         }
     }
 
-    /// The log, wherever it is.
-    pub(crate) fn log(&self) -> &Arc<LogReading> {
+    /// Reads the log from all backends.
+    pub(crate) fn log(&self) -> &Arc<LogReader> {
         &self.log
     }
 
-    /// The same with a console to open.
+    /// Adds links into the console.
     pub(crate) fn with_console(self, links: Arc<dyn ConsoleLinks>) -> Self {
         Self {
             console: Some(links),
@@ -119,15 +119,15 @@ impl Admin {
         }
     }
 
-    /// The same with agents that sign in.
+    /// Adds the sign-in of agents.
     pub(crate) fn with_sign_ins(self, sign_ins: Option<Arc<AgentSignIns>>) -> Self {
         Self { sign_ins, ..self }
     }
 
-    /// Writes down what is about to be changed, and by whom.
+    /// Records a change and its author, before it is made.
     pub(super) async fn audit(
         &self,
-        peer: Peer,
+        peer: AdminPeer,
         operation: &'static str,
         key_id: &str,
         values: &(impl Serialize + Sync),
@@ -142,19 +142,19 @@ impl Admin {
         self.audit.record(change).await
     }
 
-    /// Writes down that somebody is about to be signed in. Only pages of this process can: it is no question of the API.
+    /// Records a sign-in before it takes place. Not a question of the API: only pages of this process may call it.
     ///
     /// # Errors
-    /// The record cannot be written: nobody must be signed in.
-    pub(crate) async fn signs_in(&self, peer: Peer, role: Role) -> Result<(), AdminError> {
+    /// The record cannot be written, so nobody must be signed in.
+    pub(crate) async fn record_sign_in(&self, peer: AdminPeer, role: Role) -> Result<(), AdminError> {
         let _change = self.changes_seen.begin();
-        let written = self.audit(peer, "console.sign_in", "", &SignIn { role }).await;
+        let written = self.audit(peer, "console.sign_in", "", &AuditedSignIn { role }).await;
         written.map_err(|error| AdminError::failed(error.to_string()))
     }
 }
 
-/// The audit record's values of a sign-in.
+/// The values of a sign-in in the audit record.
 #[derive(Serialize)]
-struct SignIn {
+struct AuditedSignIn {
     role: Role,
 }

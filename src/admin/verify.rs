@@ -1,29 +1,29 @@
-//! Compares the daily sums with the rows that they are the sums of, wherever these are, and puts sums in their place.
+//! Compares the daily sums with their rows, in all backends, and replaces wrong sums.
 
-use super::{Admin, accounts, ask::Answered, author::Author};
+use super::{Admin, accounts, ask::AdminHandler, author::Author};
 use crate::{
     api::{
         error::AdminError,
-        log::checks::{MendLog, MendedDay, NoteVerifiedLog, NotedVerified, SumsDifference, VerifiedDay, VerifyLog},
+        log::checks::{MendLog, MendedDay, NoteVerifiedLog, SumsDifference, VerificationReply, VerifiedDay, VerifyLog},
     },
-    domain::ledger::{NodeId, usage_report::day},
-    sinks::{asks::HomeError, proof::Findings, reading::LogReadError},
+    domain::ledger::{NodeId, usage_report::day_of_date},
+    sinks::{asks::LogBackendError, proof::ProofFindings, reading::LogReadError},
     store::StoreError,
 };
 
 pub(super) const DAY_MS: i64 = 24 * 3_600_000;
 
-impl Answered for VerifyLog {
+impl AdminHandler for VerifyLog {
     async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedDay, AdminError> {
-        let account = accounts::existing(admin, self.account.as_str()).await?.id;
-        let Findings { counts, verdict, .. } = prove(admin, &account, day(self.day.0)).await?;
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
+        let ProofFindings { counts, verdict, .. } = prove(admin, &account, day_of_date(self.day.0)).await?;
         Ok(VerifiedDay {
             account,
             day: self.day,
             home: admin.homes.home.name().to_owned(),
-            rows: counts.at_home,
-            on_their_way: counts.on_their_way,
-            again: counts.again,
+            rows: counts.stored,
+            on_their_way: counts.pending,
+            again: counts.duplicates,
             behind: verdict.behind.iter().map(NodeId::to_string).collect(),
             missing: verdict.missing,
             sums_agree: verdict.sums_agree,
@@ -32,40 +32,40 @@ impl Answered for VerifyLog {
     }
 }
 
-impl Answered for NoteVerifiedLog {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<NotedVerified, AdminError> {
+impl AdminHandler for NoteVerifiedLog {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<VerificationReply, AdminError> {
         let now_ms = admin.ledger.now_ms().await?;
-        let counts = (day(self.from.0)..day(self.until.0)).contains(&(now_ms.div_euclid(DAY_MS) - 1));
+        let counts = (day_of_date(self.from.0)..day_of_date(self.until.0)).contains(&(now_ms.div_euclid(DAY_MS) - 1));
         if counts {
-            admin.log.note_verified(now_ms.div_euclid(1000));
+            admin.log.record_verified(now_ms.div_euclid(1000));
         }
-        Ok(NotedVerified { counts })
+        Ok(VerificationReply { counts })
     }
 }
 
-impl Answered for MendLog {
+impl AdminHandler for MendLog {
     async fn answer(self, admin: &Admin, author: Author) -> Result<MendedDay, AdminError> {
-        let account = accounts::existing(admin, self.account.as_str()).await?.id;
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
         admin.audit(author.peer, "log.mend", "", &self).await?;
-        let (name, number) = (admin.homes.home.name(), day(self.day.0));
+        let (name, number) = (admin.homes.home.name(), day_of_date(self.day.0));
         let found = prove(admin, &account, number).await?;
         if let [lane, ..] = &*found.verdict.behind {
             return Err(AdminError::invalid(format!(
-                "{lane} may still bring rows of account `{account}` on {} to the log's home ({name}), so the sums of those that are \
-                 there are not those of the day",
+                "{lane} may still bring rows of account `{account}` on {} to the log backend ({name}), so the sums of its rows are \
+                 not yet those of the day",
                 self.day
             )));
         }
-        if found.counts.again > 0 {
+        if found.counts.duplicates > 0 {
             return Err(AdminError::invalid(format!(
-                "the log's home ({name}) has {} rows of account `{account}` on {} twice: take them out first, as docs/log.md says",
-                found.counts.again, self.day
+                "the log backend ({name}) has {} duplicate rows of account `{account}` on {}: remove them first, as described in docs/log.md",
+                found.counts.duplicates, self.day
             )));
         }
         let is_whole = found.verdict.differences.is_empty();
         let ledger = &*admin.ledger;
         if !is_whole && !ledger.put_sums(&account, number, &found.sums, found.requests).await? {
-            let message = format!("rows of account `{account}` have come meanwhile; try again");
+            let message = format!("rows of account `{account}` arrived in the meantime: try again");
             return Err(StoreError::Busy(message).into());
         }
         Ok(MendedDay {
@@ -77,7 +77,7 @@ impl Answered for MendLog {
 }
 
 /// Compares a day of an account with its sums.
-pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<Findings, AdminError> {
+pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<ProofFindings, AdminError> {
     let found = admin.homes.prover(&*admin.ledger).prove(account, day).await;
-    found.map_err(|error: HomeError| LogReadError::from(error).into())
+    found.map_err(|error: LogBackendError| LogReadError::from(error).into())
 }

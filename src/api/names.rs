@@ -1,4 +1,4 @@
-//! Names and texts that check themselves.
+//! Validated names and texts.
 
 use std::{fmt, str::FromStr};
 
@@ -17,8 +17,8 @@ const NAME_CHARS_MAX: usize = 128;
 const REASON_CHARS_MAX: usize = 256;
 const MODELS_MAX: usize = 1000;
 
-/// The name of an account. It is a segment of a path and the value of an option: `.` and `..` name no segment, and what begins
-/// with `-` is an option itself.
+/// The name of an account. It is used as a path segment and as an option's value, so it is neither `.` nor `..` and does not
+/// begin with `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountId(String);
 
@@ -67,7 +67,7 @@ impl FromStr for KeyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        line(text, NAME_CHARS_MAX).map(Self)
+        check_line(text, NAME_CHARS_MAX).map(Self)
     }
 }
 
@@ -79,29 +79,29 @@ impl fmt::Display for KeyName {
 
 /// The reason of an adjustment, for the audit record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reason(pub(crate) String);
+pub(crate) struct AdjustmentReason(pub(crate) String);
 
 text_value!(
-    Reason,
+    AdjustmentReason,
     "1 to 256 characters, one of them visible and none of them a control character"
 );
 
-impl FromStr for Reason {
+impl FromStr for AdjustmentReason {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        line(text, REASON_CHARS_MAX).map(Self)
+        check_line(text, REASON_CHARS_MAX).map(Self)
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for AdjustmentReason {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(&self.0)
     }
 }
 
-/// 1 to `most` characters, one of them visible and none of them a control character.
-fn line(text: &str, most: usize) -> Result<String, String> {
+/// Checks a text of 1 to `most` characters, with a visible one and without control characters.
+fn check_line(text: &str, most: usize) -> Result<String, String> {
     let length = text.chars().count();
     if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
         return Err(format!(
@@ -111,8 +111,8 @@ fn line(text: &str, most: usize) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Whether a character shows by itself: it is no space, and none of those that a font leaves out (Unicode's
-/// Default_Ignorable_Code_Point) or draws as nothing.
+/// Whether a character is visible by itself: not a space, and not one that fonts leave out (Unicode's
+/// Default_Ignorable_Code_Point) or draw as nothing.
 fn is_visible(character: char) -> bool {
     let is_left_out = matches!(
         character,
@@ -124,22 +124,22 @@ fn is_visible(character: char) -> bool {
     !(is_left_out || character.is_whitespace() || character.is_control())
 }
 
-/// A random text that the text of a new key is made of: sent again, it makes the same one. It shows in JSON and nowhere else.
+/// A random text from which the text of a new key is derived: sent again, it gives the same text. Only JSON shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seed(String);
 
 text_value!(Seed, "43 letters or digits, drawn at random and kept secret");
 
 impl Seed {
-    /// The characters of a seed: 43 of 62 carry 256 bits.
+    /// The length of a seed: 43 characters of 62 carry 256 bits.
     pub(crate) const CHARS: usize = 43;
 
-    /// Draws one.
+    /// A random seed.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(random_base62(Self::CHARS, rng))
     }
 
-    /// The one that a secret makes for a purpose.
+    /// The seed that is derived from a secret and a purpose.
     pub(crate) fn derived(secret: &[u8], purpose: &str) -> Self {
         Self(derived_base62(Self::CHARS, secret, purpose))
     }
@@ -192,7 +192,7 @@ json_value!(
     }
 );
 
-/// Reads them separated by commas or lines. A name may have spaces.
+/// Reads names separated by commas or line ends. A name may contain spaces.
 impl FromStr for ModelNames {
     type Err = String;
 

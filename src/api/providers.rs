@@ -1,4 +1,4 @@
-//! Questions about providers, and the models that they serve.
+//! Questions about providers and their models.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use super::question;
 use crate::domain::{money::price::Price, wire::Protocol};
 
-/// Lists the models that are served now, without those whose providers are all switched off.
+/// Lists the served models. A model whose providers are all switched off is left out.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListModels {}
 
 question!(ListModels => ModelList: GET "/v1/models", Viewer);
 
-/// The models that are served.
+/// The served models.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ModelList {
-    /// The models, by their names.
+    /// The models, in the order of their names.
     pub(crate) models: Vec<ModelView>,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct ModelView {
     pub(crate) providers: Vec<String>,
     /// The protocols in which it is served.
     pub(crate) protocols: Vec<Protocol>,
-    /// The most input tokens, if known.
+    /// The maximum number of input tokens, if known.
     pub(crate) context_tokens: Option<u64>,
     /// Its prices by provider.
     pub(crate) prices: BTreeMap<String, Arc<Price>>,
 }
 
-/// Lists all providers, on or off.
+/// Lists all providers, whether they are on or off.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListProviders {}
@@ -53,7 +53,7 @@ question!(ListProviders => ProviderList: GET "/v1/providers", Viewer);
 /// The providers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProviderList {
-    /// The providers, by their names.
+    /// The providers, in the order of their names.
     pub(crate) providers: Vec<ProviderView>,
 }
 
@@ -64,30 +64,30 @@ pub(crate) struct ProviderView {
     pub(crate) name: String,
     /// The human-readable name.
     pub(crate) display_name: String,
-    /// Whether the configuration has it on and a secret of it is there.
+    /// Whether the configuration has it on and one of its secrets is available.
     pub(crate) configured: bool,
-    /// Why the configuration has it off; null where it is on.
+    /// Why it is off by its configuration; null if it is not.
     pub(crate) why_off: Option<String>,
-    /// Whether no operator has switched it off.
+    /// False if an operator has switched it off.
     pub(crate) enabled: bool,
-    /// Its credentials, with their rests.
+    /// Its credentials, with their cooldowns.
     pub(crate) credentials: Vec<CredentialView>,
-    /// The number of addresses ejected after failures in a row.
+    /// The number of addresses that are skipped after consecutive failures.
     pub(crate) places_ejected: usize,
-    /// Its addresses, in their order; none before its names are resolved.
+    /// Its addresses, in their order; empty until its names are resolved.
     pub(crate) places: Vec<PlaceView>,
-    /// Its hosts of which no address is known.
+    /// Its hosts without a known address.
     pub(crate) unresolved: Vec<String>,
-    /// Models that are requested from other providers, after failures in a row.
+    /// Models for which the provider is skipped after consecutive failures.
     pub(crate) passed_over: Vec<PassedOverView>,
 }
 
-/// A credential of a provider: never the secret.
+/// A credential of a provider, without the secret.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CredentialView {
     /// Its name in the configuration.
     pub(crate) name: String,
-    /// Seconds until its rest ends; 0 if it is in use.
+    /// Seconds until its cooldown ends; 0 if it is in use.
     pub(crate) rests_seconds: u64,
 }
 
@@ -96,13 +96,13 @@ pub(crate) struct CredentialView {
 pub(crate) struct PlaceView {
     /// The address and its port.
     pub(crate) address: String,
-    /// Scheme, host and port as the configuration has them.
+    /// Scheme, host and port as configured.
     pub(crate) origin: String,
-    /// Seconds until it is asked again after failures in a row; 0 if it is in use.
+    /// Seconds until it is tried again after consecutive failures; 0 if it is in use.
     pub(crate) ejected_seconds: u64,
 }
 
-/// A model that a provider is not asked for now.
+/// A model for which a provider is skipped now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PassedOverView {
     /// The provider's name for the model.
@@ -111,7 +111,7 @@ pub(crate) struct PassedOverView {
     pub(crate) asked_again_seconds: u64,
 }
 
-/// Sends requests to a provider again, from this node.
+/// Switches a provider on: this node sends requests to it again.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnableProvider {
@@ -121,7 +121,7 @@ pub(crate) struct EnableProvider {
 
 question!(EnableProvider => SwitchedProvider: POST "/v1/providers/{name}/enable", Operator);
 
-/// Sends nothing more to a provider from this node; requests that run go on.
+/// Switches a provider off: this node sends no further requests to it. Running requests continue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DisableProvider {
@@ -138,6 +138,6 @@ pub(crate) struct SwitchedProvider {
     pub(crate) provider: String,
     /// Whether it is on now.
     pub(crate) enabled: bool,
-    /// Whether it was off before where it is on now, or on where it is off.
+    /// Whether this call changed it.
     pub(crate) changed: bool,
 }

@@ -1,14 +1,14 @@
-//! How the types of the API are read from JSON, written to it and described in it.
+//! Macros that read and write the API's types as JSON and describe them as JSON Schema.
 
 use crate::domain::{
     keys::key::KeyId,
-    ledger::{OnExhausted, OperationId, ProviderState, Reset},
+    ledger::{OnExhausted, OperationId, ProviderState, QuotaReset},
     money::NanoUsd,
     sign_in::user_code::UserCode,
     version::Version,
 };
 
-/// Has a type be read from a JSON text and written as one.
+/// Reads and writes a type as a JSON string.
 macro_rules! text_value {
     ($name:ident, $description:literal) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -28,7 +28,7 @@ macro_rules! text_value {
     };
 }
 
-/// Says what a type is in JSON.
+/// Describes a type by a JSON Schema.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
         impl schemars::JsonSchema for $name {
@@ -47,7 +47,7 @@ macro_rules! schema {
     };
 }
 
-/// Has a type be read from a JSON value by `$read`, with `$message` where that is `None`, and from a text as that value.
+/// Reads a type from a JSON value by `$read`. If that returns `None`, the error is `$message`.
 macro_rules! json_value {
     ($name:ident, $message:expr, $read:expr) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -66,7 +66,7 @@ schema!(KeyId, { "type": "string", "pattern": "^key_[0-9A-Za-z]{16}$" });
 schema!(Version, { "type": "string", "pattern": "^[0-9]+-[0-9a-f]{8}$" });
 schema!(OperationId, { "type": "string", "pattern": "^[0-9A-Za-z._-]{1,64}$" });
 schema!(NanoUsd, { "type": "integer", "description": "nano-USD, 10^-9 USD" });
-schema!(Reset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
+schema!(QuotaReset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
 schema!(OnExhausted, { "type": "string", "enum": ["finish", "cut"] });
 schema!(ProviderState, { "type": "string", "enum": ["own", "any"] });
 text_value!(UserCode, "the eight letters that the agent shows");

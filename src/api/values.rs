@@ -1,4 +1,4 @@
-//! Values that check themselves: one rule and one message for a body, a query, an option of the command line and a form.
+//! Validated values: the same rule and message for a body, a query, a command-line option and a form.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::schema::{json_value, schema, text_value};
 use crate::domain::{
     keys::thresholds::{PERCENTS, Thresholds},
-    ledger::{FinishFactor, Rates},
+    ledger::{FinishFactor, RateLimits},
     money::NanoUsd,
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) 
     Option::deserialize(from).map(Some)
 }
 
-/// An amount in USD. A text, because a JSON number may have been through a float.
+/// An amount in USD. In JSON a string, because a number may have been through a float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usd(pub(crate) NanoUsd);
 
@@ -51,12 +51,12 @@ pub(crate) struct Moment(pub(crate) Timestamp);
 text_value!(Moment, "RFC 3339, or a date for its first moment in UTC");
 
 impl Moment {
-    /// A number of seconds since the Unix epoch; `None` beyond the years that can be written.
+    /// From seconds since the Unix epoch; `None` if out of range.
     pub(crate) fn of_seconds(seconds: i64) -> Option<Self> {
         Timestamp::from_second(seconds).ok().map(Self)
     }
 
-    /// A number of milliseconds since the Unix epoch.
+    /// From milliseconds since the Unix epoch; `None` if out of range.
     pub(crate) fn of_millis(millis: i64) -> Option<Self> {
         Timestamp::from_millisecond(millis).ok().map(Self)
     }
@@ -90,46 +90,46 @@ impl fmt::Display for Moment {
 /// A limit of requests, tokens or concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Limit(pub(crate) u64);
+pub(crate) struct LimitInput(pub(crate) u64);
 
-schema!(Limit, { "type": "integer", "minimum": 1, "maximum": 1_000_000_000 });
-json_value!(Limit, Limit::wanted(), |value| Self::of(value.as_u64()));
+schema!(LimitInput, { "type": "integer", "minimum": 1, "maximum": 1_000_000_000 });
+json_value!(LimitInput, LimitInput::expected(), |value| Self::of(value.as_u64()));
 
-impl FromStr for Limit {
+impl FromStr for LimitInput {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(text.parse().ok())?.ok_or_else(|| format!("a whole number from 1 to {}", Rates::MAX))
+        Self::of(text.parse().ok())?.ok_or_else(|| format!("a whole number from 1 to {}", RateLimits::MAX))
     }
 }
 
-impl Limit {
-    fn wanted() -> String {
-        format!("a whole number from 1 to {}, or null for no limit", Rates::MAX)
+impl LimitInput {
+    fn expected() -> String {
+        format!("a whole number from 1 to {}, or null for no limit", RateLimits::MAX)
     }
 
     fn of(number: Option<u64>) -> Result<Option<Self>, String> {
         if number == Some(0) {
-            let why = "with 0 nothing would ever be admitted; suspend the account or revoke the key instead";
+            let why = "with 0 no request would be admitted; suspend the account or revoke the key instead";
             return Err(why.to_owned());
         }
-        Ok(number.filter(|limit| *limit <= Rates::MAX).map(Self))
+        Ok(number.filter(|limit| *limit <= RateLimits::MAX).map(Self))
     }
 }
 
-/// A factor by which a running answer may go beyond its key's allowance.
+/// The maximum cost of a running answer that may finish, as a multiple of its key's quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Factor(pub(crate) FinishFactor);
+pub(crate) struct FactorInput(pub(crate) FinishFactor);
 
-schema!(Factor, { "type": "integer", "minimum": 1, "maximum": 1000 });
+schema!(FactorInput, { "type": "integer", "minimum": 1, "maximum": 1000 });
 json_value!(
-    Factor,
+    FactorInput,
     format!("a whole number from 1 to {}, or null for no bound", FinishFactor::MAX),
     |value| Ok(value.as_u64().and_then(FinishFactor::new).map(Self))
 );
 
-impl FromStr for Factor {
+impl FromStr for FactorInput {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -140,7 +140,7 @@ impl FromStr for Factor {
     }
 }
 
-/// Parts of a quota, in percent.
+/// Percentages of a quota at which notices are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Percents(pub(crate) Thresholds);
@@ -150,7 +150,7 @@ json_value!(
     Percents,
     {
         let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-        format!("a list of {known}, empty to be told nothing, or null for the default")
+        format!("a list of {known}, empty for no notices, or null for the default")
     },
     |value| {
         let percents = value.as_array();
@@ -160,8 +160,8 @@ json_value!(
 );
 
 impl Percents {
-    /// As it is typed: separated by commas, or `none`.
-    pub(crate) fn in_words(self) -> String {
+    /// The text form: separated by commas, or `none`.
+    pub(crate) fn to_text(self) -> String {
         let percents: Vec<String> = self.0.percents().map(|percent| percent.to_string()).collect();
         if percents.is_empty() {
             "none".to_owned()
@@ -171,7 +171,7 @@ impl Percents {
     }
 }
 
-/// Reads them separated by commas or spaces, or `none`.
+/// Reads percentages separated by commas or spaces, or `none`.
 impl FromStr for Percents {
     type Err = String;
 

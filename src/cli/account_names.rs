@@ -1,20 +1,20 @@
-//! The names of all accounts, for commands that go through them and show how far they are.
+//! The names of all accounts, for commands that go through them and show their progress.
 
 use super::admin_client::{AdminClient, AdminClientError};
 use crate::api::accounts::ListAccounts;
 
-/// Accounts asked for at once.
+/// Accounts per call.
 const PAGE: u64 = 1000;
 
-/// Reads all names, in their order.
-pub(crate) async fn read(client: &AdminClient) -> Result<Vec<String>, AdminClientError> {
+/// Reads the names of all accounts, in order.
+pub(crate) async fn read_account_names(client: &AdminClient) -> Result<Vec<String>, AdminClientError> {
     let mut names = Vec::new();
     let mut page = ListAccounts {
         after: None,
         limit: Some(PAGE),
     };
     loop {
-        let listed = client.ask(&page).await?.read()?;
+        let listed = client.request(&page).await?.read()?;
         names.extend(listed.accounts.into_iter().map(|account| account.id));
         if listed.next.is_none() {
             return Ok(names);

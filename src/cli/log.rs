@@ -1,4 +1,4 @@
-//! `weir log`: the consumption log, read page by page and printed as it comes.
+//! `weir log`: the consumption log.
 
 use std::{io::Write, time::Duration};
 
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 use crate::{
     api::log::{LogRow, QueryLog},
-    domain::ledger::consumption::Part,
+    domain::ledger::consumption::CostShare,
 };
 
 mod counters;
@@ -21,33 +21,33 @@ mod verify;
 
 use filter::FilterArgs;
 
-/// Rows asked for at once.
+/// Rows per call.
 const PAGE: usize = 1000;
-/// How long a page may take: it looks for rows for some seconds, and a home may take its time.
+/// The timeout of a page: weir searches for rows for some seconds, and the log backend may be slow.
 const PAGE_WAIT: Duration = Duration::from_secs(45);
-/// How far back a query goes, unless told otherwise, in hours.
+/// How far back a query goes by default, in hours.
 const QUERY_HOURS: u32 = 24;
 
-/// What to do with the log, or before there is one.
+/// The subcommands of `weir log`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogSubcommand {
-    /// Make what the log's database needs, and say who may use it; needs no running weir
+    /// Create the schema of the log's database, and grant rights on it; needs no running weir
     Init(init::LogInitArgs),
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     Read(LogCommand),
 }
 
-/// What to do with the log.
+/// The subcommands of `weir log` that call a running weir.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogCommand {
     /// Print rows; without --from those of the last 24 hours
     Query(QueryArgs),
-    /// Write rows as JSON lines, CSV or Parquet; without --from all there are
+    /// Write rows as JSON lines, CSV or Parquet; without --from all rows
     Export(export::ExportArgs),
-    /// Compare rows, the daily sums that are kept of them, counters and the journal; ends with 1 where any differ
+    /// Compare rows, their daily sums, counters and the journal; exits with 1 if any differ
     Verify(verify::VerifyArgs),
-    /// Bring the rows of the home before to the log's home, while weir serves
+    /// Copy the rows of the previous log backend to the new one, while weir serves
     Move(home::MoveArgs),
 }
 
@@ -57,7 +57,7 @@ pub struct QueryArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct QueryArgs {
 }
 
 impl LogCommand {
-    /// The arguments that say which weir is meant and how to print.
+    /// The client options.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Query(args) => &args.client,
@@ -77,7 +77,7 @@ impl LogCommand {
     }
 }
 
-/// Runs the command against the admin API and prints what comes.
+/// Runs the command against the admin API and prints the result.
 pub(crate) async fn run(
     command: &LogCommand,
     client: &AdminClient,
@@ -85,10 +85,10 @@ pub(crate) async fn run(
 ) -> Result<(), AdminClientError> {
     match command {
         LogCommand::Query(args) => {
-            // What time it is, the store says.
+            // In hours, because the store's clock counts.
             let asked = QueryLog {
                 hours: args.filter.from.is_none().then_some(QUERY_HOURS),
-                ..args.filter.asked()
+                ..args.filter.query()
             };
             rows(asked, args.limit, client, args.client.json, out).await
         }
@@ -109,11 +109,11 @@ async fn rows(
         writeln!(out, "{}", heading())?;
     }
     let mut left = limit.unwrap_or(usize::MAX);
-    // A model that has left the catalogue may still have rows.
+    // A model that is no longer in the catalogue may still have rows.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         asked.limit = Some(left.min(PAGE));
-        let page = client.ask_within(PAGE_WAIT, None, &asked).await?.read()?;
+        let page = client.request_within(PAGE_WAIT, None, &asked).await?.read()?;
         unknown_model = unknown_model.or(page.unknown_model);
         for row in &page.rows {
             left = left.saturating_sub(1);
@@ -160,8 +160,8 @@ fn line(LogRow { time, row, .. }: &LogRow) -> String {
     )
 }
 
-/// What one of several models had of the row above.
-fn part_line(part: &Part) -> String {
+/// The line of one model, below the row of a request that several models served.
+fn part_line(part: &CostShare) -> String {
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
         "",

@@ -1,4 +1,4 @@
-//! `weir manual`: man pages and shell completions, made from the definition of the command line.
+//! `weir manual`: man pages and shell completions, generated from the definition of the command line.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use clap_complete::{Shell, generate_to};
 /// `weir manual`
 #[derive(Args, Debug)]
 pub struct ManualArgs {
-    /// Where the folders `man` and `completions` are made
+    /// The folder for the new folders `man` and `completions`
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
 }
@@ -20,7 +20,7 @@ pub struct ManualArgs {
 ///
 /// # Errors
 /// A folder or a file cannot be written.
-pub(crate) fn write(mut line: Command, folder: &Path) -> io::Result<()> {
+pub(crate) fn write_manual_pages(mut line: Command, folder: &Path) -> io::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn every_command_has_a_page_and_every_shell_its_completions() {
         let folder = tempfile::tempdir().unwrap();
-        write(CommandLine::command(), folder.path()).unwrap();
+        write_manual_pages(CommandLine::command(), folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         for command in CommandLine::command().get_subcommands() {
             let page = read(&format!("man/weir-{}.1", command.get_name()));

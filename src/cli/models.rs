@@ -1,13 +1,17 @@
-//! `weir models`: the models that are served now, by providers that nobody has switched off.
+//! `weir models`: the models that are served now, by providers that are not disabled.
 
 use std::io::Write;
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs, write_json};
 use crate::{api::providers::ListModels, domain::wire::Protocol};
 
-/// Prints them, sorted by name.
-pub(crate) async fn run(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let answer = client.ask(&ListModels {}).await?.read()?;
+/// Prints the models, sorted by name.
+pub(crate) async fn list_models(
+    args: &ClientArgs,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let answer = client.request(&ListModels {}).await?.read()?;
     if !args.json {
         writeln!(out, "{:<32}  {:<16}  PROTOCOLS", "MODEL", "PROVIDER")?;
     }

@@ -1,4 +1,4 @@
-//! The id that a command is about: the same two ways for accounts and keys. The version that a change is made from.
+//! The arguments for the id of an account or key, and for the version that a change requires.
 
 use std::{error::Error, str::FromStr};
 
@@ -7,22 +7,22 @@ use clap::Args;
 use super::admin_client::AdminClientError;
 use crate::domain::version::Version;
 
-/// The state that a change was decided on.
+/// The version that a change requires.
 #[derive(Args, Clone, Debug, Default)]
 pub struct IfVersion {
-    /// Only if it is still at this version, as the commands that show it tell it; otherwise nothing is changed
+    /// Change it only if it is still at this version, which the commands that show it print
     #[arg(long, value_name = "V")]
     pub if_version: Option<Version>,
 }
 
-/// An id, as it stands or behind `--id`.
+/// An id, as an argument or as the option `--id`.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-pub struct Named<T = String>
+pub struct IdArgs<T = String>
 where
     T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
 {
-    /// Its id, as the list shows it
+    /// Its id, as shown in the list
     #[arg(value_name = "ID", value_parser = T::from_str)]
     positional: Option<T>,
     /// The same
@@ -30,12 +30,12 @@ where
     option: Option<T>,
 }
 
-impl<T> Named<T>
+impl<T> IdArgs<T>
 where
     T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
 {
-    /// The id that was given.
-    pub(crate) fn get(&self) -> Result<T, AdminClientError> {
+    /// The given id.
+    pub(crate) fn id_or_error(&self) -> Result<T, AdminClientError> {
         let given = self.positional.as_ref().or(self.option.as_ref());
         given
             .cloned()
@@ -43,8 +43,8 @@ where
     }
 }
 
-impl Named {
-    /// The text that was given.
+impl IdArgs {
+    /// The given text.
     pub fn id(&self) -> &str {
         let given = self.positional.as_deref().or(self.option.as_deref());
         given.unwrap_or_default()

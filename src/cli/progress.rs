@@ -1,5 +1,5 @@
-//! How far a long command is: one line at the terminal of standard error, with its rate and the time left. It is drawn nowhere
-//! else, and cleared before the command says anything.
+//! The progress of a long command: one line with rate and time left, shown only if standard error is a terminal, and cleared
+//! before the command prints anything.
 
 use std::{fmt, io, time::Duration};
 
@@ -11,24 +11,24 @@ use indicatif::{
 
 use crate::edges::clock;
 
-/// The interval in which the line is drawn, also while nothing comes.
+/// The interval in which the line is redrawn, even without news.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
-/// The time from which a rate says something.
+/// The time after which a rate is meaningful.
 const RATE_AFTER: Duration = Duration::from_secs(1);
-/// The least rate per second that is told per second; a lower one is told per minute.
+/// The minimum rate that is shown per second; a lower one is shown per minute.
 const PER_SECOND_MIN: u64 = 10;
 
-/// The option of each command that shows how far it is.
+/// The option of each command that shows its progress.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ProgressArgs {
-    /// Do not show how far the command is; without this a line at the terminal of standard error does
+    /// Do not show the progress, which is otherwise shown if standard error is a terminal
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// The things that a command works through.
+/// The unit of a command's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum ProgressUnit {
     /// Bytes of a file.
     Bytes,
     /// Items of a backup.
@@ -39,8 +39,8 @@ pub(crate) enum Unit {
     Days,
 }
 
-impl Unit {
-    /// A number of them, without their name where they are counted.
+impl ProgressUnit {
+    /// A number without the unit's name, except for bytes.
     fn number(self, count: u64) -> String {
         match self {
             Self::Bytes => HumanBytes(count).to_string(),
@@ -48,7 +48,7 @@ impl Unit {
         }
     }
 
-    /// A number of them with their name.
+    /// A number with the unit's name.
     fn amount(self, count: u64) -> String {
         let name = match self {
             Self::Bytes => return self.number(count),
@@ -60,17 +60,17 @@ impl Unit {
     }
 }
 
-/// The line for a position.
-struct Line {
+/// The line of a progress.
+struct ProgressLine {
     doing: &'static str,
-    unit: Unit,
+    unit: ProgressUnit,
     position: u64,
     total: Option<u64>,
     elapsed: Duration,
 }
 
-impl Line {
-    /// The mean rate so far; `None` as long as it says nothing.
+impl ProgressLine {
+    /// The mean rate so far; `None` while it is not meaningful.
     fn rate(&self) -> Option<String> {
         let elapsed_ms = self.elapsed.as_millis();
         if self.position == 0 || self.elapsed < RATE_AFTER {
@@ -78,14 +78,14 @@ impl Line {
         }
         let within = |ms: u128| u64::try_from(u128::from(self.position) * ms / elapsed_ms).unwrap_or(u64::MAX);
         Some(match (self.unit, within(1_000)) {
-            (Unit::Items | Unit::Accounts | Unit::Days, ..PER_SECOND_MIN) => {
+            (ProgressUnit::Items | ProgressUnit::Accounts | ProgressUnit::Days, ..PER_SECOND_MIN) => {
                 format!("{}/min", self.unit.amount(within(60_000)))
             }
             (_, rate) => format!("{}/s", self.unit.amount(rate)),
         })
     }
 
-    /// The time left at that rate; `None` where the total or the rate is not known.
+    /// The time left at that rate; `None` if the total or the rate is unknown.
     fn time_left(&self) -> Option<Duration> {
         let left = self.total?.saturating_sub(self.position);
         self.rate()?;
@@ -94,7 +94,7 @@ impl Line {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ProgressLine {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { doing, unit, .. } = self;
         match self.total {
@@ -111,17 +111,17 @@ impl fmt::Display for Line {
     }
 }
 
-/// A line that shows how far a command is, until it is dropped.
+/// Shows the progress of a command until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct CommandProgress {
     bar: ProgressBar,
     is_shown: bool,
 }
 
-impl Progress {
-    /// Draws the line where standard error is a terminal, unless the command is to be quiet. `doing` is its first word; without a
-    /// `total` it has no time left.
-    pub(crate) fn start(args: ProgressArgs, doing: &'static str, unit: Unit, total: Option<u64>) -> Self {
+impl CommandProgress {
+    /// Shows the line if standard error is a terminal and the command is not quiet. `doing` is its first word; without a
+    /// `total` it shows no time left.
+    pub(crate) fn start(args: ProgressArgs, doing: &'static str, unit: ProgressUnit, total: Option<u64>) -> Self {
         let target = if args.quiet {
             ProgressDrawTarget::hidden()
         } else {
@@ -131,14 +131,14 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, target);
         let started = clock::instant();
         let line = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-            let line = Line {
+            let line = ProgressLine {
                 doing,
                 unit,
                 position: state.pos(),
                 total: state.len(),
                 elapsed: clock::instant().saturating_duration_since(started),
             };
-            // It goes into a text, which takes all.
+            // Writing to a text cannot fail.
             let _ = write!(out, "{line}");
         };
         if let Ok(style) = ProgressStyle::with_template("{line}{wide_msg}") {
@@ -151,7 +151,7 @@ impl Progress {
         Self { bar, is_shown }
     }
 
-    /// Whether there is a line; without one nothing has to be found out for it.
+    /// Whether the line is shown; otherwise its figures need not be determined.
     pub(crate) fn is_shown(&self) -> bool {
         self.is_shown
     }
@@ -161,17 +161,17 @@ impl Progress {
         self.bar.set_length(total);
     }
 
-    /// Sets the number of things that are done.
+    /// Sets the number of units that are done.
     pub(crate) fn set_position(&self, position: u64) {
         self.bar.set_position(position);
     }
 
-    /// Adds things that are done.
+    /// Adds units that are done.
     pub(crate) fn advance(&self, count: u64) {
         self.bar.inc(count);
     }
 
-    /// Shows the thing at hand behind the numbers.
+    /// Shows the current unit after the numbers.
     pub(crate) fn show(&self, current: impl fmt::Display) {
         if self.is_shown {
             self.bar.set_message(format!(": {current}"));
@@ -188,23 +188,23 @@ impl Progress {
         self.bar.wrap_read(from)
     }
 
-    /// A writer of lines that are not torn where they go to the same terminal.
-    pub(crate) fn above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
+    /// A writer of lines that do not mix with the progress on the same terminal.
+    pub(crate) fn lines_above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
         LinesAbove { progress: self, out }
     }
 }
 
-/// The line is gone before anything else is said, and its thread has ended.
-impl Drop for Progress {
+/// Clears the line and ends its thread, before anything else is printed.
+impl Drop for CommandProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Writes lines while a [`Progress`] is drawn: its line is cleared for each, and drawn again behind it.
+/// Writes lines while a [`Progress`] is shown: clears its line for each, and redraws it below.
 #[derive(Debug)]
 pub(crate) struct LinesAbove<'a, W> {
-    progress: &'a Progress,
+    progress: &'a CommandProgress,
     out: W,
 }
 
@@ -217,7 +217,7 @@ impl<W: io::Write> io::Write for LinesAbove<'_, W> {
         self.progress.bar.suspend(|| self.out.flush())
     }
 
-    /// In one piece, so that it is drawn again once.
+    /// Writes in one piece, so that the line is redrawn once.
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         io::Write::write_all(self, text.to_string().as_bytes())
     }
@@ -229,8 +229,8 @@ mod tests {
 
     use super::*;
 
-    fn line(unit: Unit, position: u64, total: Option<u64>, elapsed_ms: u64) -> String {
-        let line = Line {
+    fn line(unit: ProgressUnit, position: u64, total: Option<u64>, elapsed_ms: u64) -> String {
+        let line = ProgressLine {
             doing: "Checking",
             unit,
             position,
@@ -244,20 +244,20 @@ mod tests {
     fn a_position_is_shown_with_its_rate_and_the_time_left() {
         const MIB: u64 = 1 << 20;
         assert_eq!(
-            line(Unit::Bytes, MIB, Some(4 * MIB), 2_000),
+            line(ProgressUnit::Bytes, MIB, Some(4 * MIB), 2_000),
             "Checking: 1.00 MiB of 4.00 MiB, 512.00 KiB/s, 6s left"
         );
         assert_eq!(
-            line(Unit::Items, 120_000, Some(1_000_000), 10_000),
+            line(ProgressUnit::Items, 120_000, Some(1_000_000), 10_000),
             "Checking: 120,000 of 1,000,000 items, 12,000 items/s, 73s left"
         );
         assert_eq!(
-            line(Unit::Days, 12, Some(180), 60_000),
+            line(ProgressUnit::Days, 12, Some(180), 60_000),
             "Checking: 12 of 180 days, 12 days/min, 14m left",
             "seldom a day"
         );
         assert_eq!(
-            line(Unit::Accounts, 5, Some(5), 2_000),
+            line(ProgressUnit::Accounts, 5, Some(5), 2_000),
             "Checking: 5 of 5 accounts, 150 accounts/min, 0s left"
         );
     }
@@ -265,30 +265,33 @@ mod tests {
     #[test]
     fn what_is_not_known_is_left_out() {
         assert_eq!(
-            line(Unit::Bytes, 3 << 20, None, 3_000),
+            line(ProgressUnit::Bytes, 3 << 20, None, 3_000),
             "Checking: 3.00 MiB, 1.00 MiB/s",
             "no total"
         );
-        assert_eq!(line(Unit::Days, 9, None, 999), "Checking: 9 days", "too early");
+        assert_eq!(line(ProgressUnit::Days, 9, None, 999), "Checking: 9 days", "too early");
         for elapsed_ms in [0, 5_000] {
-            assert_eq!(line(Unit::Items, 0, Some(7), elapsed_ms), "Checking: 0 of 7 items");
+            assert_eq!(
+                line(ProgressUnit::Items, 0, Some(7), elapsed_ms),
+                "Checking: 0 of 7 items"
+            );
         }
         assert_eq!(
-            line(Unit::Items, 9, Some(7), 1_000),
+            line(ProgressUnit::Items, 9, Some(7), 1_000),
             "Checking: 9 of 7 items, 540 items/min, 0s left",
             "more than there were"
         );
-        let endless = line(Unit::Bytes, 1, Some(u64::MAX), u64::MAX);
+        let endless = line(ProgressUnit::Bytes, 1, Some(u64::MAX), u64::MAX);
         assert!(endless.starts_with("Checking: 1 B of 16.00 EiB, 0 B/s, "), "{endless}");
     }
 
     #[test]
     fn lines_are_written_as_they_are() {
         let quiet = ProgressArgs { quiet: true };
-        let progress = Progress::start(quiet, "Checking", Unit::Days, Some(2));
+        let progress = CommandProgress::start(quiet, "Checking", ProgressUnit::Days, Some(2));
         assert!(!progress.is_shown());
         let mut out = Vec::new();
-        let mut above = progress.above(&mut out);
+        let mut above = progress.lines_above(&mut out);
         for (account, rows) in [("acme", 7), ("b", 0)] {
             writeln!(above, "{account}  {rows}").unwrap();
         }

@@ -1,4 +1,4 @@
-//! `weir provider ...`: the providers of a running weir, and their switches.
+//! `weir provider` and `weir models`: the providers of a running weir, which can be disabled and enabled, and their models.
 
 use std::io::Write;
 
@@ -9,29 +9,29 @@ use crate::api::providers::{
     CredentialView, DisableProvider, EnableProvider, ListProviders, PassedOverView, ProviderView,
 };
 
-/// What to do with providers.
+/// The subcommands of `weir provider`.
 #[derive(Debug, Subcommand)]
 pub enum ProviderCommand {
     /// List all providers with their state
     List(ClientArgs),
-    /// Send nothing more to a provider, from the next request on; requests that run go on
+    /// Send no further requests to a provider; running ones go on
     Disable(NameArgs),
     /// Send requests to a provider again
     Enable(NameArgs),
 }
 
-/// Which provider.
+/// The provider that a command is about.
 #[derive(Args, Debug)]
 pub struct NameArgs {
     /// The provider's name
     pub name: String,
-    /// Whom to ask.
+    /// The client options.
     #[command(flatten)]
     pub client: ClientArgs,
 }
 
 impl ProviderCommand {
-    /// Whom to ask, and how to print.
+    /// The client options.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::List(client) => client,
@@ -50,11 +50,11 @@ pub(crate) async fn run(
         ProviderCommand::List(args) => return list(args, client, out).await,
         ProviderCommand::Disable(args) => {
             let name = args.name.clone();
-            (args, client.ask(&DisableProvider { name }).await?, "disabled")
+            (args, client.request(&DisableProvider { name }).await?, "disabled")
         }
         ProviderCommand::Enable(args) => {
             let name = args.name.clone();
-            (args, client.ask(&EnableProvider { name }).await?, "enabled")
+            (args, client.request(&EnableProvider { name }).await?, "enabled")
         }
     };
     if args.client.json {
@@ -62,13 +62,13 @@ pub(crate) async fn run(
     } else if reply.read()?.changed {
         writeln!(out, "{}: {state} on this node", args.name)?;
     } else {
-        writeln!(out, "{}: was {state} already", args.name)?;
+        writeln!(out, "{}: already {state}", args.name)?;
     }
     Ok(())
 }
 
 async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let answer = client.ask(&ListProviders {}).await?.read()?;
+    let answer = client.request(&ListProviders {}).await?.read()?;
     if !args.json {
         writeln!(
             out,
@@ -90,14 +90,14 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
         };
         let credential = |one: &CredentialView| match one.rests_seconds {
             0 => one.name.clone(),
-            seconds => format!("{} (rests {seconds} s)", one.name),
+            seconds => format!("{} (cools down for {seconds} s)", one.name),
         };
         let why = match &provider.why_off {
             Some(why) => why.clone(),
-            None if !provider.enabled => "switched off: `weir provider enable` switches it on".to_owned(),
+            None if !provider.enabled => "disabled: `weir provider enable` enables it".to_owned(),
             None => {
                 let credentials: Vec<String> = provider.credentials.iter().map(credential).collect();
-                credentials.join(", ") + &left_out(provider)
+                credentials.join(", ") + &skipped_text(provider)
             }
         };
         writeln!(out, "{:<16}  {state:<10}  {why}", provider.name)?;
@@ -105,23 +105,23 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// What of a provider is not asked now, as the end of its line.
-fn left_out(provider: &ProviderView) -> String {
+/// The models and backends of a provider that are skipped now, as the end of its line.
+fn skipped_text(provider: &ProviderView) -> String {
     let mut text = String::new();
     for PassedOverView {
         model,
         asked_again_seconds: seconds,
     } in &provider.passed_over
     {
-        text += &format!("; passed over for {model} (asked again in {seconds} s)");
+        text += &format!("; skipped for {model} (tried again in {seconds} s)");
     }
     for host in &provider.unresolved {
         text += &format!("; {host} has no address");
     }
     match provider.places_ejected {
         0 => {}
-        1 => text += "; 1 address left out",
-        count => text += &format!("; {count} addresses left out"),
+        1 => text += "; 1 backend not used",
+        count => text += &format!("; {count} backends not used"),
     }
     text
 }

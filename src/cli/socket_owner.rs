@@ -1,4 +1,4 @@
-//! To whom a socket belongs that this process may not use.
+//! The owner of a socket that this process may not use.
 
 use std::{
     fs,
@@ -6,9 +6,9 @@ use std::{
     path::Path,
 };
 
-/// Owner, group and mode of the socket, or of the nearest folder above it that can be looked at: it is that one which
-/// lets nobody else in. `None` where not even the root can.
-pub(crate) fn describe(socket: &Path) -> Option<String> {
+/// Owner, group and mode of the socket, or of the nearest folder above it that can be inspected: that one denies the access.
+/// `None` if not even the root folder can.
+pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     let (path, found) = socket
         .ancestors()
         .find_map(|path| Some((path, fs::symlink_metadata(path).ok()?)))?;
@@ -25,7 +25,7 @@ pub(crate) fn describe(socket: &Path) -> Option<String> {
     ))
 }
 
-/// The name of an id in a table of the form of `/etc/passwd` or `/etc/group`: `name:password:id:...`.
+/// The name of an id in a table like `/etc/passwd` or `/etc/group`: `name:password:id:...`.
 fn name_of(table: &str, id: u32) -> Option<&str> {
     table.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -50,7 +50,7 @@ mod tests {
     fn the_nearest_place_that_can_be_seen_is_described() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).unwrap();
-        let told = describe(&folder.path().join("none/admin.sock")).unwrap();
+        let told = describe_owner(&folder.path().join("none/admin.sock")).unwrap();
         let seen = folder.path().display().to_string();
         assert!(told.starts_with(&seen) && told.ends_with("(mode 750)"), "{told}");
     }

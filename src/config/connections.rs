@@ -1,13 +1,13 @@
-//! `[connections]` and `[own_usage]`: what clients' connections and addresses may take.
+//! `[connections]` and `[own_usage]`: limits of clients' connections and addresses.
 
 use std::time::Duration;
 
 use crate::domain::settings::{Section, number, seconds, settings, within};
 
-/// How much memory a head takes for each byte that it may have, at most: over HTTP/2 its fields are decoded as they come.
+/// Maximum memory that a head takes per byte of its limit: over HTTP/2, fields are decoded as they arrive.
 const HEAD_BYTES_FACTOR: u64 = 4;
 const HEAD_BUDGET_MAX: u64 = 1 << 40;
-/// What heads of one address may hold unless it is said, in bytes.
+/// The default memory limit for the heads of one address, in bytes.
 const HEAD_ADDRESS_BYTES: u64 = 8 << 20;
 const MILLION: usize = 1_000_000;
 
@@ -15,31 +15,31 @@ settings! {
     /// `[connections]`
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct ConnectionsConfig {
-        /// Most connections to the gateway; further ones are closed at once. Fewer if the process may not open as many files: some
-        /// are kept for the store, the providers, and /livez, /metrics and the admin socket, which answer however many clients there
-        /// are.
+        /// Maximum number of connections to the gateway; further ones are closed at once. Lower if the process may not open that
+        /// many files: some are kept for the store, the providers, and /livez, /metrics and the admin socket, which must always
+        /// respond.
         max: usize = number(16_384, 1..=MILLION).restart(),
-        /// Most requests that run at a time, over all of these, HTTP/2 streams included; a further one gets 503. Fewer likewise.
+        /// Maximum number of running requests on all connections, HTTP/2 streams included; further ones get 503. Lower as above.
         running_max: usize = number(16_384, 1..=MILLION),
-        /// Most connections of one IP address (IPv6: one /64), to the gateway and to the public stability service each; at most half
-        /// of all. [stability] trusted_proxies are exempt.
+        /// Maximum number of connections from one IP address (IPv6: one /64), to the gateway and to the public stability service
+        /// each; at most half of all. [stability] trusted_proxies are exempt.
         per_address_max: usize = number(1024, 1..=MILLION).restart(),
-        /// Longest time until HTTP can be spoken over a new connection.
+        /// Timeout for the TLS handshake and the PROXY header of a new connection.
         handshake("handshake_seconds"): Duration = seconds(10, 1..=60),
-        /// Longest time until a new connection has sent its first byte.
+        /// Timeout for the first byte on a new connection.
         first_byte("first_byte_seconds"): Duration = seconds(10, 1..=600),
-        /// Longest time from the first byte of a request's head to the last.
+        /// Maximum time from the first byte of a request's head to the last.
         head("head_seconds"): Duration = seconds(20, 1..=600),
-        /// Memory for the heads of requests that have not come to their end, in bytes. Beyond it the largest give way, with 503 over
-        /// HTTP/1.1; heads of up to 4096 bytes are always read, and do not count. At least four times [gateway] header_bytes_max.
+        /// Memory for incomplete heads of requests, in bytes. Beyond it the largest are dropped, with 503 over HTTP/1.1; heads of
+        /// up to 4096 bytes are always read, and do not count. At least four times [gateway] header_bytes_max.
         head_budget_bytes: u64 = number(64 << 20, 1..=HEAD_BUDGET_MAX).restart(),
-        /// The same for one IP address (IPv6: one /64). Without it: 8 MiB, or all of head_budget_bytes where that is less.
+        /// The same for one IP address (IPv6: one /64). Without it: 8 MiB, or head_budget_bytes if that is less.
         head_address_bytes: Option<u64> = within(1..=HEAD_BUDGET_MAX).optional(8 << 20).restart(),
-        /// Most requests over one connection; the last answer says that it closes, HTTP/2 says GOAWAY.
+        /// Maximum number of requests on one connection; the last answer announces the close (HTTP/2: GOAWAY).
         requests_max: u32 = number(10_000, 1..=1_000_000_000),
-        /// HTTP/2: most concurrent streams of a connection.
+        /// HTTP/2: maximum number of concurrent streams on a connection.
         h2_streams_max: u32 = number(100, 1..=10_000),
-        /// HTTP/2: most streams that a client may reset before weir has looked at them.
+        /// HTTP/2: maximum number of streams that a client may reset before weir has handled them.
         h2_resets_max: usize = number(20, 1..=10_000),
     }
 }
@@ -48,30 +48,30 @@ settings! {
     /// `[own_usage]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct OwnUsageConfig {
-        /// Questions of one IP address (IPv6: one /64) in a minute; beyond it 429. Proxies in front of weir belong into [stability]
-        /// trusted_proxies, or all that come through them are one.
+        /// Requests per minute from one IP address (IPv6: one /64); beyond it 429. List proxies in front of weir in [stability]
+        /// trusted_proxies, or all their clients count as one address.
         per_minute: u32 = number(60, 1..=1_000_000),
-        /// Questions at once after a rest.
+        /// Requests at once after a pause.
         burst: u32 = number(20, 1..=1_000_000),
-        /// Most addresses remembered for that; beyond it those that asked longest ago are forgotten.
+        /// Maximum number of addresses remembered for this; those without a request for longest are forgotten first.
         addresses_max: usize = number(100_000, 1..=10 * MILLION),
     }
 }
 
-/// What heads of requests may hold that have not come to their end, in bytes.
+/// The memory limits for incomplete heads of requests, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeadsConfig {
-    /// All of them.
+    /// For all heads.
     pub bytes_max: u64,
-    /// Those of one address; no more than all.
+    /// For the heads of one address; at most `bytes_max`.
     pub address_bytes_max: u64,
-    /// One of them: no more of it is read.
+    /// For one head: reading stops there.
     pub head_bytes_max: u64,
 }
 
 impl HeadsConfig {
-    /// With the limit of one head, which `[gateway]` has.
-    pub(super) fn of(config: &ConnectionsConfig, header_bytes_max: usize) -> Self {
+    /// The limits by `[connections]`, with the limit of one head from `[gateway]`.
+    pub(super) fn from_connections(config: &ConnectionsConfig, header_bytes_max: usize) -> Self {
         let bytes_max = config.head_budget_bytes;
         Self {
             bytes_max,
@@ -83,7 +83,7 @@ impl HeadsConfig {
     }
 }
 
-/// Notes where there is no room for one head.
+/// Reports limits that leave no room for one head.
 pub(super) fn heads_fit(config: &ConnectionsConfig, one: &HeadsConfig, from: &Section<'_>) {
     const BUDGET: &str = "connections.head_budget_bytes";
     const ADDRESS: &str = "connections.head_address_bytes";
@@ -92,12 +92,12 @@ pub(super) fn heads_fit(config: &ConnectionsConfig, one: &HeadsConfig, from: &Se
         match bytes {
             Some(bytes) if bytes < one => {
                 let message =
-                    format_args!("less than one head may have, give at least four times header_bytes_max ({one})");
-                from.wrong(key, &["gateway.header_bytes_max"], message);
+                    format_args!("less than one head may have: give at least four times header_bytes_max ({one})");
+                from.report_fault(key, &["gateway.header_bytes_max"], message);
             }
             Some(bytes) if bytes > all => {
-                let message = format_args!("more than all heads may have, give at most head_budget_bytes ({all})");
-                from.wrong(key, &[BUDGET], message);
+                let message = format_args!("more than all heads may have: give at most head_budget_bytes ({all})");
+                from.report_fault(key, &[BUDGET], message);
             }
             Some(_) | None => {}
         }

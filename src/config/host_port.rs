@@ -5,14 +5,14 @@ use std::net::Ipv6Addr;
 /// A host name or address with a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort {
-    /// A DNS name or an IP address, an IPv6 address without its brackets; never empty.
+    /// A DNS name or an IP address (IPv6 without brackets); never empty.
     pub host: String,
     /// The TCP port, never 0.
     pub port: u16,
 }
 
 impl HostPort {
-    /// Reads `HOST:PORT`, an IPv6 address in brackets.
+    /// Parses `HOST:PORT`, with an IPv6 address in brackets.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = match host.strip_prefix('[') {

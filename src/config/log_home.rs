@@ -1,4 +1,4 @@
-//! `[log] home`: where the consumption log is at home, and what the journal keeps rows for.
+//! `[log] home`: the log backend, which keeps the consumption log.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,27 +9,27 @@ settings! {
     /// `[log.files]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogFilesConfig {
-        /// The folder of the files. Several nodes may share one. With a bucket: the folder that files are made in, for each node its
-        /// own. Without it: `log` beside the folder of an embedded store, or else as here.
+        /// The folder of the files; several nodes may share one. With a bucket: the folder in which files are made before the
+        /// upload, one for each node. Without it: `log` beside the folder of an embedded store, or else as here.
         named_path("path"): Option<PathBuf> = path().optional("/var/lib/weir/log"),
-        /// How long rows wait for others of their hour until they are written. Without it: 30 with Redis, for other nodes read the files
-        /// too, and 3600 with an embedded store.
+        /// How long rows wait for others of their hour before they are written. Without it: 30 with Redis, because other nodes
+        /// read the files too, and 3600 with an embedded store.
         named_longest("seconds"): Option<Duration> = within(1..=3600).map(Duration::from_secs).optional(30),
-        /// The most rows of a file; days that are over become one file.
+        /// Maximum number of rows in a file; the files of a past day are merged into one.
         rows_max: usize = number(32_768, 1..=1_000_000),
-        /// The S3-compatible bucket that the files are put into, in place of the folder (docs/log.md). Without a name: the folder.
+        /// The S3-compatible bucket that keeps the files in place of the folder (docs/log.md). Without a name: the folder.
         bucket: Option<LogBucketConfig> = table_with("name"),
     } beside {
-        /// The folder of the files; if they are in a bucket, that in which they are made.
+        /// The folder of the files; with a bucket, the folder in which they are made before the upload.
         path: PathBuf,
-        /// How long rows wait for others of their hour until they are written.
+        /// How long rows wait for others of their hour before they are written.
         longest: Duration,
     }
 }
 
-/// A home, as the file names it.
+/// A log backend by its name in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HomeName {
+pub(crate) enum LogBackendName {
     /// The store, if it is Redis.
     Store,
     /// Parquet files.
@@ -38,20 +38,20 @@ pub(crate) enum HomeName {
     Postgres,
 }
 
-/// Where rows of the consumption log go.
+/// The log backend: where the rows of the consumption log are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LogHome {
-    /// To the lists of the store.
+pub(crate) enum LogBackendConfig {
+    /// In lists in the store.
     #[default]
     Store,
-    /// To Parquet files, in a folder or a bucket.
+    /// In Parquet files, in a folder or a bucket.
     Files(Box<LogFilesConfig>),
-    /// To a table in Postgres.
+    /// In a table in Postgres.
     Postgres(Box<LogPostgresConfig>),
 }
 
-impl LogHome {
-    /// The sink for which the journal keeps rows.
+impl LogBackendConfig {
+    /// The sink for which the journal keeps rows; `None` for the store.
     pub(super) fn sink(&self) -> Option<JournalSink> {
         let name = match self {
             Self::Store => return None,

@@ -1,4 +1,4 @@
-//! `[log.postgres]`: the database that the consumption log is at home in.
+//! `[log.postgres]`: the database that keeps the consumption log.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,14 +8,14 @@ use crate::domain::{
     settings::{Section, millis, one_of, seconds, settings},
 };
 
-/// What is demanded of a connection over TCP. One to a unix socket never has TLS.
+/// The required security of a connection over TCP. A connection to a unix socket never uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PostgresTls {
-    /// TLS, a certificate of a trusted authority, and the server's name in it.
+    /// TLS with a certificate of a trusted authority for the server's name.
     VerifyFull,
-    /// TLS and a certificate of a trusted authority, for whatever name.
+    /// TLS with a certificate of a trusted authority for any name.
     VerifyCa,
-    /// TLS, with whatever certificate: against listeners, not against whoever poses as the server.
+    /// TLS with any certificate: protects against listeners, not against an impersonated server.
     Require,
     /// No TLS.
     Disable,
@@ -32,28 +32,28 @@ settings! {
     /// `[log.postgres]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogPostgresConfig {
-        /// Where the connection string is found: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or host=... user=... dbname=... . Several
-        /// hosts, separated by commas, are tried for the one that takes changes.
+        /// The connection string: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or host=... user=... dbname=... . Of several
+        /// hosts, separated by commas, the one that accepts writes is used.
         url: SecretRef = secret().example("env:WEIR_LOG_POSTGRES"),
-        /// What is demanded of a connection over TCP: "verify-full" (TLS, and a certificate for its name), "verify-ca" (for any name),
-        /// "require" (TLS with whatever certificate) or "disable". A unix socket has no TLS.
+        /// The required security of a connection over TCP: "verify-full" (TLS with a certificate for the server's name),
+        /// "verify-ca" (for any name), "require" (TLS with any certificate) or "disable". A unix socket does not use TLS.
         tls: PostgresTls = one_of("mode", MODES).or("verify-full"),
         /// Certificates trusted in place of the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("postgres-ca.pem"),
-        /// Longest wait for a connection.
+        /// Timeout for a connection.
         connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
-        // Below what a feeder waits for a sink.
-        /// Longest wait for a batch of rows to be committed.
+        // Less than a feeder waits for a sink.
+        /// Timeout for committing a batch of rows.
         write("write_seconds"): Duration = seconds(60, 1..=110),
-        /// Longest wait for a page of rows.
+        /// Timeout for reading a page of rows.
         read("read_seconds"): Duration = seconds(30, 1..=600),
     } checked by authority_counts
 }
 
 fn authority_counts(read: LogPostgresConfig, from: &Section<'_>) -> LogPostgresConfig {
     if read.ca_file.is_some() && matches!(read.tls, PostgresTls::Require | PostgresTls::Disable) {
-        let message = "without effect, set tls = \"verify-full\" or \"verify-ca\" beside it";
-        from.wrong("ca_file", &["tls"], message);
+        let message = "has no effect without tls = \"verify-full\" or \"verify-ca\"";
+        from.report_fault("ca_file", &["tls"], message);
     }
     read
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Uri;
 
-use super::kinds::{is_open, is_web, names_user};
+use super::kinds::{is_unencrypted, is_web_url, names_user};
 use crate::domain::{
     catalogue::{SecretRef, secret},
     role::Role,
@@ -15,29 +15,30 @@ settings! {
     /// `[console.openid]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct OpenIdConfig {
-        /// What the provider calls itself, to the last character: its document is below, at /.well-known/openid-configuration.
+        /// The provider's issuer, exactly as it names itself; its document is at this URL, /.well-known/openid-configuration.
         issuer: String = text()
             .fits(
-                "this has to be the provider's address as its document says it, with https unless it is on this machine, such as \
+                "must be the provider's URL as in its document, with https unless it is on this machine, such as \
                  https://login.example.com",
                 |issuer| is_issuer(issuer),
             )
             .example("https://login.example.com"),
-        /// What weir is called there.
+        /// weir's client id at the provider.
         client_id: String = text()
-            .fits("this has to be what weir is called at the provider", |id| {
+            .fits("must be weir's client id at the provider", |id| {
                 !id.is_empty() && !id.chars().any(char::is_control)
             })
             .example("weir"),
-        /// Where its secret is found. Without it weir is a public client.
+        /// The client's secret. Without it weir is a public client.
         client_secret: Option<SecretRef> = secret().optional("file:console-openid"),
-        /// What is asked for; many providers tell the groups only if a scope asks for them. `openid` is always asked for.
+        /// The scopes to request; many providers send groups only with a scope for them. `openid` is always requested.
         scopes: Vec<String> = list_of(text().fits("a scope is one word, such as \"groups\"", |scope| is_scope(scope)))
             .map(with_openid)
             .or(vec!["openid", "profile", "email"]),
-        /// The claim with a person's groups, in the ID token or else in what the provider's userinfo endpoint says.
+        /// The claim with a person's groups, in the ID token or else in the response of the userinfo endpoint.
         groups_claim: String = text().or("groups"),
-        /// What the members of a group may do: viewer, operator or owner. The highest of theirs counts; people without any stay outside.
+        /// The role of a group's members: viewer, operator or owner. A person's highest role counts; without any, the person
+        /// cannot sign in.
         roles: Vec<(String, Role)> = map_of(one_of("role", Role::ALL.map(|role| (role.as_str(), role))))
             .map(|roles| roles.into_iter().collect())
             .unset(Vec::new())
@@ -62,13 +63,13 @@ fn is_issuer(text: &str) -> bool {
     let Ok(url) = text.parse::<Uri>() else { return false };
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_here = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    is_web(&url) && (is_here || !is_open(&url)) && !names_user(&url) && !text.contains(['?', '#'])
+    is_web_url(&url) && (is_here || !is_unencrypted(&url)) && !names_user(&url) && !text.contains(['?', '#'])
 }
 
 fn somebody_may_sign_in(read: OpenIdConfig, from: &Section<'_>) -> OpenIdConfig {
     if read.roles.is_empty() {
         let message = "nobody may sign in: name groups in [console.openid.roles], such as weir-owners = \"owner\"";
-        from.wrong("roles", &[], message);
+        from.report_fault("roles", &[], message);
     }
     read
 }

@@ -1,35 +1,35 @@
-//! Answers of the console and the portal, with the headers that keep pages from being kept, framed or added to.
+//! Responses of the console and the portal. Their headers forbid caching and framing, and restrict what a page may load.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use maud::Markup;
 use serde_json::Value;
 
-use super::cookie::Way;
+use super::cookie::ConnectionSecurity;
 use crate::stability::public::PublicResponse;
 
-/// What a page may do: have the door's style sheet and the icon within it, and send its forms to where it came from.
+/// A page may load its site's style sheet and the inline icon, and send its forms to its own site.
 const CSP: &str = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
-/// A complete answer. The writer adds `content-length`.
+/// A complete response. The writer adds `content-length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// The answer's status.
+pub(crate) struct PageResponse {
+    /// The status.
     pub(crate) status: StatusCode,
     /// All headers but `content-length`.
     pub(crate) headers: HeaderMap,
-    /// The body; that of GET, if HEAD was asked.
+    /// The body; for HEAD, the body that GET would have.
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl PageResponse {
     /// A page.
     pub(super) fn page(status: StatusCode, page: Markup) -> Self {
         Self::new(status, "text/html; charset=utf-8", page.into_string().into())
     }
 
-    /// A text of one line.
+    /// One line of text.
     pub(super) fn text(status: StatusCode, text: &str) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n").into())
     }
@@ -39,7 +39,7 @@ impl Answer {
         Self::new(status, "application/json", body.to_string().into())
     }
 
-    /// A file, to be kept under a name of plain letters.
+    /// A file to download. `name` needs no quoting.
     pub(super) fn download(name: &str, kind: &'static str, bytes: Vec<u8>) -> Self {
         let mut answer = Self::new(StatusCode::OK, kind, bytes.into());
         let kept = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
@@ -48,8 +48,8 @@ impl Answer {
         answer
     }
 
-    /// The style sheet, the one thing that a browser may keep.
-    pub(super) fn style(sheet: &'static str) -> Self {
+    /// The style sheet, the only response that a browser may cache.
+    pub(super) fn style_sheet(sheet: &'static str) -> Self {
         let mut answer = Self::new(
             StatusCode::OK,
             "text/css; charset=utf-8",
@@ -60,43 +60,42 @@ impl Answer {
         answer
     }
 
-    /// To another page of the same door, to be read with GET.
-    pub(super) fn see(path: &str) -> Self {
+    /// Redirects to another page of the same site, to be read with GET.
+    pub(super) fn redirect(path: &str) -> Self {
         let mut answer = Self::new(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
         let to = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
         answer.headers.insert(header::LOCATION, to);
         answer
     }
 
-    /// The same with a cookie set.
+    /// Adds a cookie.
     pub(super) fn with_cookie(mut self, cookie: HeaderValue) -> Self {
         self.headers.append(header::SET_COOKIE, cookie);
         self
     }
 
-    /// The same, and the browser goes on from it: `0; url=...`, as HTML's `meta` of that name.
-    pub(super) fn going_on(mut self, refresh: HeaderValue) -> Self {
+    /// Makes the browser go on to another address: `0; url=...`, as in HTML's `meta http-equiv="refresh"`.
+    pub(super) fn with_refresh(mut self, refresh: HeaderValue) -> Self {
         self.headers.insert(header::REFRESH, refresh);
         self
     }
 
-    /// The same with the methods that its path has.
-    pub(super) fn allowing(mut self, methods: &'static str) -> Self {
+    /// Names the methods that the path supports.
+    pub(super) fn with_allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         self
     }
 
-    /// The same as it goes to a client that is connected this way: one that came by TLS is to come by TLS only, for a year
-    /// (RFC 6797). Over plain HTTP browsers do not heed that.
-    pub(super) fn over(mut self, way: Way) -> Self {
-        if way == Way::Encrypted {
+    /// Over TLS, tells the browser to use only TLS for a year (RFC 6797). Browsers ignore that over plain HTTP.
+    pub(super) fn with_transport_security(mut self, way: ConnectionSecurity) -> Self {
+        if way == ConnectionSecurity::Encrypted {
             let a_year = HeaderValue::from_static("max-age=31536000");
             self.headers.insert(header::STRICT_TRANSPORT_SECURITY, a_year);
         }
         self
     }
 
-    /// As the listeners for clients write it.
+    /// Converts to the type that the listeners for clients write.
     pub(crate) fn into_response(self) -> PublicResponse {
         PublicResponse {
             status: self.status,
@@ -112,7 +111,7 @@ impl Answer {
             (header::CONTENT_SECURITY_POLICY, CSP),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::X_FRAME_OPTIONS, "DENY"),
-            // With `no-referrer` browsers would say `Origin: null` of the door's own forms (Fetch standard, section 3.2).
+            // With `no-referrer`, browsers would send `Origin: null` with the site's own forms (Fetch standard, section 3.2).
             (header::REFERRER_POLICY, "same-origin"),
         ];
         let mut headers = HeaderMap::with_capacity(11);

@@ -1,58 +1,58 @@
-//! Figures over some days or hours as stacked bars, drawn here: a picture without script, and the same figures as a table.
+//! Charts of values by day or hour, as stacked bars: an image without scripts, and the same values as a table.
 
 use maud::{Markup, html};
 
 use super::view;
 use crate::domain::money::NanoUsd;
 
-/// The picture's own units: a column has a fixed width, and the picture is stretched to the width of the page.
+/// The width of a column in the image's own units. The image is stretched to the width of the page.
 const COLUMN: u32 = 10;
 const HEIGHT: i64 = 1000;
-/// The part of a column that its bar fills, in the same units.
+/// The width of a bar within its column.
 const BAR: u32 = 8;
-/// The least height of a bar that is not zero, so that it can be seen.
+/// The minimum height of a bar with a value, so that it is visible.
 const HEIGHT_MIN: i64 = 8;
-/// The classes of the series' colours; the last is that of all others.
+/// The CSS classes of the series' colours; the last is for all other series together.
 const COLOURS: [&str; 7] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
 
-/// What the values are.
+/// The unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum ChartUnit {
     /// Nano-USD.
     Money,
     /// A number.
     Count,
 }
 
-/// Values of one name, one for each column.
-pub(super) struct Series {
+/// The values of one name, one per column.
+pub(super) struct ChartSeries {
     pub(super) name: String,
     pub(super) colour: &'static str,
     pub(super) values: Vec<i64>,
 }
 
-/// A picture.
+/// A chart.
 pub(super) struct Chart {
-    /// What it shows, in a sentence without its period.
+    /// What it shows: a sentence without its full stop.
     pub(super) caption: String,
-    /// The heading of the columns' names, such as `Day (UTC)`.
+    /// The table's heading for the names of the columns, such as `Day (UTC)`.
     pub(super) over: &'static str,
     /// The names of the columns, the earliest first.
     pub(super) columns: Vec<String>,
-    pub(super) series: Vec<Series>,
-    pub(super) unit: Unit,
-    /// Whether the figures stand beside it as a table, because the page has none.
+    pub(super) series: Vec<ChartSeries>,
+    pub(super) unit: ChartUnit,
+    /// Whether to add the values as a table, because the page does not have them.
     pub(super) has_table: bool,
 }
 
-/// The colour of the series at a place; `None`: of all others together.
+/// The colour of the series at this index; `None` for all others together.
 pub(super) fn colour(place: Option<usize>) -> &'static str {
     let [own @ .., others] = &COLOURS;
     place.and_then(|place| own.get(place)).unwrap_or(others)
 }
 
 impl Chart {
-    /// The picture; a sentence where all values are zero.
+    /// The chart; only its caption if all values are zero.
     pub(super) fn draw(&self) -> Markup {
         let most = (0..self.columns.len())
             .map(|place| self.total(place))
@@ -69,7 +69,7 @@ impl Chart {
             figure class="card chart" {
                 div class="plot" {
                     div class="scale" aria-hidden="true" {
-                        span { (self.shown(top)) } span { (self.shown(top / 2)) } span { (self.shown(0)) }
+                        span { (self.format_value(top)) } span { (self.format_value(top / 2)) } span { (self.format_value(0)) }
                     }
                     div class="bars" { (self.bars(top)) }
                     div class="ends" aria-hidden="true" { span { (first) } span { (last) } }
@@ -92,7 +92,7 @@ impl Chart {
         }
     }
 
-    /// The bar of a column: its series one on the other, the first at the bottom.
+    /// The bar of a column: its series stacked, the first at the bottom.
     fn bar(&self, place: u32, name: &str, top: i64) -> Markup {
         let x = place.saturating_mul(COLUMN).saturating_add((COLUMN - BAR) / 2);
         let mut foot = HEIGHT;
@@ -100,7 +100,7 @@ impl Chart {
         for series in &self.series {
             let value = series.values.get(place as usize).copied().unwrap_or(0);
             if value > 0 {
-                let height = part(value, top).max(HEIGHT_MIN).min(foot);
+                let height = scaled_height(value, top).max(HEIGHT_MIN).min(foot);
                 foot -= height;
                 parts.push((series, value, foot, height));
             }
@@ -108,7 +108,7 @@ impl Chart {
         html! {
             @for (series, value, y, height) in parts {
                 rect class=(series.colour) x=(x) y=(y) width=(BAR) height=(height) {
-                    title { (name) @if self.series.len() > 1 { ", " (series.name) } ": " (self.shown(value)) }
+                    title { (name) @if self.series.len() > 1 { ", " (series.name) } ": " (self.format_value(value)) }
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Chart {
                             tr {
                                 th scope="row" { (name) }
                                 @for series in &self.series {
-                                    td class="figure" { (self.shown(series.values.get(place).copied().unwrap_or(0))) }
+                                    td class="figure" { (self.format_value(series.values.get(place).copied().unwrap_or(0))) }
                                 }
                             }
                         }
@@ -151,21 +151,21 @@ impl Chart {
         values.fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    fn shown(&self, value: i64) -> String {
+    fn format_value(&self, value: i64) -> String {
         match self.unit {
-            Unit::Money => format!("${}", NanoUsd::from_nanos(value)),
-            Unit::Count => view::thousands(u64::try_from(value).unwrap_or(0)),
+            ChartUnit::Money => format!("${}", NanoUsd::from_nanos(value)),
+            ChartUnit::Count => view::thousands(u64::try_from(value).unwrap_or(0)),
         }
     }
 }
 
-/// A value as a part of the scale, in the picture's units.
-fn part(value: i64, top: i64) -> i64 {
+/// The height of a value, in the image's units.
+fn scaled_height(value: i64, top: i64) -> i64 {
     let part = i128::from(value) * i128::from(HEIGHT) / i128::from(top.max(1));
     i64::try_from(part).unwrap_or(HEIGHT)
 }
 
-/// The next value that people can read on a scale, as can its half.
+/// The next value that is easy to read on a scale, and whose half is too.
 fn round_up(value: i64) -> i64 {
     let mut scale: i64 = 2;
     loop {
@@ -188,7 +188,7 @@ fn round_up(value: i64) -> i64 {
 mod tests {
     use super::*;
 
-    fn chart(series: &[(&str, &[i64])], unit: Unit) -> Chart {
+    fn chart(series: &[(&str, &[i64])], unit: ChartUnit) -> Chart {
         let columns = series.first().map_or(0, |(_, values)| values.len());
         Chart {
             caption: "Spent".to_owned(),
@@ -196,7 +196,7 @@ mod tests {
             columns: (0..columns).map(|day| format!("2026-11-{:02}", day + 20)).collect(),
             series: (0..)
                 .zip(series)
-                .map(|(place, (name, values))| Series {
+                .map(|(place, (name, values))| ChartSeries {
                     name: (*name).to_owned(),
                     colour: colour(Some(place)),
                     values: values.to_vec(),
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn each_column_with_a_value_has_a_bar_of_its_height() {
-        let drawn = chart(&[("all", &[0, 500_000_000, 0, 2_000_000_000])], Unit::Money)
+        let drawn = chart(&[("all", &[0, 500_000_000, 0, 2_000_000_000])], ChartUnit::Money)
             .draw()
             .into_string();
         assert_eq!(
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn series_stand_one_on_the_other_and_the_smallest_can_be_seen() {
-        let drawn = chart(&[("a", &[900]), ("b", &[1]), ("c", &[99])], Unit::Count)
+        let drawn = chart(&[("a", &[900]), ("b", &[1]), ("c", &[99])], ChartUnit::Count)
             .draw()
             .into_string();
         assert_eq!(
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn without_a_value_there_is_no_picture() {
         assert_eq!(
-            chart(&[("all", &[0, 0])], Unit::Money).draw().into_string(),
+            chart(&[("all", &[0, 0])], ChartUnit::Money).draw().into_string(),
             "<p class=\"card none\">Spent.</p>"
         );
-        assert_eq!(chart(&[], Unit::Money).draw().into_string(), "");
+        assert_eq!(chart(&[], ChartUnit::Money).draw().into_string(), "");
     }
 
     #[test]

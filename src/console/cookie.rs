@@ -1,47 +1,47 @@
-//! The cookie of a session.
+//! The cookies of sessions and of OpenID sign-ins.
 //!
-//! With TLS it is `__Host-` and Secure (RFC 6265bis, section 4.1.3): it is sent to this host alone, and no other host and no
-//! plain connection can have set it. Browsers refuse such a cookie over plain HTTP, where it has another name without that
-//! prefix; the console listens there on loopback only.
+//! Over TLS a cookie has the prefix `__Host-` and is Secure (RFC 6265bis, section 4.1.3): it is sent to this host only, and no
+//! other host and no plain connection can set it. Browsers refuse such a cookie over plain HTTP, where its name lacks the prefix;
+//! without TLS, the console listens on loopback only.
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// What one door calls its cookie.
+/// The names of a cookie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cookie {
-    /// Its name where the connection is encrypted, with the prefix.
+    /// The name over an encrypted connection, with the prefix.
     secure: &'static str,
-    /// Its name elsewhere.
+    /// The name over plain HTTP.
     plain: &'static str,
 }
 
-/// The cookie of the operators' console.
+/// The session cookie of the operators' console.
 pub(super) const CONSOLE: Cookie = Cookie {
     secure: "__Host-weir-console",
     plain: "weir-console",
 };
 
-/// The cookie of a sign-in that is under way at the OpenID provider.
+/// The console's cookie for a sign-in in progress at the OpenID provider.
 pub(super) const OPENID: Cookie = Cookie {
     secure: "__Host-weir-openid",
     plain: "weir-openid",
 };
 
-/// The same for somebody who comes to the portal.
+/// The portal's cookie for a sign-in in progress at the OpenID provider.
 pub(super) const PORTAL_OPENID: Cookie = Cookie {
     secure: "__Host-weir-portal-openid",
     plain: "weir-portal-openid",
 };
 
-/// The cookie of the owners' portal.
+/// The session cookie of the owners' portal.
 pub(super) const PORTAL: Cookie = Cookie {
     secure: "__Host-weir-portal",
     plain: "weir-portal",
 };
 
-/// How the client is connected, to weir or to a trusted proxy in front of it.
+/// How the client is connected to weir, or to a trusted proxy in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ConnectionSecurity {
     /// By TLS.
     Encrypted,
     /// By plain HTTP.
@@ -49,8 +49,8 @@ pub(super) enum Way {
 }
 
 impl Cookie {
-    /// The session's text that a request carries.
-    pub(super) fn read<'a>(&self, headers: &'a HeaderMap, way: Way) -> Option<&'a str> {
+    /// The value of this cookie in a request.
+    pub(super) fn read<'a>(&self, headers: &'a HeaderMap, way: ConnectionSecurity) -> Option<&'a str> {
         let wanted = self.name(way);
         let lines = headers.get_all(header::COOKIE).iter();
         let mut pairs = lines
@@ -62,30 +62,34 @@ impl Cookie {
         })
     }
 
-    /// Sets it, until the browser ends or the session does.
-    pub(super) fn set(&self, id: &str, way: Way) -> HeaderValue {
+    /// The header that sets the cookie until the browser closes.
+    pub(super) fn set(&self, id: &str, way: ConnectionSecurity) -> HeaderValue {
         self.line(id, way, "")
     }
 
-    /// Takes it away.
-    pub(super) fn clear(&self, way: Way) -> HeaderValue {
+    /// The header that removes the cookie.
+    pub(super) fn clear(&self, way: ConnectionSecurity) -> HeaderValue {
         self.line("", way, "; Max-Age=0")
     }
 
-    fn name(&self, way: Way) -> &'static str {
+    fn name(&self, way: ConnectionSecurity) -> &'static str {
         match way {
-            Way::Encrypted => self.secure,
-            Way::Plain => self.plain,
+            ConnectionSecurity::Encrypted => self.secure,
+            ConnectionSecurity::Plain => self.plain,
         }
     }
 
-    fn line(&self, value: &str, way: Way, more: &str) -> HeaderValue {
-        let secure = if way == Way::Encrypted { "; Secure" } else { "" };
+    fn line(&self, value: &str, way: ConnectionSecurity, more: &str) -> HeaderValue {
+        let secure = if way == ConnectionSecurity::Encrypted {
+            "; Secure"
+        } else {
+            ""
+        };
         let line = format!(
             "{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}",
             self.name(way)
         );
-        // The value is drawn from letters and digits.
+        // The value has letters, digits and `.` only.
         HeaderValue::from_str(&line).unwrap_or(HeaderValue::from_static(""))
     }
 }
@@ -96,14 +100,14 @@ mod tests {
 
     #[test]
     fn the_cookie_is_the_hosts_own_and_out_of_reach_of_scripts() {
-        let set = CONSOLE.set("abc", Way::Encrypted);
+        let set = CONSOLE.set("abc", ConnectionSecurity::Encrypted);
         assert_eq!(
             set,
             "__Host-weir-console=abc; Path=/; HttpOnly; SameSite=Strict; Secure"
         );
-        let set = PORTAL.set("abc", Way::Plain);
+        let set = PORTAL.set("abc", ConnectionSecurity::Plain);
         assert_eq!(set, "weir-portal=abc; Path=/; HttpOnly; SameSite=Strict");
-        let clear = PORTAL.clear(Way::Plain);
+        let clear = PORTAL.clear(ConnectionSecurity::Plain);
         assert_eq!(clear, "weir-portal=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     }
 
@@ -112,8 +116,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::COOKIE, HeaderValue::from_static("a=1; weir-console=plain"));
         headers.append(header::COOKIE, HeaderValue::from_static("x; __Host-weir-console=safe"));
-        assert_eq!(CONSOLE.read(&headers, Way::Encrypted), Some("safe"));
-        assert_eq!(CONSOLE.read(&headers, Way::Plain), Some("plain"));
-        assert_eq!(PORTAL.read(&headers, Way::Plain), None);
+        assert_eq!(CONSOLE.read(&headers, ConnectionSecurity::Encrypted), Some("safe"));
+        assert_eq!(CONSOLE.read(&headers, ConnectionSecurity::Plain), Some("plain"));
+        assert_eq!(PORTAL.read(&headers, ConnectionSecurity::Plain), None);
     }
 }

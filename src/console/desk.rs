@@ -1,81 +1,83 @@
-//! What the operators' pages work with: the admin API in the name of their session, and what this node knows itself.
+//! What the operators' pages work with: the admin API, called on behalf of their session, and this node's own knowledge.
 
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{alerts::AlertsReply, fields::Fields, forms::Forms, link::Operator, session::Session};
+use super::{alerts::AlertsReply, fields::FormFields, forms::Forms, link::Operator, session::BrowserSession};
 use crate::{
-    admin::{Admin, Peer, ask::Answered, author::Author, log::export::LogFile},
+    admin::{Admin, AdminPeer, ask::AdminHandler, author::Author, log::export::LogExportFile},
     api::{error::AdminError, log::ExportLog},
-    domain::{faults::stability::Window, keys::change::MadeFrom, rules::RuleFile, version::NotAVersion},
+    domain::{
+        faults::stability::StabilityWindow, keys::change::ChangePrecondition, rules::RuleFile, version::VersionError,
+    },
 };
 
-/// What the console reads besides the admin API. None of it may wait.
-pub(crate) trait Source: Send + Sync {
-    /// How the models did in the last 24 hours; `None` before the store was read for the first time.
-    fn window(&self) -> Option<Window>;
-    /// What this node is in trouble with, a sentence each.
+/// What the console reads in addition to the admin API. No method may block.
+pub(crate) trait ConsoleSource: Send + Sync {
+    /// How the models did in the last 24 hours; `None` before the first read from the store.
+    fn window(&self) -> Option<StabilityWindow>;
+    /// This node's problems, one sentence each.
     fn troubles(&self) -> Vec<String>;
-    /// The alerts of Prometheus, which may be waited for; `None` without its address.
+    /// The alerts of Prometheus, to be awaited; `None` if its address is not configured.
     fn alerts(&self) -> Option<AlertsReply>;
     /// The provider files in force.
     fn rule_files(&self) -> Vec<RuleFile>;
-    /// Where clients reach the gateway, `http://127.0.0.1:8080`.
+    /// The gateway's address for clients, such as `http://127.0.0.1:8080`.
     fn gateway(&self) -> String;
 }
 
-/// The desk of one request.
-pub(super) struct Desk<'a> {
+/// What a page needs to answer one request.
+pub(super) struct PageContext<'a> {
     /// The admin API.
     pub(super) api: &'a Admin,
-    /// What this node knows.
-    pub(super) source: &'a dyn Source,
-    /// Whose request it is.
-    pub(super) session: &'a Session<Operator>,
+    /// This node's own knowledge.
+    pub(super) source: &'a dyn ConsoleSource,
+    /// The session of the request.
+    pub(super) session: &'a BrowserSession<Operator>,
     /// Makes the page's forms.
     pub(super) forms: Forms<'a, Operator>,
     /// The page's query.
-    pub(super) query: &'a Fields,
+    pub(super) query: &'a FormFields,
 }
 
-impl Desk<'_> {
-    /// The answer to a question, which all who look share.
-    pub(super) async fn look<Q: Answered>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
-        self.api.look(self.peer().into(), question).await
+impl PageContext<'_> {
+    /// Answers a read-only question; all sessions share the answer for a moment ([`Admin::look`]).
+    pub(super) async fn fetch<Q: AdminHandler>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
+        self.api.call_cached(self.peer().into(), question).await
     }
 
-    /// Asks for a change.
-    pub(super) async fn ask<Q: Answered>(&self, question: Q) -> Result<Q::Answer, AdminError> {
-        self.api.ask(self.peer().into(), question).await
+    /// Makes a change.
+    pub(super) async fn change<Q: AdminHandler>(&self, question: Q) -> Result<Q::Answer, AdminError> {
+        self.api.call(self.peer().into(), question).await
     }
 
-    /// Asks for a change of a thing that was seen at this version, as long as it is still at it.
-    pub(super) async fn ask_seen<Q: Answered>(
+    /// Makes a change of an object that was shown at `version`, unless it has changed since.
+    pub(super) async fn change_seen<Q: AdminHandler>(
         &self,
         version: Option<&str>,
         question: Q,
     ) -> Result<Q::Answer, AdminError> {
         let version = version.map(str::parse).transpose();
-        let version = version.map_err(|error: NotAVersion| AdminError::invalid(error.to_string()))?;
+        let version = version.map_err(|error: VersionError| AdminError::invalid(error.to_string()))?;
         let author = Author {
             peer: self.peer(),
-            from: version.map_or(MadeFrom::Anything, MadeFrom::Version),
+            from: version.map_or(ChangePrecondition::Anything, ChangePrecondition::Version),
         };
-        self.api.ask(author, question).await
+        self.api.call(author, question).await
     }
 
-    /// Rows of the log as a file, at most so many.
-    pub(super) async fn log_file(&self, export: ExportLog, rows_max: usize) -> Result<LogFile, AdminError> {
+    /// Rows of the log as a file, at most `rows_max`.
+    pub(super) async fn log_file(&self, export: ExportLog, rows_max: usize) -> Result<LogExportFile, AdminError> {
         self.api.log_file(&self.peer().into(), export, rows_max).await
     }
 
-    fn peer(&self) -> Peer {
+    fn peer(&self) -> AdminPeer {
         self.session.who.peer()
     }
 }
 
-/// What needs no encoding in a path: the unreserved characters of RFC 3986.
+/// Encodes everything in a path segment but the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A path with one more segment, encoded.

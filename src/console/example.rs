@@ -1,33 +1,34 @@
-//! The models that examples ask for: in each protocol one that a key can use now.
+//! The models that examples request: in each protocol one that a key can use now.
 
 use crate::{
     api::providers::ModelView,
     domain::{catalogue::Catalogue, wire::protocol::Protocol},
 };
 
-/// What is asked for where a key may ask for any model: those that people know, the quick ones. Where they are not served it is
-/// the first that is.
+/// The models that examples request for a key that may request any: well-known, fast ones. If none of them is served, the first
+/// served model is used.
 const KNOWN: [&str; 3] = ["claude-haiku-4-5", "gpt-5.5", "gemini-3.8-flash"];
 
-/// A model that is served, with the protocols in which it is.
-type Served = (String, Vec<Protocol>);
+/// A served model, with its protocols.
+type ServedModel = (String, Vec<Protocol>);
 
-/// For each protocol the model that an example asks for, if the key can use that protocol now.
+/// The model that examples request in each protocol that the key can use now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Examples {
-    /// In the order in which a key's owner cares for them: the protocol of the key's first model is the first.
+    /// The protocol of the key's first model comes first.
     models: Vec<(Protocol, String)>,
 }
 
 impl Examples {
-    /// Of a key that may ask for these models, `None` for all. `is_off` says of a provider that it is switched off.
+    /// The examples of a key that may request `allowed`, or any model if that is `None`. `is_off` tells whether a provider is
+    /// switched off.
     pub(crate) fn new(catalogue: &Catalogue, is_off: impl Fn(&str) -> bool, allowed: Option<&[String]>) -> Self {
-        let models = catalogue.models();
+        let models = catalogue.served_models();
         let served = models.map(|model| (model.name.clone(), model.protocols_served(&is_off)));
-        Self::of_served(&served.collect::<Vec<Served>>(), allowed)
+        Self::from_served(&served.collect::<Vec<ServedModel>>(), allowed)
     }
 
-    fn of_served(served: &[Served], allowed: Option<&[String]>) -> Self {
+    fn from_served(served: &[ServedModel], allowed: Option<&[String]>) -> Self {
         let names: Vec<&str> = match allowed {
             Some(allowed) => allowed.iter().map(String::as_str).collect(),
             None => KNOWN
@@ -41,7 +42,7 @@ impl Examples {
                 continue;
             };
             for protocol in protocols {
-                if examples.of(*protocol).is_none() && is_pasted_as_it_is(*protocol, name) {
+                if examples.model_for(*protocol).is_none() && needs_no_quoting(*protocol, name) {
                     examples.models.push((*protocol, name.to_owned()));
                 }
             }
@@ -49,28 +50,28 @@ impl Examples {
         examples
     }
 
-    /// The same for a key that may request these models, or all, of those that the admin API lists.
-    pub(super) fn of_answers(allowed: Option<&[String]>, models: &[ModelView]) -> Self {
+    /// The examples of a key, from the admin API's list of models.
+    pub(super) fn from_model_views(allowed: Option<&[String]>, models: &[ModelView]) -> Self {
         let served = models.iter().map(|model| (model.name.clone(), model.protocols.clone()));
-        Self::of_served(&served.collect::<Vec<Served>>(), allowed)
+        Self::from_served(&served.collect::<Vec<ServedModel>>(), allowed)
     }
 
-    /// The model of a protocol; `None` where the key can use none.
-    pub(crate) fn of(&self, protocol: Protocol) -> Option<&str> {
+    /// The model for a protocol; `None` if the key can use none in it.
+    pub(crate) fn model_for(&self, protocol: Protocol) -> Option<&str> {
         let mut models = self.models.iter();
         let (_, model) = models.find(|(one, _)| *one == protocol)?;
         Some(model)
     }
 
-    /// The protocol to begin with, and its model; `None` where the key can use none at all.
+    /// The first protocol and its model; `None` if the key can use no model.
     pub(super) fn first(&self) -> Option<(Protocol, &str)> {
         let (protocol, model) = self.models.first()?;
         Some((*protocol, model))
     }
 }
 
-/// Whether a model's name needs no quoting wherever an example has it: in a shell, a program's text and, in this protocol, a path.
-fn is_pasted_as_it_is(protocol: Protocol, name: &str) -> bool {
+/// Whether a model's name needs no quoting in an example: in a shell, in program text and, for Gemini, in a path.
+fn needs_no_quoting(protocol: Protocol, name: &str) -> bool {
     let in_paths = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let elsewhere = |byte: u8| matches!(byte, b':' | b'/' | b'@') && protocol != Protocol::Gemini;
     name.bytes().all(|byte| in_paths(byte) || elsewhere(byte))
@@ -80,7 +81,7 @@ fn is_pasted_as_it_is(protocol: Protocol, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn served(models: &[(&str, &[Protocol])]) -> Vec<Served> {
+    fn served(models: &[(&str, &[Protocol])]) -> Vec<ServedModel> {
         let one = |(name, protocols): &(&str, &[Protocol])| ((*name).to_owned(), protocols.to_vec());
         models.iter().map(one).collect()
     }
@@ -96,13 +97,16 @@ mod tests {
             ("g", &[Protocol::Gemini]),
             ("r", &[Protocol::Responses]),
         ]);
-        let examples = |allowed: &[&str]| Examples::of_served(&served, names(allowed).as_deref());
+        let examples = |allowed: &[&str]| Examples::from_served(&served, names(allowed).as_deref());
         assert_eq!(
             examples(&["gone", "r", "both"]).first(),
             Some((Protocol::Responses, "r"))
         );
-        assert_eq!(examples(&["gone", "r", "both"]).of(Protocol::Messages), Some("both"));
-        assert_eq!(examples(&["r"]).of(Protocol::Messages), None);
+        assert_eq!(
+            examples(&["gone", "r", "both"]).model_for(Protocol::Messages),
+            Some("both")
+        );
+        assert_eq!(examples(&["r"]).model_for(Protocol::Messages), None);
         assert_eq!(examples(&["g"]).first(), Some((Protocol::Gemini, "g")));
         assert_eq!(examples(&["gone"]), Examples::default());
         assert_eq!(examples(&["gone"]).first(), None);
@@ -115,13 +119,13 @@ mod tests {
             (KNOWN[0], &[Protocol::Messages]),
             ("b", &[Protocol::Gemini]),
         ]);
-        let examples = Examples::of_served(&known, None);
+        let examples = Examples::from_served(&known, None);
         assert_eq!(examples.first(), Some((Protocol::Messages, KNOWN[0])));
-        assert_eq!(examples.of(Protocol::Gemini), Some("b"));
-        assert_eq!(examples.of(Protocol::Responses), None);
+        assert_eq!(examples.model_for(Protocol::Gemini), Some("b"));
+        assert_eq!(examples.model_for(Protocol::Responses), None);
         let other = served(&[("a", &[Protocol::Responses])]);
         assert_eq!(
-            Examples::of_served(&other, None).first(),
+            Examples::from_served(&other, None).first(),
             Some((Protocol::Responses, "a"))
         );
     }
@@ -130,8 +134,8 @@ mod tests {
     fn a_name_that_would_have_to_be_quoted_is_in_no_example() {
         let both = [Protocol::Messages, Protocol::Gemini];
         let of = |name: &str| {
-            let examples = Examples::of_served(&served(&[(name, &both)]), None);
-            both.map(|protocol| examples.of(protocol).is_some())
+            let examples = Examples::from_served(&served(&[(name, &both)]), None);
+            both.map(|protocol| examples.model_for(protocol).is_some())
         };
         assert_eq!(of("a-1.5_b"), [true, true]);
         for name in ["a/b", "a:b", "a@b"] {
@@ -153,12 +157,12 @@ mod tests {
             model("m", &[Protocol::Messages]),
             model("n", &[Protocol::Responses, Protocol::Gemini]),
         ];
-        let bound = Examples::of_answers(Some(&["n".to_owned()]), &models);
+        let bound = Examples::from_model_views(Some(&["n".to_owned()]), &models);
         assert_eq!(
-            (bound.of(Protocol::Messages), bound.first()),
+            (bound.model_for(Protocol::Messages), bound.first()),
             (None, Some((Protocol::Responses, "n")))
         );
-        let any = Examples::of_answers(None, &models);
-        assert_eq!(any.of(Protocol::Messages), Some("m"));
+        let any = Examples::from_model_views(None, &models);
+        assert_eq!(any.model_for(Protocol::Messages), Some("m"));
     }
 }

@@ -1,22 +1,22 @@
-//! A key as its operator and its owner see it.
+//! The view of a key that operators and its owner see.
 
 use maud::{Markup, html};
 
 use super::{rotation, view};
 use crate::{
     api::{
-        keys::{Key, KeyStanding},
+        keys::{KeyDetails, KeyStanding},
         values::{Percents, Usd},
     },
     domain::{
-        ledger::{OnExhausted, Reset},
+        ledger::{OnExhausted, QuotaReset},
         money::NanoUsd,
     },
     edges::clock,
 };
 
-/// Whether it works, as a pill.
-pub(super) fn state(key: &Key) -> Markup {
+/// The key's state, as a label.
+pub(super) fn state_label(key: &KeyDetails) -> Markup {
     html! {
         @if key.state == KeyStanding::Revoked { span class="pill u" { "Revoked" } }
         @else if has_expired(key) { span class="pill n" { "Expired" } }
@@ -25,32 +25,32 @@ pub(super) fn state(key: &Key) -> Markup {
     }
 }
 
-/// Whether its time is over.
-pub(super) fn has_expired(key: &Key) -> bool {
+/// Whether it has expired.
+pub(super) fn has_expired(key: &KeyDetails) -> bool {
     key.expires_at.is_some_and(|end| end.seconds() <= clock::unix_seconds())
 }
 
 /// Whether nothing of its quota is left.
-pub(super) fn is_used_up(key: &Key) -> bool {
+pub(super) fn is_used_up(key: &KeyDetails) -> bool {
     matches!((key.quota_nano_usd, key.spent_nano_usd), (Some(quota), Some(spent)) if spent >= quota)
 }
 
-/// What is known of it, its text apart.
-pub(super) fn facts(key: &Key) -> Markup {
+/// Everything about the key but its text.
+pub(super) fn facts(key: &KeyDetails) -> Markup {
     html! {
-        p class="state" { (state(key)) " " code { (key.id) } ", ends in " code { (key.hint) } }
+        p class="state" { (state_label(key)) " " code { (key.id) } ", ends in " code { (key.hint) } }
         dl class="figures" {
             div class="card" { dt { "Quota" } dd { (view::money(key.quota_usd, "Unlimited")) } }
-            div class="card" { dt { "Left of it" } dd { (left(key)) } }
+            div class="card" { dt { "Remaining" } dd { (remaining_quota(key)) } }
             div class="card" { dt { "Held" } dd { (view::money(key.held_usd, "unknown")) } }
-            div class="card" { dt { "Running" } dd { (view::figure(key.running, "unknown")) } }
+            div class="card" { dt { "Running" } dd { (view::count_or(key.running, "unknown")) } }
         }
-        (spent(key))
+        (spending(key))
         div class="card" {
             dl class="facts" {
                 dt { "Account" } dd { (view::name(&key.account)) }
-                dt { "Quota begins anew" } dd { (key.reset.as_str()) @if key.resets_at.is_some() { ", next at " (view::at(key.resets_at, "")) " UTC" } }
-                dt { "Expires" } dd { (view::at(key.expires_at, "never")) }
+                dt { "Quota resets" } dd { (key.reset.as_str()) @if key.resets_at.is_some() { ", next at " (view::timestamp(key.resets_at, "")) " UTC" } }
+                dt { "Expires" } dd { (view::timestamp(key.expires_at, "never")) }
                 dt { "Models" } dd {
                     @match &key.models {
                         None => "all",
@@ -58,33 +58,33 @@ pub(super) fn facts(key: &Key) -> Markup {
                         Some(models) => { @for (place, model) in models.iter().enumerate() { @if place > 0 { ", " } (view::name(model)) } },
                     }
                 }
-                dt { "Requests per minute" } dd { (view::figure(key.rpm, "no limit")) }
-                dt { "Tokens per minute" } dd { (view::figure(key.tpm, "no limit")) }
-                dt { "Requests at once" } dd { (view::figure(key.concurrency, "no limit")) }
+                dt { "Requests per minute" } dd { (view::count_or(key.rpm, "no limit")) }
+                dt { "Tokens per minute" } dd { (view::count_or(key.tpm, "no limit")) }
+                dt { "Requests at once" } dd { (view::count_or(key.concurrency, "no limit")) }
                 dt { "When it is used up" } dd { (when_used_up(key)) }
-                dt { "Somebody is told at" } dd { (told_at(key)) }
-                dt { "Created" } dd { (view::at(key.created_at, "unknown")) }
-                dt { "Last used" } dd { (view::at(key.last_used, "never")) }
-                @if let Some(former) = &key.former { dt { "Rotated" } dd { (rotation::works_on(former)) } }
-                @if key.revoked_at.is_some() { dt { "Revoked" } dd { (view::at(key.revoked_at, "")) } }
+                dt { "Notices at" } dd { (notice_percentages(key)) }
+                dt { "Created" } dd { (view::timestamp(key.created_at, "unknown")) }
+                dt { "Last used" } dd { (view::timestamp(key.last_used, "never")) }
+                @if let Some(former) = &key.former { dt { "Rotated" } dd { (rotation::former_text_notice(former)) } }
+                @if key.revoked_at.is_some() { dt { "Revoked" } dd { (view::timestamp(key.revoked_at, "")) } }
             }
         }
     }
 }
 
-/// What becomes of an answer that runs then.
-fn when_used_up(key: &Key) -> Markup {
+/// What happens then to a running answer.
+fn when_used_up(key: &KeyDetails) -> Markup {
     html! {
         @match (key.on_exhausted, key.finish_factor) {
-            (OnExhausted::Cut, _) => "an answer that runs is ended",
-            (OnExhausted::Finish, None) => "an answer that runs ends by itself",
-            (OnExhausted::Finish, Some(factor)) => { "an answer that runs ends by itself, at the latest when it has cost " (factor) " times the quota" },
+            (OnExhausted::Cut, _) => "a running answer is cut off",
+            (OnExhausted::Finish, None) => "a running answer finishes",
+            (OnExhausted::Finish, Some(factor)) => { "a running answer finishes, unless it costs more than " (factor) " times the quota" },
         }
     }
 }
 
-/// At which parts of the quota.
-fn told_at(key: &Key) -> Markup {
+/// The parts of the quota at which a notice is sent.
+fn notice_percentages(key: &KeyDetails) -> Markup {
     let parts = key
         .notify_percent
         .map(|Percents(chosen)| chosen.percents().collect::<Vec<_>>());
@@ -98,7 +98,7 @@ fn told_at(key: &Key) -> Markup {
 }
 
 /// What is neither spent nor held of the quota.
-fn left(key: &Key) -> Markup {
+fn remaining_quota(key: &KeyDetails) -> Markup {
     match (key.quota_nano_usd, key.spent_nano_usd, key.held_nano_usd) {
         (Some(quota), Some(spent), Some(held)) => {
             let left = quota.saturating_sub(spent).saturating_sub(held).max(NanoUsd::ZERO);
@@ -109,14 +109,18 @@ fn left(key: &Key) -> Markup {
     }
 }
 
-/// What it has spent in each period. That in which its quota counts is marked.
-fn spent(key: &Key) -> Markup {
+/// What it has spent in each period. The period of its quota is marked.
+fn spending(key: &KeyDetails) -> Markup {
     let spent = key.spent.as_ref();
     let periods = [
-        (spent.map(|spent| spent.day_usd), "Spent today", Reset::Daily),
-        (spent.map(|spent| spent.week_usd), "Spent this week", Reset::Weekly),
-        (spent.map(|spent| spent.month_usd), "Spent this month", Reset::Monthly),
-        (spent.map(|spent| spent.all_usd), "Spent so far", Reset::None),
+        (spent.map(|spent| spent.day_usd), "Spent today", QuotaReset::Daily),
+        (spent.map(|spent| spent.week_usd), "Spent this week", QuotaReset::Weekly),
+        (
+            spent.map(|spent| spent.month_usd),
+            "Spent this month",
+            QuotaReset::Monthly,
+        ),
+        (spent.map(|spent| spent.all_usd), "Spent so far", QuotaReset::None),
     ];
     let counts = |reset| key.reset == reset && key.quota_usd.is_some();
     html! {

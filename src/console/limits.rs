@@ -1,16 +1,16 @@
-//! The fields of limits that keys and accounts share.
+//! The form fields of limits that keys and accounts share.
 
 use maud::{Markup, html};
 
 use super::{
-    fields::Fields,
-    forms::{Field, Forms, changed, is_changed},
+    fields::FormFields,
+    forms::{Forms, InputField, changed_value, is_changed},
 };
 use crate::{
     api::{
         error::AdminError,
-        keys::Key,
-        values::{Factor, Limit, Nullable, Percents},
+        keys::KeyDetails,
+        values::{FactorInput, LimitInput, Nullable, Percents},
     },
     domain::ledger::{FinishFactor, OnExhausted},
 };
@@ -21,68 +21,70 @@ const RATES: [(&str, &str); 3] = [
     ("concurrency", "Requests at once"),
 ];
 
-/// What an answer that runs does then; the first where a key says nothing.
-const EXHAUSTED: [(OnExhausted, &str); 2] = [(OnExhausted::Finish, "Ends by itself"), (OnExhausted::Cut, "Is ended")];
+/// What happens to a running answer when the quota is used up; the first is the default.
+const EXHAUSTED: [(OnExhausted, &str); 2] = [(OnExhausted::Finish, "Finishes"), (OnExhausted::Cut, "Is cut off")];
 
-/// A number as it is entered; empty without one.
-fn entered(number: Option<impl ToString>) -> String {
+/// A number as text; empty for `None`.
+fn number_text(number: Option<impl ToString>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }
 
-/// The inputs of how fast something may go: requests, tokens, concurrency.
-pub(super) fn rates<W>(forms: &Forms<'_, W>, action: &str, limits: [Option<u64>; 3]) -> Markup {
+/// The inputs for the limits of requests, tokens and concurrency.
+pub(super) fn rate_inputs<W>(forms: &Forms<'_, W>, action: &str, limits: [Option<u64>; 3]) -> Markup {
     html! {
         @for ((name, label), limit) in RATES.into_iter().zip(limits) {
-            @let value = entered(limit);
-            (forms.input(action, &Field { kind: "number", ..Field::text(name, label, &value, "No limit") }))
+            @let value = number_text(limit);
+            (forms.input(action, &InputField { kind: "number", ..InputField::text(name, label, &value, "No limit") }))
         }
     }
 }
 
-/// Those that were changed.
+/// The changed limits of requests, tokens and concurrency.
 ///
 /// # Errors
-/// One that is entered is no limit.
-pub(super) fn changed_rates(form: &Fields) -> Result<[Nullable<Limit>; 3], AdminError> {
-    let [rpm, tpm, concurrency] = RATES.map(|(name, _)| changed(form, name));
+/// A value is not a valid limit.
+pub(super) fn changed_rates(form: &FormFields) -> Result<[Nullable<LimitInput>; 3], AdminError> {
+    let [rpm, tpm, concurrency] = RATES.map(|(name, _)| changed_value(form, name));
     Ok([rpm?, tpm?, concurrency?])
 }
 
-/// The inputs of what becomes of an answer that runs when nothing is left.
-pub(super) fn exhausted<W>(forms: &Forms<'_, W>, action: &str, key: Option<&Key>) -> Markup {
+/// The inputs for what happens to a running answer when the quota is used up.
+pub(super) fn exhaustion_inputs<W>(forms: &Forms<'_, W>, action: &str, key: Option<&KeyDetails>) -> Markup {
     let now = key.map_or("", |key| key.on_exhausted.as_str());
-    let chosen = forms.entered(action, "on_exhausted").unwrap_or(now);
-    // A new key has the factor that it gets without a word.
-    let factor = entered(key.map_or_else(|| FinishFactor::default().get(), |key| key.finish_factor));
+    let chosen = forms.entered_value(action, "on_exhausted").unwrap_or(now);
+    // For a new key: the default factor.
+    let factor = number_text(key.map_or_else(|| FinishFactor::default().get(), |key| key.finish_factor));
     html! {
         label {
-            span { "When it is used up, an answer that runs" (forms.now(action, "on_exhausted", now)) }
+            span { "When it is used up, a running answer" (forms.current_value(action, "on_exhausted", now)) }
             select name="on_exhausted" {
                 @for (choice, name) in EXHAUSTED { option value=(choice.as_str()) selected[choice.as_str() == chosen] { (name) } }
             }
             input type="hidden" name="was.on_exhausted" value=(now);
         }
-        (forms.input(action, &Field { kind: "number", ..Field::text("finish_factor", "Ends at so many times the quota", &factor, "No bound") }))
+        (forms.input(action, &InputField { kind: "number", ..InputField::text("finish_factor", "Cut off at this multiple of the quota", &factor, "No bound") }))
     }
 }
 
-/// Those of them that were changed.
+/// The changed values of these inputs.
 ///
 /// # Errors
-/// One that is entered is none.
-pub(super) fn changed_exhausted(form: &Fields) -> Result<(Option<OnExhausted>, Nullable<Factor>), AdminError> {
+/// The factor is not valid.
+pub(super) fn changed_exhaustion(
+    form: &FormFields,
+) -> Result<(Option<OnExhausted>, Nullable<FactorInput>), AdminError> {
     let choice = form.text("on_exhausted").parse().ok();
-    // A form of a new key says what it would have been anyway.
+    // The form of a new key sends the default: that is not a change.
     let is_usual = form.text("was.on_exhausted").is_empty() && choice == Some(OnExhausted::default());
     let choice = choice.filter(|_| is_changed(form, "on_exhausted") && !is_usual);
-    Ok((choice, changed(form, "finish_factor")?))
+    Ok((choice, changed_value(form, "finish_factor")?))
 }
 
-/// The input of when somebody is told. `default` is what holds without.
-pub(super) fn notify<W>(forms: &Forms<'_, W>, action: &str, chosen: Option<Percents>, default: &str) -> Markup {
-    let value = chosen.map(Percents::in_words).unwrap_or_default();
+/// The input for the parts of the quota at which notices are sent. `default` describes what applies without a value.
+pub(super) fn notice_input<W>(forms: &Forms<'_, W>, action: &str, chosen: Option<Percents>, default: &str) -> Markup {
+    let value = chosen.map(Percents::to_text).unwrap_or_default();
     forms.input(
         action,
-        &Field::text("notify_percent", "Tell at, % of the quota, or none", &value, default),
+        &InputField::text("notify_percent", "Notices at % of the quota, or none", &value, default),
     )
 }

@@ -1,4 +1,4 @@
-//! The console on its listener.
+//! Serves the console on its own listener.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use pingora::{
 };
 
 use super::{
-    exchange::{self, Entrance},
+    exchange::{self, ListenerContext},
     operator::Console,
     site::Site,
 };
 use crate::{front::handler::Handler, side::public};
 
-/// The largest form. The largest thing that is pasted is a request, on the page of rules.
+/// The maximum size of a form. The largest is a request pasted on the rules page.
 const FORM_BYTES_MAX: usize = 256 * 1024;
 
-/// The console behind its front.
+/// Serves the console's connections.
 pub(crate) struct ConsoleHandler {
     app: Arc<ConsoleApp>,
 }
 
 impl ConsoleHandler {
-    /// For a console that browsers reach there.
+    /// Serves `console`, which browsers reach at `site`.
     pub(crate) fn new(console: Console, site: Site) -> Self {
-        let entrance = Entrance {
+        let entrance = ListenerContext {
             site,
             form_bytes_max: FORM_BYTES_MAX,
         };
@@ -45,18 +45,18 @@ impl Handler for ConsoleHandler {
         &self.app
     }
 
-    fn enter(&self) {}
+    fn on_connection(&self) {}
 }
 
 /// Answers Pingora's sessions.
 pub(crate) struct ConsoleApp {
     console: Console,
-    entrance: Entrance,
+    entrance: ListenerContext,
 }
 
 #[async_trait]
 impl HttpServerApp for ConsoleApp {
-    // A connection that fails is its client's affair and says nothing about weir: no error is looked at.
+    // A failed connection is the client's concern and says nothing about weir, so errors are ignored.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
@@ -69,7 +69,7 @@ impl HttpServerApp for ConsoleApp {
             session.set_keepalive(None);
         }
         let answer = match exchange::read(&mut session, &self.entrance).await {
-            Ok(ask) => self.console.answer(&ask).await,
+            Ok(request) => self.console.answer(&request).await,
             Err(answer) => *answer,
         };
         public::write(&mut session, answer.into_response()).await.ok()?;

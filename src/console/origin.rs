@@ -1,27 +1,27 @@
-//! Whether a form comes from a page of the same door, as far as the browser says.
+//! Decides by the browser's headers whether a form comes from a page of the same site.
 
 use http::{
     HeaderMap, Uri, header,
     uri::{Authority, Scheme},
 };
 
-/// What of a request tells where it comes from.
+/// The parts of a request that tell where it comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Origin<'a> {
+pub(super) struct RequestOrigin<'a> {
     /// The request's headers.
     pub(super) headers: &'a HeaderMap,
-    /// The host that was asked, with its port.
+    /// The host that was addressed, with its port.
     pub(super) host: &'a str,
-    /// Whether it came over an encrypted connection, as far as is known: where no address is configured, a proxy need not say so.
+    /// Whether the connection is known to be encrypted: without a configured address, a proxy may not say so.
     pub(super) encrypted: bool,
 }
 
-impl Origin<'_> {
-    /// Whether the browser says that a page of the same site sends this. Browsers say it in two ways, and each that is there
-    /// has to hold: `Sec-Fetch-Site` (Fetch Metadata) on encrypted and local sites, `Origin` (RFC 6454) on all. A request
-    /// without both is no browser's form. Of an encrypted site an unencrypted page of the same host is no page: anybody in
-    /// between may have written it.
-    pub(super) fn is_own(&self) -> bool {
+impl RequestOrigin<'_> {
+    /// Whether the browser says that a page of the same site sends this request. Browsers say it by `Sec-Fetch-Site` (Fetch
+    /// Metadata) on encrypted and local sites, and by `Origin` (RFC 6454) on all; each header that is present must agree. A
+    /// request with neither is not a browser's form. An unencrypted page of the same host is not part of an encrypted site: an
+    /// attacker on the network may have written it.
+    pub(super) fn is_same_origin(&self) -> bool {
         let text = |name: &str| self.headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text("sec-fetch-site").map(|site| site == "same-origin");
         let origin = text(header::ORIGIN.as_str()).map(|origin| self.is_host(origin));
@@ -57,12 +57,12 @@ mod tests {
             headers.append(HeaderName::from_static(name), value.parse().unwrap());
         }
         let host = "127.0.0.1:8082";
-        Origin {
+        RequestOrigin {
             headers: &headers,
             host,
             encrypted,
         }
-        .is_own()
+        .is_same_origin()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where browsers reach a door: as the configuration says, or else as each request does.
+//! The address at which browsers reach the console or the portal: the configured one, or else that of each request.
 
 use std::net::IpAddr;
 
@@ -11,31 +11,31 @@ use pingora::http::RequestHeader;
 
 use super::ask;
 
-/// The address of a door.
+/// How browsers reach the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// What the configuration says of it.
-    configured: Option<Address>,
+    /// The configured address, if any.
+    configured: Option<SiteAddress>,
     /// Whether the listener speaks TLS.
     tls: bool,
-    /// Proxies that may say that their clients' connections are encrypted, and for whom they speak.
+    /// The proxies that are trusted to tell their clients' addresses and whether their connections are encrypted.
     pub(super) trusted: Vec<IpNet>,
 }
 
-/// An address as browsers have it in an origin.
+/// An address, as in a browser's origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
-    /// The host, with the port unless that is the scheme's own.
+pub(super) struct SiteAddress {
+    /// The host, with the port unless it is the scheme's default.
     pub(super) host: String,
     /// Whether its scheme is `https`.
     pub(super) encrypted: bool,
 }
 
 impl Site {
-    /// Of a listener that speaks TLS or not. `url` is what the configuration has checked: it decides, whatever proxies in front
-    /// make of a request's head.
+    /// `tls`: whether the listener speaks TLS. `url`: the configured address, already checked. It wins over whatever proxies in
+    /// front write into a request's head.
     pub(crate) fn new(tls: bool, trusted: Vec<IpNet>, url: Option<&str>) -> Self {
-        let configured = url.and_then(|url| Address::of(&url.parse().ok()?));
+        let configured = url.and_then(|url| SiteAddress::from_url(&url.parse().ok()?));
         Self {
             configured,
             tls,
@@ -43,13 +43,13 @@ impl Site {
         }
     }
 
-    /// The address at which the client of a request reaches it; `None`: the request names no host.
+    /// The URL at which a request's client reaches the site; `None` if the request names no host.
     pub(crate) fn base(&self, head: &RequestHeader, peer: IpAddr) -> Option<String> {
-        let Address { host, encrypted } = self.reached(head, peer)?;
+        let SiteAddress { host, encrypted } = self.address_for(head, peer)?;
         Some(ask::base(encrypted, &host))
     }
 
-    pub(super) fn reached(&self, head: &RequestHeader, peer: IpAddr) -> Option<Address> {
+    pub(super) fn address_for(&self, head: &RequestHeader, peer: IpAddr) -> Option<SiteAddress> {
         let (host, encrypted) = match &self.configured {
             Some(address) => (address.host.clone(), address.encrypted),
             None => {
@@ -57,15 +57,15 @@ impl Site {
                 (host(head)?.as_str().to_owned(), encrypted)
             }
         };
-        Some(Address {
+        Some(SiteAddress {
             host,
             encrypted: encrypted || self.tls,
         })
     }
 }
 
-impl Address {
-    fn of(url: &Uri) -> Option<Self> {
+impl SiteAddress {
+    fn from_url(url: &Uri) -> Option<Self> {
         let authority = url.authority()?;
         let encrypted = url.scheme() == Some(&Scheme::HTTPS);
         let usual = if encrypted { 443 } else { 80 };
@@ -84,8 +84,7 @@ fn host(head: &RequestHeader) -> Option<Authority> {
     authority.or_else(|| named?.parse().ok())
 }
 
-/// Whether a proxy that is trusted says that its client's connection is encrypted. Of several such fields the last one is the
-/// nearest proxy's.
+/// Whether a trusted proxy says that its client's connection is encrypted. The last of several fields is from the nearest proxy.
 fn is_forwarded_encrypted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
     let peer = peer.to_canonical();
     let said = headers.get_all("x-forwarded-proto").iter().next_back();

@@ -1,4 +1,4 @@
-//! How a key is put into each SDK and agent, ready to paste and to run: of those whose protocol the key can use.
+//! How to use a key in each SDK and agent whose protocol it can use, ready to paste and run.
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -11,25 +11,25 @@ use crate::domain::wire::protocol::Protocol;
 pub(crate) struct Snippet {
     /// The SDK or agent.
     pub(crate) name: &'static str,
-    /// What the text is written in: `sh`, `python`, `javascript`, or `text` where it is of several kinds.
+    /// The language of the text: `sh`, `python`, `javascript`, or `text` for several.
     pub(crate) language: &'static str,
-    /// What to paste.
+    /// The text to paste.
     pub(crate) text: String,
 }
 
-/// The ways to use a key with these examples, at the gateway with this address. They never have the key's text.
+/// The ways to use a key at the gateway with this address. They never contain the key's text.
 pub(crate) fn of_key(base: &str, examples: &Examples) -> Vec<Snippet> {
-    all(&Place { base, key: None }, examples)
+    all(&SnippetContext { base, key: None }, examples)
 }
 
-/// The ways to use a key. Without one, a variable of the environment stands in its place.
+/// The ways to use a key. Without `key`, they read it from an environment variable.
 pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Markup {
-    let snippets = all(&Place { base, key }, examples);
+    let snippets = all(&SnippetContext { base, key }, examples);
     html! {
         section class="snippets" aria-labelledby="snippets" {
             h2 id="snippets" { "Use it" }
             @if snippets.is_empty() {
-                p class="card" role="status" { "None of the models that this key may ask for is served now." }
+                p class="card" role="status" { "None of the models that this key may request is served now." }
             } @else if key.is_none() {
                 p { "The key is read from the environment: " code { "export WEIR_KEY=…" } }
             }
@@ -43,21 +43,21 @@ pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Mar
     }
 }
 
-/// Where the key is used.
-struct Place<'a> {
+/// What a snippet is made for.
+struct SnippetContext<'a> {
     /// The gateway's address.
     base: &'a str,
-    /// The key's text; `None`: what uses it reads `WEIR_KEY`.
+    /// The key's text; `None` to read `WEIR_KEY`.
     key: Option<&'a str>,
 }
 
-impl Place<'_> {
-    /// The key in a shell, within double quotes.
+impl SnippetContext<'_> {
+    /// The key in a shell, for use within double quotes.
     fn in_shell(&self) -> &str {
         self.key.unwrap_or("$WEIR_KEY")
     }
 
-    /// The key in Python, and what has to be imported for it.
+    /// The import that it needs in Python, and the key.
     fn in_python(&self) -> (&'static str, String) {
         match self.key {
             Some(key) => ("", format!("\"{key}\"")),
@@ -72,11 +72,11 @@ impl Place<'_> {
     }
 }
 
-/// A text of one protocol with a model of it.
-type Write = fn(&Place<'_>, &str) -> String;
+/// Writes the snippet of an SDK or agent for a model.
+type SnippetWriter = fn(&SnippetContext<'_>, &str) -> String;
 
-/// The agents first: most people have a key for one.
-const WAYS: [(&str, &str, Protocol, Write); 9] = [
+/// All SDKs and agents; agents first, because most keys are for one.
+const SDKS_AND_AGENTS: [(&str, &str, Protocol, SnippetWriter); 9] = [
     ("Claude Code", "sh", Protocol::Messages, claude_code),
     ("Codex", "text", Protocol::Responses, codex),
     ("Gemini CLI", "sh", Protocol::Gemini, gemini_cli),
@@ -93,20 +93,20 @@ const WAYS: [(&str, &str, Protocol, Write); 9] = [
     ("@google/genai (Node)", "javascript", Protocol::Gemini, genai_node),
 ];
 
-fn all(place: &Place<'_>, examples: &Examples) -> Vec<Snippet> {
+fn all(place: &SnippetContext<'_>, examples: &Examples) -> Vec<Snippet> {
     let curl = examples.first().map(|(protocol, model)| Snippet {
         name: "curl",
         language: "sh",
         text: curl(place, protocol, model),
     });
-    let others = WAYS.iter().filter_map(|(name, language, protocol, write)| {
-        let text = write(place, examples.of(*protocol)?);
+    let others = SDKS_AND_AGENTS.iter().filter_map(|(name, language, protocol, write)| {
+        let text = write(place, examples.model_for(*protocol)?);
         Some(Snippet { name, language, text })
     });
     curl.into_iter().chain(others).collect()
 }
 
-fn curl(place: &Place<'_>, protocol: Protocol, model: &str) -> String {
+fn curl(place: &SnippetContext<'_>, protocol: Protocol, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
     let (path, headers, body) = match protocol {
         Protocol::Messages => (
@@ -130,16 +130,16 @@ fn curl(place: &Place<'_>, protocol: Protocol, model: &str) -> String {
     format!("curl {base}{path} {headers} \\\n  -H 'content-type: application/json' \\\n  -d '{body}'")
 }
 
-fn claude_code(place: &Place<'_>, model: &str) -> String {
+fn claude_code(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
-    // What it asks beside the conversation, titles and the like, it asks of a model of its own choice unless it is told.
+    // For work beside the conversation, such as titles, it would otherwise choose a model itself.
     format!(
         "export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN=\"{key}\"\n\
          export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}\nclaude"
     )
 }
 
-fn codex(place: &Place<'_>, model: &str) -> String {
+fn codex(place: &SnippetContext<'_>, model: &str) -> String {
     let base = place.base;
     let export = place
         .key
@@ -151,12 +151,12 @@ fn codex(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn gemini_cli(place: &Place<'_>, model: &str) -> String {
+fn gemini_cli(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
     format!("export GOOGLE_GEMINI_BASE_URL={base}\nexport GEMINI_API_KEY=\"{key}\"\ngemini --model {model}")
 }
 
-fn anthropic_python(place: &Place<'_>, model: &str) -> String {
+fn anthropic_python(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, (import, key)) = (place.base, place.in_python());
     format!(
         "{import}from anthropic import Anthropic\n\nclient = Anthropic(base_url=\"{base}\", api_key={key})\n\
@@ -165,7 +165,7 @@ fn anthropic_python(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn openai_python(place: &Place<'_>, model: &str) -> String {
+fn openai_python(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, (import, key)) = (place.base, place.in_python());
     format!(
         "{import}from openai import OpenAI\n\nclient = OpenAI(base_url=\"{base}/v1\", api_key={key})\n\
@@ -173,7 +173,7 @@ fn openai_python(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn genai_python(place: &Place<'_>, model: &str) -> String {
+fn genai_python(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, (import, key)) = (place.base, place.in_python());
     format!(
         "{import}from google import genai\n\nclient = genai.Client(api_key={key}, http_options={{\"base_url\": \"{base}\"}})\n\
@@ -181,7 +181,7 @@ fn genai_python(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn anthropic_node(place: &Place<'_>, model: &str) -> String {
+fn anthropic_node(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_node());
     format!(
         "import Anthropic from \"@anthropic-ai/sdk\";\n\n\
@@ -191,7 +191,7 @@ fn anthropic_node(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn openai_node(place: &Place<'_>, model: &str) -> String {
+fn openai_node(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_node());
     format!(
         "import OpenAI from \"openai\";\n\nconst client = new OpenAI({{ baseURL: \"{base}/v1\", apiKey: {key} }});\n\
@@ -200,7 +200,7 @@ fn openai_node(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn genai_node(place: &Place<'_>, model: &str) -> String {
+fn genai_node(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_node());
     format!(
         "import {{ GoogleGenAI }} from \"@google/genai\";\n\n\
@@ -224,7 +224,7 @@ mod tests {
             ..ModelView::default()
         };
         let models: Vec<ModelView> = served.iter().map(one).collect();
-        Examples::of_answers(None, &models)
+        Examples::from_model_views(None, &models)
     }
 
     fn in_all() -> Examples {
@@ -237,15 +237,15 @@ mod tests {
 
     #[test]
     fn every_snippet_has_the_address_the_key_and_a_model_of_its_protocol() {
-        let place = Place {
+        let place = SnippetContext {
             base: BASE,
             key: Some("weir-key"),
         };
         let made = all(&place, &in_all());
-        assert_eq!(made.len(), WAYS.len() + 1);
-        for (Snippet { name, text, .. }, (_, _, protocol, _)) in made.iter().skip(1).zip(&WAYS) {
+        assert_eq!(made.len(), SDKS_AND_AGENTS.len() + 1);
+        for (Snippet { name, text, .. }, (_, _, protocol, _)) in made.iter().skip(1).zip(&SDKS_AND_AGENTS) {
             let model = in_all();
-            let model = model.of(*protocol).unwrap();
+            let model = model.model_for(*protocol).unwrap();
             let names = [format!("\"{model}\""), format!("={model} "), format!("--model {model}")];
             assert!(
                 text.contains(BASE) && text.contains("weir-key") && names.iter().any(|name| text.contains(name)),

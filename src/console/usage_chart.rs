@@ -1,34 +1,33 @@
-//! Pictures of the admin API's answers: what was spent day by day, and the requests of the last hours.
+//! Charts of the admin API's answers: costs by day, and requests of the last hours.
 
 use jiff::{Timestamp, ToSpan, civil::Date};
 use maud::Markup;
 
 use super::{
-    chart::{Chart, Series, Unit, colour},
+    chart::{Chart, ChartSeries, ChartUnit, colour},
     view,
 };
 use crate::{
     api::usage::{CostsByDay, UsagePage},
-    domain::{faults::stability::Window, ledger::usage_report::SplitBy, money::NanoUsd},
+    domain::{faults::stability::StabilityWindow, ledger::usage_report::SplitBy, money::NanoUsd},
 };
 
-/// The most days: as long as sums are kept.
+/// The maximum number of days: as long as sums are kept.
 const DAYS_MAX: usize = 181;
 
-/// What was spent on each day of an answer.
-pub(super) fn of_usage(usage: &UsagePage, has_table: bool) -> Markup {
-    // A request is drawn with each of its tags, so the bars of tags do not add up to the total.
+/// The costs of each day of an answer.
+pub(super) fn usage_chart(usage: &UsagePage, has_table: bool) -> Markup {
+    // A request counts for each of its tags, so the tags' bars do not add up to the total.
     let apart = (usage.by == SplitBy::Tag).then_some(usage.total.cost_nano_usd);
-    of_costs(&usage.costs, apart, has_table)
+    costs_chart(&usage.costs, apart, has_table)
 }
 
-/// What was spent on each day. `apart`: what was spent in all, where that is not the sum of the lines. `has_table`: whether the
-/// picture brings a table of its own.
-pub(super) fn of_costs(costs: &CostsByDay, apart: Option<NanoUsd>, has_table: bool) -> Markup {
+/// The costs of each day. `apart` is the total, where it is not the sum of the lines; `has_table` adds a table to the chart.
+pub(super) fn costs_chart(costs: &CostsByDay, apart: Option<NanoUsd>, has_table: bool) -> Markup {
     let columns = days(costs);
-    let series: Vec<Series> = (0..)
+    let series: Vec<ChartSeries> = (0..)
         .zip(&costs.daily)
-        .map(|(place, line)| Series {
+        .map(|(place, line)| ChartSeries {
             name: line.name.clone().unwrap_or_else(|| "others".to_owned()),
             colour: colour(line.name.is_some().then_some(place)),
             values: line.cost_nano_usd.iter().map(|cost| cost.nanos()).collect(),
@@ -60,20 +59,20 @@ pub(super) fn of_costs(costs: &CostsByDay, apart: Option<NanoUsd>, has_table: bo
         over: "Day (UTC)",
         columns: columns.iter().map(Date::to_string).collect(),
         series,
-        unit: Unit::Money,
+        unit: ChartUnit::Money,
         has_table,
     };
     chart.draw()
 }
 
-/// All days, also those without any use.
+/// All days, including those without use.
 fn days(costs: &CostsByDay) -> Vec<Date> {
     let days = costs.from.0.series(1.day()).take_while(|date| *date < costs.until.0);
     days.take(DAYS_MAX).collect()
 }
 
-/// The requests of each hour of the window, and those of them that failed.
-pub(super) fn requests(window: &Window) -> Markup {
+/// The requests of each hour of the window that succeeded and failed.
+pub(super) fn requests_chart(window: &StabilityWindow) -> Markup {
     let mut columns = Vec::new();
     let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
     for hour in window.now.window() {
@@ -100,7 +99,7 @@ pub(super) fn requests(window: &Window) -> Markup {
         sum(&succeeded),
         sum(&failed)
     );
-    let series = |name: &str, colour, values| Series {
+    let series = |name: &str, colour, values| ChartSeries {
         name: name.to_owned(),
         colour,
         values,
@@ -113,7 +112,7 @@ pub(super) fn requests(window: &Window) -> Markup {
             series("Succeeded", colour(Some(0)), succeeded),
             series("Failed", "failed", failed),
         ],
-        unit: Unit::Count,
+        unit: ChartUnit::Count,
         has_table: true,
     };
     chart.draw()
@@ -125,13 +124,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::usage::CostLine,
-        domain::faults::stability::{Bucket, Counters, Hour},
+        api::usage::CostSeries,
+        domain::faults::stability::{Hour, ModelCounters, StabilityCounters},
     };
 
     /// Four days, and the lines of some names.
     fn costs(daily: &[(Option<&str>, [i64; 4])]) -> CostsByDay {
-        let line = |(name, costs): &(Option<&str>, [i64; 4])| CostLine {
+        let line = |(name, costs): &(Option<&str>, [i64; 4])| CostSeries {
             name: name.map(str::to_owned),
             cost_nano_usd: costs.map(NanoUsd::from_nanos).into(),
         };
@@ -148,7 +147,7 @@ mod tests {
             (Some("claude"), [0, 500_000_000, 0, 1_500_000_000]),
             (None, [0, 0, 0, 500_000_000]),
         ]);
-        let drawn = of_costs(&costs, None, false).into_string();
+        let drawn = costs_chart(&costs, None, false).into_string();
         for text in [
             "Spent from 2026-11-20 to 2026-11-23: $2.50 in all, most on 2026-11-23, $2.00.",
             "2026-11-21, claude: $0.50",
@@ -164,18 +163,18 @@ mod tests {
             "{drawn}"
         );
         assert!(
-            of_costs(&costs, None, true)
+            costs_chart(&costs, None, true)
                 .into_string()
                 .contains("<td class=\"figure\">$1.50</td>")
         );
-        let of_tags = of_costs(&costs, Some(NanoUsd::from_nanos(1)), false).into_string();
+        let of_tags = costs_chart(&costs, Some(NanoUsd::from_nanos(1)), false).into_string();
         assert!(of_tags.contains("to 2026-11-23: $0.000000001 in all."), "{of_tags}");
     }
 
     #[test]
     fn without_any_use_there_is_no_picture() {
         assert!(
-            of_costs(&costs(&[]), None, true)
+            costs_chart(&costs(&[]), None, true)
                 .into_string()
                 .contains("Nothing was spent in this time.")
         );
@@ -184,14 +183,14 @@ mod tests {
     #[test]
     fn hours_show_the_requests_of_all_models_and_those_that_failed() {
         let now = Hour::from_number(480_000);
-        let counted = |requests, successes| Counters {
+        let counted = |requests, successes| StabilityCounters {
             requests,
             successes,
-            ..Counters::default()
+            ..StabilityCounters::default()
         };
-        let hour: Bucket = [("a".to_owned(), counted(10, 9)), ("b".to_owned(), counted(5, 5))].into();
-        let window = Window::new(now, ["a", "b"], &BTreeMap::from([(now.plus(-1), hour)]));
-        let drawn = requests(&window).into_string();
+        let hour: ModelCounters = [("a".to_owned(), counted(10, 9)), ("b".to_owned(), counted(5, 5))].into();
+        let window = StabilityWindow::new(now, ["a", "b"], &BTreeMap::from([(now.plus(-1), hour)]));
+        let drawn = requests_chart(&window).into_string();
         for text in [
             "hour by hour: 14 succeeded, 1 failed.",
             "Succeeded: 14",

@@ -1,4 +1,4 @@
-//! Sums of rows as a table.
+//! Usage as a table and as charts.
 
 use maud::{Markup, html};
 
@@ -8,11 +8,11 @@ use crate::{
     domain::ledger::usage_report::SplitBy,
 };
 
-/// The most lines of a table.
-pub(super) const MOST: usize = 100;
+/// The maximum number of lines of a table.
+pub(super) const LINES_MAX: usize = 100;
 
-/// The table of an answer, with the latest day or what cost most first. `name` shows what a line is of.
-pub(super) fn of_usage(usage: &UsagePage, name: impl Fn(&str) -> Markup) -> Markup {
+/// The table of an answer, the latest day or the highest cost first. `name` renders a line's name.
+pub(super) fn usage_table(usage: &UsagePage, name: impl Fn(&str) -> Markup) -> Markup {
     let by = usage.by;
     let mut lines: Vec<_> = usage.usage.iter().collect();
     if by == SplitBy::Day {
@@ -34,19 +34,19 @@ pub(super) fn of_usage(usage: &UsagePage, name: impl Fn(&str) -> Markup) -> Mark
                     th scope="col" class="figure" { "In" } th scope="col" class="figure" { "Out" } th scope="col" class="figure" { "Cost" }
                 } }
                 tbody {
-                    @for line in lines { (figures(&name(line.of.name()), &line.sums)) }
-                    (figures(&html! { "All" }, &usage.total))
+                    @for line in lines { (sums_row(&name(line.of.name()), &line.sums)) }
+                    (sums_row(&html! { "All" }, &usage.total))
                 }
             }
         }
         @if by == SplitBy::Tag {
-            p class="none" { "A request counts with each of its tags, and once in All. Those without a tag are in All only." }
+            p class="none" { "A request counts for each of its tags, and once in All. Requests without a tag are in All only." }
         }
-        @if usage.left_out > 0 { p class="none" { "And " (usage.left_out) " more, which All has, too." } }
+        @if usage.left_out > 0 { p class="none" { "And " (usage.left_out) " more, which are included in All." } }
     }
 }
 
-fn figures(name: &Markup, of: &UsageSums) -> Markup {
+fn sums_row(name: &Markup, of: &UsageSums) -> Markup {
     html! {
         tr {
             th scope="row" { (name) }

@@ -1,4 +1,4 @@
-//! Parts of the admin API's answers as people read them.
+//! Values of the admin API's answers, formatted for people.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -8,7 +8,7 @@ use crate::{
     domain::money::NanoUsd,
 };
 
-/// An amount in USD, or a word where there is none.
+/// An amount in USD; `without` stands in for a missing one.
 pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
     match amount {
         Some(amount) => dollars(&amount.to_string()),
@@ -21,7 +21,7 @@ pub(super) fn amount(amount: NanoUsd) -> Markup {
     dollars(&amount.to_string())
 }
 
-/// An amount as it is written in money; never rounded.
+/// An amount with its currency sign; never rounded.
 pub(super) fn dollars(amount: &str) -> Markup {
     let (sign, digits) = amount
         .strip_prefix('-')
@@ -29,8 +29,8 @@ pub(super) fn dollars(amount: &str) -> Markup {
     html! { span class="money" { (sign) "$" (digits) } }
 }
 
-/// A count, or a word where there is none.
-pub(super) fn figure(count: Option<u64>, without: &str) -> Markup {
+/// A count; `without` stands in for a missing one.
+pub(super) fn count_or(count: Option<u64>, without: &str) -> Markup {
     match count {
         Some(count) => html! { (thousands(count)) },
         None => html! { span class="none" { (without) } },
@@ -50,19 +50,19 @@ pub(super) fn thousands(number: u64) -> String {
     text
 }
 
-/// A time, to the second and in UTC, or a word where there is none.
-pub(super) fn at(time: Option<Moment>, without: &str) -> Markup {
-    moment(&time.map(|time| time.to_string()).unwrap_or_default(), without)
+/// A time to the second, in UTC; `without` stands in for a missing one.
+pub(super) fn timestamp(time: Option<Moment>, without: &str) -> Markup {
+    timestamp_text(&time.map(|time| time.to_string()).unwrap_or_default(), without)
 }
 
-fn moment(at: &str, without: &str) -> Markup {
+fn timestamp_text(at: &str, without: &str) -> Markup {
     match at.parse::<Timestamp>() {
         Ok(time) => html! { time datetime=(at) { (time.strftime("%Y-%m-%d %H:%M:%S")) } },
         Err(_) => html! { span class="none" { (without) } },
     }
 }
 
-/// Something that people have named, which may hold anything.
+/// A name that a person has chosen: it may contain any character, also ones that change the direction of text.
 pub(super) fn name(text: &str) -> Markup {
     html! { bdi { (text) } }
 }
@@ -81,17 +81,20 @@ mod tests {
             money(None, "Unlimited").into_string(),
             "<span class=\"none\">Unlimited</span>"
         );
-        assert_eq!(figure(Some(1_234_567), "?").into_string(), "1,234,567");
+        assert_eq!(count_or(Some(1_234_567), "?").into_string(), "1,234,567");
         assert_eq!(
             [0, 12, 999, 1000, 100_000].map(thousands),
             ["0", "12", "999", "1,000", "100,000"]
         );
         let shown = "<time datetime=\"2026-11-22T15:30:00.123Z\">2026-11-22 15:30:00</time>";
         assert_eq!(
-            at("2026-11-22T15:30:00.123Z".parse().ok(), "never").into_string(),
+            timestamp("2026-11-22T15:30:00.123Z".parse().ok(), "never").into_string(),
             shown
         );
-        assert_eq!(at(None, "never").into_string(), "<span class=\"none\">never</span>");
+        assert_eq!(
+            timestamp(None, "never").into_string(),
+            "<span class=\"none\">never</span>"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What goes wrong and what follows: ends, refusals, retries, circuit breakers, the record of each hour.
+//! Failures and their consequences: ends, refusals, retries, circuit breakers, minimum speeds, and the stability of models.
 
 pub(crate) mod circuit;
 pub(crate) mod end;

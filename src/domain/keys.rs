@@ -1,4 +1,4 @@
-//! Keys: where a head has them, what they may spend, and what never leaves weir.
+//! Keys: where requests carry them, their records and limits, and the headers and parameters that never reach a provider.
 
 pub(crate) mod account_headers;
 pub(crate) mod change;

@@ -1,9 +1,9 @@
-//! Accounts, quotas, holds and leases: what every ledger store is asked, what it answers, and what changes it.
+//! Accounts, quotas, holds and leases: the calls, replies and changes that every ledger store implements.
 //!
-//! A request's money goes through three steps: [`Admit`] checks everything and puts a hold,
-//! [`TopUp`] enlarges the hold while the answer runs, and a [`Step`] with a [`Settlement`] charges what was used and ends
-//! the hold. Steps are numbered per account and node; a store applies each exactly once, in order. Terms and state of an account
-//! are its [`AccountRecord`], which is replaced as a whole. [`account`] is the reference model that every store obeys.
+//! A request's money goes through three calls: [`Admit`] checks every limit and places a hold, [`TopUp`] enlarges the hold
+//! while the answer runs, and a [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
+//! account and node; a store applies each exactly once, in order. Terms and state of an account are its [`AccountRecord`], which
+//! is replaced as a whole. [`account`] is the reference model that every store follows.
 
 pub(crate) mod account;
 pub(crate) mod account_record;
@@ -38,20 +38,21 @@ pub use crate::domain::keys::terms::KeyTerms;
 #[cfg(test)]
 pub(crate) use crate::domain::keys::terms::KeyTermsChange;
 pub(crate) use crate::domain::keys::terms::{
-    AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
+    AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, QuotaReset, RateLimits,
+    RateLimitsChange,
 };
-pub(crate) use account::{Account, transient::Transient};
+pub(crate) use account::{Account, transient::VolatileState};
 pub(crate) use account_record::AccountRecord;
-pub use admission::{Admit, AdmitReply};
-pub(crate) use admission::{Counted, Denial, Grant, QuotaUse, Scope};
+pub use admission::{AdmitCall, AdmitReply};
+pub(crate) use admission::{Denial, Grant, LimitScope, QuotaUse, RateKind};
 pub(crate) use crash::{settlement_after_crash, settlement_of_charged};
-pub(crate) use journaled::{Admitted, Checkpoint, Record};
+pub(crate) use journaled::{AdmittedRequest, Checkpoint, Record};
 pub(crate) use log_day::LogDay;
 #[cfg(test)]
 pub(crate) use node::LEASE_MS;
 pub use node::NodeId;
 pub(crate) use operation_id::OperationId;
 pub(crate) use step::Settlement;
-pub use step::{Change, Step};
-pub(crate) use top_up::{TopUp, ToppedUp};
-pub(crate) use view::{AccountView, KeySpend, Spent};
+pub use step::{AccountChange, Step};
+pub(crate) use top_up::{TopUp, TopUpReply};
+pub(crate) use view::{AccountView, KeySpend, SpendByKey};

@@ -1,9 +1,9 @@
-//! What an operator may do in the console.
+//! The roles of operators in the console.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a session may do, the least first: each may all that those before it may.
+/// The role of a session, in ascending order: each role includes the permissions of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {

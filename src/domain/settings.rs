@@ -1,7 +1,7 @@
-//! Settings, each declared once: its key, its type, its kind and the comment that explains it to an operator. A [`Kind`] says how
-//! the value is read, within which bounds, and what holds where the key is not given.
+//! Settings, each declared once: its key, type, kind, and the comment that explains it to operators. A [`Kind`] determines how a
+//! value is read, its bounds, and its default.
 //!
-//! [`settings!`] makes of such a declaration the struct, its reader, and its part of the shipped file. Of this one:
+//! [`settings!`] turns a declaration into a struct, its reader, and its part of the shipped file. From this one:
 //! ```text
 //! settings! {
 //!     /// `[retry]`: …
@@ -11,14 +11,14 @@
 //!     }
 //! }
 //! ```
-//! it makes `struct RetryConfig { pub after_timeout: bool }` and [`Settings`] for it, of which the reader is
+//! it makes `struct RetryConfig { pub after_timeout: bool }` and an implementation of [`Settings`], whose reader is
 //! ```text
 //! let (after_timeout,) = (flag(false).read_from(from, "after_timeout"),);
 //! Some(Self { after_timeout: after_timeout? })
 //! ```
-//! so that every key is read before any of them is given up. `grace("grace_usd"): NanoUsd = …` is a field with another name than
-//! its key. `} beside { sinks: Vec<JournalSink>, }` adds fields that are no keys and begin at their default; `} checked by NAME` calls
-//! `NAME(read, from)` for what keys say together.
+//! so every key is read before the first fault ends the reading. `grace("grace_usd"): NanoUsd = …` declares a field whose name
+//! differs from its key. `} beside { sinks: Vec<JournalSink>, }` adds fields that are not keys and start with their default;
+//! `} checked by NAME` calls `NAME(read, from)` to check keys against each other.
 
 mod kind;
 mod kinds;
@@ -29,17 +29,17 @@ mod reader;
 mod section;
 
 pub(crate) use self::{
-    kind::{KeyDescription, Kind},
+    kind::{KeyDescription, SettingKind},
     kinds::{
         days, flag, flat, list_of, map_of, millis, named, number, one_of, optional_table, seconds, table, table_with,
         tables, text, within,
     },
-    places::Places,
-    reader::{Settings, understand},
-    section::{Refused, Section},
+    places::SettingLines,
+    reader::{Settings, parse_settings},
+    section::{Section, SettingFault},
 };
 
-/// The name of a key in the file: that of its field, unless another one is given.
+/// The name of a key in the file: that of its field, unless it is given.
 macro_rules! key {
     ($field:ident) => {
         stringify!($field)
@@ -74,16 +74,16 @@ macro_rules! settings {
             fn describe_keys() -> Vec<$crate::domain::settings::KeyDescription> {
                 let mut told = Vec::new();
                 $({
-                    let kind: $crate::domain::settings::Kind<$type> = $kind;
-                    kind.tell($crate::domain::settings::key!($field $($key)?), &[$($comment),*], &mut told);
+                    let kind: $crate::domain::settings::SettingKind<$type> = $kind;
+                    kind.describe($crate::domain::settings::key!($field $($key)?), &[$($comment),*], &mut told);
                 })*
                 told
             }
 
             fn read_keys(from: &$crate::domain::settings::Section<'_>) -> Option<Self> {
-                // All at once, so that a field has no function of its name in its way.
+                // In one tuple, so that no field shadows a function of the same name.
                 let ($($field,)*) = ($({
-                    let kind: $crate::domain::settings::Kind<$type> = $kind;
+                    let kind: $crate::domain::settings::SettingKind<$type> = $kind;
                     kind.read_from(from, $crate::domain::settings::key!($field $($key)?))
                 },)*);
                 let read = Self {
@@ -96,7 +96,7 @@ macro_rules! settings {
 
             fn differing(&self, before: &Self, at: &str, all: bool, keys: &mut std::collections::BTreeSet<String>) {
                 $({
-                    let kind: $crate::domain::settings::Kind<$type> = $kind;
+                    let kind: $crate::domain::settings::SettingKind<$type> = $kind;
                     let at = (at, $crate::domain::settings::key!($field $($key)?));
                     kind.differ((&self.$field, &before.$field), at, all, keys);
                 })*

@@ -1,6 +1,7 @@
-//! Sign-ins of agents by the OAuth device flow (RFC 8628): the codes, the tokens, and the documents that are kept of them.
+//! Sign-ins of agents by the OAuth device flow (RFC 8628): the codes, the tokens, and the documents that store them.
 //!
-//! A document is a short text under a digest, which is kept for a while. Of codes and tokens it has digests only.
+//! A document is a short text that is stored for a limited time under a digest as its name. It contains only digests of codes
+//! and tokens.
 
 pub(crate) mod access_token;
 pub(crate) mod device_request;
@@ -14,8 +15,8 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::keys::secret::KeyDigest;
 
-/// The digest of a text, with a word before it that no key begins with: what is kept under one kind of name is never found
-/// under another.
-fn named(kind: &str, text: &str) -> KeyDigest {
+/// The name of a document: the digest of its kind and a text. The kind is a word that no key begins with, so that documents of
+/// different kinds, and keys, never have the same name.
+fn document_name(kind: &str, text: &str) -> KeyDigest {
     KeyDigest::from_bytes(Sha256::digest(format!("{kind} {text}")).into())
 }

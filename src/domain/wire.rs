@@ -1,4 +1,4 @@
-//! The wire protocols that clients speak.
+//! The wire protocols of clients and providers, and the formats they are built of.
 
 pub(crate) mod finish_reason;
 pub(crate) mod http1;
@@ -47,7 +47,7 @@ impl Protocol {
         }
     }
 
-    /// The response header in which clients look for the request's id.
+    /// The response header in which clients expect the request's id.
     pub const fn request_id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",

@@ -1,4 +1,4 @@
-//! Waits for a client's next request, and reads its head within limits of time and size.
+//! Waits for a client's next request, reads its head within limits of time and size, and answers a request that it refuses.
 
 use std::{
     future::poll_fn,
@@ -14,16 +14,16 @@ use tokio::time::Sleep;
 
 use crate::{
     domain::wire::http1::head::{self, HeadEnd, HeadLimits},
-    front::guarded::Guarded,
+    front::guarded::ClientConnection,
     telemetry::metrics::CloseReason,
 };
 
 /// How an HTTP/2 connection begins (RFC 9113 section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a client may begin with.
+/// The protocol that a client may begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub(crate) enum ExpectedProtocol {
     /// A request of HTTP/1.1 or the preface of HTTP/2: the first bytes decide.
     Either,
     /// A request of HTTP/1.1.
@@ -32,7 +32,7 @@ pub(crate) enum Spoken {
     Http2,
 }
 
-/// The limits of what is waited for.
+/// The limits of a request's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalLimits {
     /// The longest silence before the first byte.
@@ -43,41 +43,41 @@ pub(crate) struct ArrivalLimits {
     pub size: HeadLimits,
 }
 
-/// When a connection is not waited for any more because weir takes nothing new.
+/// The end of waiting for a request, because the process shuts down.
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
-    /// Turns true when weir takes nothing new.
-    pub told: ShutdownWatch,
-    /// How much longer the client may take.
+    /// Turns true when the process accepts nothing new.
+    pub shutdown: ShutdownWatch,
+    /// How long after that the client may still send its request.
     pub patience: Duration,
 }
 
 impl Closing {
     /// Returns when the client's time is over.
-    pub(crate) async fn over(mut self) {
-        // Whoever could say so is gone: that means the same.
-        let _ = self.told.wait_for(|closing| *closing).await;
+    pub(crate) async fn expired(mut self) {
+        // An error means that the sender is gone: the process ends as well.
+        let _ = self.shutdown.wait_for(|closing| *closing).await;
         tokio::time::sleep(self.patience).await;
     }
 }
 
-/// What has come.
+/// What has arrived on a connection.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A request's head, checked, and what came of the body with it.
+    /// A request's checked head, with the part of the body that arrived with it.
     Request(BytesMut),
-    /// The preface of HTTP/2; it is to be read yet.
+    /// The preface of HTTP/2, still unread.
     Http2,
-    /// The client has left, or weir takes nothing new.
+    /// Nothing: the client has left, or the process shuts down.
     Nothing,
 }
 
-/// Waits for a request, and before that for the trailers of the one before. An error says what the client has done wrong; what it
-/// has sent so far can still be seen. `timer` and `over`, which is [`Closing::over`], are the connection's: a request that
-/// comes in time leaves them as they are for the next one.
-pub(crate) async fn next(
-    connection: &mut Guarded,
-    spoken: Spoken,
+/// Waits for the trailers of the last request and then for the next one. An error names the client's fault; the bytes received so
+/// far stay readable. `timer` and `over` (see [`Closing::over`]) belong to the connection: a request that arrives in time leaves
+/// them as they are for the next one.
+pub(crate) async fn next_request(
+    connection: &mut ClientConnection,
+    spoken: ExpectedProtocol,
     limits: ArrivalLimits,
     timer: Pin<&mut Sleep>,
     over: Pin<&mut impl Future<Output = ()>>,
@@ -90,8 +90,8 @@ pub(crate) async fn next(
 }
 
 async fn arrive(
-    connection: &mut Guarded,
-    spoken: Spoken,
+    connection: &mut ClientConnection,
+    spoken: ExpectedProtocol,
     limits: ArrivalLimits,
     mut timer: Pin<&mut Sleep>,
 ) -> Result<Arrival, CloseReason> {
@@ -105,12 +105,12 @@ async fn arrive(
             Some(Ok(_)) => {}
         }
     }
-    let whole = within(timer, limits.head, whole_head(connection, spoken, limits.size)).await;
+    let whole = within(timer, limits.head, read_whole_head(connection, spoken, limits.size)).await;
     whole.unwrap_or(Err(CloseReason::HeadLate))
 }
 
-/// The result of `reading`; `None` if it takes longer than `wait`. What is there needs no timer, and one that is put off costs
-/// little while it is still set for an earlier time.
+/// The result of `reading`; `None` if it takes longer than `wait`. The timer is set only if there is something to wait for, and
+/// postponing it costs little.
 async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);
     let mut is_set = false;
@@ -127,25 +127,29 @@ async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Fut
     .await
 }
 
-async fn whole_head(connection: &mut Guarded, spoken: Spoken, limits: HeadLimits) -> Result<Arrival, CloseReason> {
+async fn read_whole_head(
+    connection: &mut ClientConnection,
+    spoken: ExpectedProtocol,
+    limits: HeadLimits,
+) -> Result<Arrival, CloseReason> {
     let mut end = HeadEnd::default();
     let mut may_skip_line = true;
     loop {
         let ahead = connection.ahead();
-        // RFC 9112 section 2.2: one empty line may stand before a request.
+        // RFC 9112 section 2.2: one empty line may precede a request.
         if may_skip_line && ahead.starts_with(b"\r\n") {
             connection.skip_ahead(2);
             may_skip_line = false;
             continue;
         }
-        let is_preface = spoken != Spoken::Http1 && H2_PREFACE.starts_with(prefix(ahead));
+        let is_preface = spoken != ExpectedProtocol::Http1 && H2_PREFACE.starts_with(prefix(ahead));
         if is_preface && ahead.len() >= H2_PREFACE.len() {
             connection.begin_http2();
             return Ok(Arrival::Http2);
         }
         let undecided = is_preface || ahead.is_empty() || may_skip_line && ahead == b"\r";
         if !undecided {
-            if spoken == Spoken::Http2 {
+            if spoken == ExpectedProtocol::Http2 {
                 return Err(CloseReason::Handshake);
             }
             if let Some(length) = end.find(ahead, limits).map_err(CloseReason::Head)? {
@@ -157,13 +161,13 @@ async fn whole_head(connection: &mut Guarded, spoken: Spoken, limits: HeadLimits
         }
         match connection.read_head().await {
             Ok(1..) => {}
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(CloseReason::HeadGaveWay),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(CloseReason::HeadBudgetExhausted),
             _ => return Ok(Arrival::Nothing),
         }
     }
 }
 
-/// As much of the beginning as the preface has.
+/// The beginning of `bytes`, at most as long as the preface.
 fn prefix(bytes: &[u8]) -> &[u8] {
     bytes.get(..H2_PREFACE.len()).unwrap_or(bytes)
 }

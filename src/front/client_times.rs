@@ -2,20 +2,19 @@
 
 use crate::{
     config::GatewayConfig,
-    domain::faults::pace::{BodyTimeLimit, PaceLimit},
+    domain::faults::pace::{BodyTimeLimit, MinimumSpeed},
 };
 
-/// How long a client may take.
+/// How long a client may take for a request's body and for the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientTimes {
-    /// To send the body of a request, its trailers included.
+    /// For sending the body of a request, its trailers included.
     pub body: BodyTimeLimit,
-    /// To take an answer.
-    pub answer: PaceLimit,
+    /// For receiving an answer.
+    pub answer: MinimumSpeed,
 }
 
 impl ClientTimes {
-    /// As configured.
     pub(crate) fn new(config: &GatewayConfig) -> Self {
         Self {
             body: config.bodies.time(),

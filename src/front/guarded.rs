@@ -1,8 +1,8 @@
 //! A client's connection between the socket and Pingora's parsers.
 //!
-//! It owns what has arrived and is not due yet, so it knows where each head begins: a request can be read to its own end
-//! only, and what a client sends behind it waits for the answer to end. It also closes the connection of a client that
-//! does not take its answer.
+//! It owns the bytes that have arrived ahead of their turn, so it knows where each head begins. A request can be read only to
+//! its own end; bytes behind it wait for the end of the answer. It also closes the connection of a client that does not read its
+//! answer.
 
 mod digests;
 
@@ -25,64 +25,64 @@ use tokio::{
 
 use crate::{
     domain::{
-        faults::pace::Pace,
+        faults::pace::PeerPace,
         wire::{
-            http1::{chunked::ChunkFault, head::Framing},
-            http2::Frames,
+            http1::{chunked::ChunkFault, head::RequestFraming},
+            http2::Http2HeadTracker,
         },
     },
     edges::{clock, connection_slots::ConnectionSlot},
     front::{
         client_times::ClientTimes,
-        head_budget::{GaveWay, HeadLease},
-        places::Place,
-        unread::{Expected, Unread, put_end},
+        head_budget::{HeadBudgetExhausted, HeadLease},
+        places::ConnectionPermit,
+        unread::{BodyTimer, ReadAllowance, put_end},
     },
     telemetry::metrics::{CloseReason, GaugeGuard, ListenerFigures},
 };
 
-/// The space for bytes that are read ahead of their request's turn.
+/// The space for one read of bytes ahead of their turn.
 const READ_BYTES: usize = 4096;
 
-/// The most bytes kept for later while an answer runs; the rest stays in the kernel.
+/// The most bytes that are read ahead while an answer runs; further ones stay in the kernel.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// A connection that holds its place.
+/// A client's connection, with its permit.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct ClientConnection {
     stream: Stream,
     ahead: BytesMut,
-    unread: Unread,
-    expected: Expected,
-    taking: Pace,
-    /// Set while the client does not take what is written.
+    unread: ReadAllowance,
+    body_timer: BodyTimer,
+    write_pace: PeerPace,
+    /// Set while the client does not read what is written.
     late: Option<Pin<Box<Sleep>>>,
-    /// What of `ahead` is a head that has not come to its end, or of HTTP/2's frames.
+    /// Counts the bytes of an unfinished head: those in `ahead`, or those in HTTP/2 frames.
     head: HeadLease,
     figures: ListenerFigures,
     _open: GaugeGuard,
-    place: Option<Place>,
+    permit: Option<ConnectionPermit>,
 }
 
-impl Guarded {
-    /// The place is kept as long as the socket.
+impl ClientConnection {
+    /// Wraps `stream`. The permit is held as long as the socket.
     pub(crate) fn new(
         stream: Stream,
-        (place, head): (Option<Place>, HeadLease),
+        (permit, head): (Option<ConnectionPermit>, HeadLease),
         times: ClientTimes,
         figures: ListenerFigures,
     ) -> Self {
         Self {
             stream,
             ahead: BytesMut::new(),
-            unread: Unread::Nothing,
-            expected: Expected::new(times.body),
-            taking: Pace::new(times.answer),
+            unread: ReadAllowance::Nothing,
+            body_timer: BodyTimer::new(times.body),
+            write_pace: PeerPace::new(times.answer),
             late: None,
             head,
-            _open: figures.opened(),
+            _open: figures.on_open(),
             figures,
-            place,
+            permit,
         }
     }
 
@@ -90,36 +90,36 @@ impl Guarded {
         &self.figures
     }
 
-    /// Where the connection may have to give way.
+    /// The slot in which the connection may have to give way; `None` if it never has to.
     pub(crate) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
-        self.place.as_ref()?.slot()
+        self.permit.as_ref()?.slot()
     }
 
-    /// What has arrived and was not passed on.
+    /// The bytes that have arrived and were not passed on.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
-    /// Reads more of what comes ahead; 0 at the end of the connection. Nothing is lost if it is dropped.
+    /// Reads more bytes ahead; returns 0 at the end of the connection. Cancel-safe.
     pub(crate) async fn read_ahead(&mut self) -> io::Result<usize> {
         poll_fn(|cx| self.poll_ahead(cx)).await
     }
 
-    /// Reads more of a head that waits for its turn in `ahead`; 0 at the end of the connection. Nothing is lost if it is dropped. An error
-    /// of the kind `OutOfMemory` says that the head gives way to others.
+    /// Reads more of a head ahead; returns 0 at the end of the connection. Cancel-safe. An error of the kind `OutOfMemory` means
+    /// that the head gives way to others.
     pub(crate) async fn read_head(&mut self) -> io::Result<usize> {
         poll_fn(|cx| {
             if self.head.poll_gave_way(cx).is_ready() {
-                return Poll::Ready(Err(gave_way(GaveWay)));
+                return Poll::Ready(Err(gave_way(HeadBudgetExhausted)));
             }
             let count = ready!(self.poll_ahead(cx))?;
-            self.head.hold(self.ahead.len()).map_err(gave_way)?;
+            self.head.set_size(self.ahead.len()).map_err(gave_way)?;
             Poll::Ready(Ok(count))
         })
         .await
     }
 
-    /// Memory is taken when something has come: most connections wait here for longer than for anything else.
+    /// Reads more bytes ahead. Allocates only once bytes have arrived, because idle connections wait here.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
         let mut come = ReadBuf::uninit(&mut space);
@@ -128,88 +128,88 @@ impl Guarded {
         Poll::Ready(Ok(come.filled().len()))
     }
 
-    /// Forgets the first bytes that have come ahead.
+    /// Drops the first `count` bytes that were read ahead.
     pub(crate) fn skip_ahead(&mut self, count: usize) {
         self.ahead.advance(count.min(self.ahead.len()));
     }
 
-    /// Forgets all that has come ahead, and keeps no memory for it.
+    /// Drops all bytes that were read ahead, and their memory.
     pub(crate) fn forget_ahead(&mut self) {
         self.ahead = BytesMut::new();
         self.head.release();
     }
 
-    /// Begins a request with a head of `length` bytes, which have arrived: the head, with as much of the body as came
-    /// with it. The rest of the body can be read then.
-    pub(crate) fn begin_request(&mut self, length: usize, framing: Framing) -> io::Result<BytesMut> {
+    /// Begins a request whose head of `length` bytes has arrived. Returns the head with the part of the body that arrived with
+    /// it; the rest of the body can be read afterwards.
+    pub(crate) fn begin_request(&mut self, length: usize, framing: RequestFraming) -> io::Result<BytesMut> {
         self.head.release();
         self.unread = framing.into();
-        self.expected.restart();
-        self.taking.restart();
+        self.body_timer.restart();
+        self.write_pace.restart();
         let length = length.min(self.ahead.len());
-        let body = self.unread.take(self.ahead.get(length..).unwrap_or_default());
-        let body = body.map_err(|fault| malformed(fault, &self.figures))?;
+        let body = self.unread.consume(self.ahead.get(length..).unwrap_or_default());
+        let body = body.map_err(|fault| record_malformed_body(fault, &self.figures))?;
         let mut request = self.ahead.split_to(length + body);
-        request.extend_from_slice(self.unread.end(usize::MAX));
-        self.follow_trailers()?;
-        self.note_whole();
+        request.extend_from_slice(self.unread.take_end(usize::MAX));
+        self.skip_trailers()?;
+        self.mark_busy_if_read();
         Ok(request)
     }
 
-    /// Notes that the request that is being read has come to its end, if so.
-    fn note_whole(&self) {
-        if let Some(slot) = self.slot().filter(|_| self.unread.is_whole()) {
-            slot.has_request();
+    /// Marks the connection as busy once its request has been read to its end.
+    fn mark_busy_if_read(&self) {
+        if let Some(slot) = self.slot().filter(|_| self.unread.is_body_read()) {
+            slot.on_request();
         }
     }
 
-    /// Passes everything from now on.
+    /// Passes all bytes from now on.
     pub(crate) fn begin_http2(&mut self) {
         self.head.release();
-        self.unread = Unread::Everything(Frames::default());
+        self.unread = ReadAllowance::Everything(Http2HeadTracker::default());
     }
 
-    /// Counts what has come of a head over HTTP/2 before its end.
+    /// Counts the bytes of an unfinished head over HTTP/2.
     fn count_http2_head(&mut self) -> io::Result<()> {
         let Some(unfinished) = self.unread.unfinished_head() else {
             return Ok(());
         };
-        self.head.hold_http2(unfinished).map_err(|gone| {
-            self.figures.closed(CloseReason::HeadGaveWay);
+        self.head.set_http2_size(unfinished).map_err(|gone| {
+            self.figures.record_close(CloseReason::HeadBudgetExhausted);
             gave_way(gone)
         })
     }
 
-    /// Waits for the trailers of the request, if there are some. False if no other request can follow: this one has not been
-    /// read, or what is left of it does not come as it has to.
+    /// Waits for the trailers of the request, if it has any. Returns false if no other request can follow: this one was not read
+    /// to its end, or its trailers are malformed, late or cut off.
     pub(crate) async fn finish_request(&mut self) -> bool {
-        self.unread.is_whole() && matches!(poll_fn(|cx| self.poll_trailers(cx)).await, Ok(true))
+        self.unread.is_body_read() && matches!(poll_fn(|cx| self.poll_trailers(cx)).await, Ok(true))
     }
 
-    /// Whether the request has come to its end, trailers included; false if the client has closed its sending side before.
+    /// Waits for the end of the request, trailers included. Returns false if the client closes its sending side before.
     fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
-            self.follow_trailers()?;
-            if !self.unread.is_expected() {
+            self.skip_trailers()?;
+            if !self.unread.has_more() {
                 return Poll::Ready(Ok(true));
             }
             match self.poll_ahead(cx)? {
                 Poll::Ready(0) => return Poll::Ready(Ok(false)),
-                Poll::Ready(count) => self.expected.come(count),
-                Poll::Pending => return self.expected.poll_late(cx).map_ok(|()| false),
+                Poll::Ready(count) => self.body_timer.on_bytes(count),
+                Poll::Pending => return self.body_timer.poll_late(cx).map_ok(|()| false),
             }
         }
     }
 
-    /// Forgets what has come of the trailers: nobody gets them.
-    fn follow_trailers(&mut self) -> io::Result<()> {
-        let count = self.unread.follow(&self.ahead);
+    /// Drops the trailers that have arrived: they are not forwarded.
+    fn skip_trailers(&mut self) -> io::Result<()> {
+        let count = self.unread.consume_trailers(&self.ahead);
         self.ahead
-            .advance(count.map_err(|fault| malformed(fault, &self.figures))?);
+            .advance(count.map_err(|fault| record_malformed_body(fault, &self.figures))?);
         Ok(())
     }
 
-    /// Keeps what comes behind the request for later, until the client closes its sending side.
+    /// Keeps bytes behind the request for later. Ready when the client closes its sending side.
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !ready!(self.poll_trailers(cx))? {
             return Poll::Ready(Ok(()));
@@ -222,96 +222,96 @@ impl Guarded {
         Poll::Pending
     }
 
-    fn note_untaken(&self, untaken: bool) {
+    fn set_write_stalled(&self, untaken: bool) {
         if let Some(slot) = self.slot() {
-            slot.is_untaken(untaken);
+            slot.set_untaken(untaken);
         }
     }
 
-    /// The result of a write, or that the client has left it for too long.
-    fn taken<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, bytes: usize) -> Poll<io::Result<T>> {
+    /// Handles the result of a write: an error once the client has not read for too long.
+    fn on_write<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, bytes: usize) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.taking.moved(bytes, clock::instant);
+            self.write_pace.on_moved(bytes, clock::instant);
             if self.late.take().is_some() {
-                self.note_untaken(false);
+                self.set_write_stalled(false);
             }
             return result;
         }
         if self.late.is_none() {
-            self.note_untaken(true);
+            self.set_write_stalled(true);
         }
         let late = match &mut self.late {
             Some(late) => late,
             None => {
-                let due = self.taking.wait(clock::instant());
+                let due = self.write_pace.begin_wait(clock::instant());
                 self.late.insert(Box::pin(tokio::time::sleep_until(due.into())))
             }
         };
         ready!(late.as_mut().poll(cx));
         self.late = None;
-        self.figures.closed(CloseReason::AnswerUntaken);
+        self.figures.record_close(CloseReason::AnswerUntaken);
         Poll::Ready(Err(ErrorKind::TimedOut.into()))
     }
 }
 
-fn gave_way(_: GaveWay) -> io::Error {
+fn gave_way(_: HeadBudgetExhausted) -> io::Error {
     ErrorKind::OutOfMemory.into()
 }
 
-/// Counts a chunked body that does not follow its framing.
-fn malformed(_: ChunkFault, figures: &ListenerFigures) -> io::Error {
-    figures.closed(CloseReason::ChunksInvalid);
-    io::Error::new(ErrorKind::InvalidData, "the chunks do not follow their framing")
+/// Counts a malformed chunked body.
+fn record_malformed_body(_: ChunkFault, figures: &ListenerFigures) -> io::Error {
+    figures.record_close(CloseReason::ChunksInvalid);
+    io::Error::new(ErrorKind::InvalidData, "the chunked framing is malformed")
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for ClientConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.unread.is_whole() {
+        if this.unread.is_body_read() {
             return this.poll_behind(cx);
         }
         let before = buffer.filled().len();
         put_end(&mut this.unread, buffer);
         if buffer.filled().len() > before {
-            this.note_whole();
+            this.mark_busy_if_read();
             return Poll::Ready(Ok(()));
         }
         if this.head.poll_gave_way(cx).is_ready() {
-            this.figures.closed(CloseReason::HeadGaveWay);
-            return Poll::Ready(Err(gave_way(GaveWay)));
+            this.figures.record_close(CloseReason::HeadBudgetExhausted);
+            return Poll::Ready(Err(gave_way(HeadBudgetExhausted)));
         }
-        let malformed = |fault| malformed(fault, &this.figures);
+        let malformed = |fault| record_malformed_body(fault, &this.figures);
         if !this.ahead.is_empty() {
             let fits = this.ahead.get(..buffer.remaining()).unwrap_or(&this.ahead);
-            let due = this.unread.take(fits).map_err(malformed)?;
+            let due = this.unread.consume(fits).map_err(malformed)?;
             buffer.put_slice(&this.ahead.split_to(due));
         } else {
             if Pin::new(&mut this.stream).poll_read(cx, buffer)?.is_pending() {
-                return match this.unread.is_expected() {
-                    true => this.expected.poll_late(cx),
+                return match this.unread.has_more() {
+                    true => this.body_timer.poll_late(cx),
                     false => Poll::Pending,
                 };
             }
             let came = buffer.filled().get(before..).unwrap_or_default();
-            this.expected.come(came.len());
-            let due = this.unread.take(came).map_err(malformed)?;
+            this.body_timer.on_bytes(came.len());
+            let due = this.unread.consume(came).map_err(malformed)?;
             if let Some(behind @ [_, ..]) = came.get(due..) {
                 this.ahead.extend_from_slice(behind);
                 buffer.set_filled(before + due);
             }
         }
         put_end(&mut this.unread, buffer);
-        this.note_whole();
-        this.follow_trailers()?;
+        this.mark_busy_if_read();
+        this.skip_trailers()?;
         Poll::Ready(this.count_http2_head())
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for ClientConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        let count = written(&result);
-        self.taken(cx, result, count)
+        let count = written_bytes(&result);
+        self.on_write(cx, result, count)
     }
 
     fn poll_write_vectored(
@@ -320,8 +320,8 @@ impl AsyncWrite for Guarded {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        let count = written(&result);
-        self.taken(cx, result, count)
+        let count = written_bytes(&result);
+        self.on_write(cx, result, count)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -330,16 +330,16 @@ impl AsyncWrite for Guarded {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_flush(cx);
-        self.taken(cx, result, 0)
+        self.on_write(cx, result, 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.taken(cx, result, 0)
+        self.on_write(cx, result, 0)
     }
 }
 
-fn written(result: &Poll<io::Result<usize>>) -> usize {
+fn written_bytes(result: &Poll<io::Result<usize>>) -> usize {
     match result {
         Poll::Ready(Ok(count)) => *count,
         _ => 0,
@@ -347,16 +347,16 @@ fn written(result: &Poll<io::Result<usize>>) -> usize {
 }
 
 #[async_trait]
-impl Shutdown for Guarded {
+impl Shutdown for ClientConnection {
     async fn shutdown(&mut self) {
-        // Within the limit for what is written.
+        // `poll_shutdown` has the time limit of a write.
         let _ = tokio::io::AsyncWriteExt::shutdown(self).await;
     }
 }
 
 #[async_trait]
-impl Peek for Guarded {
-    /// Pingora looks for the HTTP/2 preface, which has arrived when a connection is passed on as HTTP/2.
+impl Peek for ClientConnection {
+    /// Pingora peeks for the HTTP/2 preface, which has arrived when a connection is passed on as HTTP/2.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let count = buffer.len().min(self.ahead.len());
         self.ahead.as_ref().copy_to_slice(buffer.split_at_mut(count).0);

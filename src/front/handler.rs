@@ -1,4 +1,4 @@
-//! What answers the requests that the front lets in.
+//! The interface of a handler, which answers the requests that the front lets in.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use pingora::{
     server::ShutdownWatch,
 };
 
-use crate::front::guarded::Guarded;
+use crate::front::guarded::ClientConnection;
 
 /// A request whose head has been checked.
 #[derive(Debug)]
-pub(crate) struct Arrived {
-    /// The head, and what came of the body with it.
+pub(crate) struct CheckedRequest {
+    /// The head, with the part of the body that arrived with it.
     pub bytes: BytesMut,
-    /// It is the last one that its connection carries.
+    /// It is the last request of its connection.
     pub is_last: bool,
 }
 
-impl Arrived {
-    /// Pingora's session for it over `stream`.
+impl CheckedRequest {
+    /// Pingora's session for the request over `stream`.
     pub(crate) fn session(self, stream: Stream) -> ServerSession {
         let mut session = ServerSession::new_http1(stream);
         session.set_pipelined_prefix(self.bytes);
@@ -32,29 +32,28 @@ impl Arrived {
 
 /// Answers requests.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Takes Pingora's sessions.
+    /// The application that gets Pingora's sessions.
     type App: HttpServerApp + Send + Sync + 'static;
-    /// Held while a connection is served, and lent to each of its requests.
+    /// What the handler holds of a connection while it is served.
     type Visit: Send + Sync + 'static;
 
-    /// The application behind.
     fn app(&self) -> &Arc<Self::App>;
 
     /// A connection begins.
-    fn enter(&self) -> Self::Visit;
+    fn on_connection(&self) -> Self::Visit;
 
     /// Answers one request over HTTP/1.1; the connection comes back if it can carry another.
     fn request<'a>(
         &'a self,
         _visit: &'a Self::Visit,
-        arrived: Arrived,
-        over: Box<Guarded>,
+        arrived: CheckedRequest,
+        over: Box<ClientConnection>,
         shutdown: &'a ShutdownWatch,
-    ) -> impl Future<Output = Option<Box<Guarded>>> + Send {
+    ) -> impl Future<Output = Option<Box<ClientConnection>>> + Send {
         let answering = self.app().process_new_http(arrived.session(over), shutdown);
         async move {
             let (stream, _) = answering.await?.consume();
-            stream.into_any().downcast::<Guarded>().ok()
+            stream.into_any().downcast::<ClientConnection>().ok()
         }
     }
 }

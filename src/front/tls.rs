@@ -1,7 +1,7 @@
-//! TLS of weir's own listeners: which certificate a client gets, which clients are let in, and how either is exchanged
-//! while connections come in.
+//! TLS of weir's own listeners: which certificate a client gets, which clients are accepted, and how both are replaced at run
+//! time.
 //!
-//! It reads no files: [`Certificate::read`](certificate::Certificate::read) takes their content, `wiring::tls` reads them.
+//! It reads no files: `wiring::tls` reads them, [`Certificate::read`](certificate::Certificate::read) gets their content.
 
 pub(crate) mod certificate;
 mod choice;

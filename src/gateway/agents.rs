@@ -1,13 +1,13 @@
-//! What agents that are signed in ask of the gateway itself; nobody else finds it there.
+//! The paths for agents that are signed in: managed settings and spending.
 
 use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        faults::refusal::{Refusal, Reply},
+        faults::refusal::{Refusal, RefusalReply},
         keys::key::KeyRecord,
         ledger::spend_report,
-        wire::operation::Target,
+        wire::operation::RequestTarget,
     },
     edges::clock,
     gateway::{
@@ -15,43 +15,46 @@ use crate::{
     },
 };
 
-/// The answer to one of their questions.
+/// Answers a request of an agent that is signed in.
 ///
 /// # Errors
-/// Agents cannot sign in here, or this one is nobody's.
-pub(crate) async fn reply(
+/// The refusal if agents cannot sign in here, the address asks too often, the key is invalid or the store does not answer.
+pub(crate) async fn agent_reply(
     gateway: &Gateway,
     session: &Session,
     exchange: &mut Exchange,
     keys: &QueryKeys,
-    target: &Target,
-) -> Result<Reply, Refusal> {
+    target: &RequestTarget,
+) -> Result<RefusalReply, Refusal> {
     let agents = gateway.pages.agents.as_ref().ok_or(Refusal::UnknownPath)?;
     let asker = peer::client(session, &gateway.limits.trusted_proxies);
     gateway.pages.own_usage.admit(asker, clock::instant())?;
     let caller = caller::identify(gateway, session, exchange, keys).await?;
     exchange.log.name_key(&caller.key);
     let now = gateway.billing.time().now_seconds(clock::instant());
-    if let Target::Spend = target {
-        caller.check_but_expiry(now)?;
-        return spend(gateway, &caller.key).await;
+    if let RequestTarget::Spend = target {
+        caller.check_except_expiry(now)?;
+        return spend_reply(gateway, &caller.key).await;
     }
     caller.check(now)?;
-    gateway.keys.touch(&caller.key.id, now);
+    gateway.keys.record_use(&caller.key.id, now);
     let settings = agents.settings.as_ref().ok_or(Refusal::UnknownPath)?;
-    Ok(agent_settings::reply(settings, &session.req_header().headers))
+    Ok(agent_settings::managed_settings_reply(
+        settings,
+        &session.req_header().headers,
+    ))
 }
 
-async fn spend(gateway: &Gateway, key: &KeyRecord) -> Result<Reply, Refusal> {
+async fn spend_reply(gateway: &Gateway, key: &KeyRecord) -> Result<RefusalReply, Refusal> {
     let spend = gateway.pages.own_usage.spend(key).await?;
     let now_ms = gateway.billing.time().now_ms(clock::instant());
-    Ok(Reply {
+    Ok(RefusalReply {
         status: 200,
         headers: vec![
             ("content-type", "application/json".to_owned()),
             ("cache-control", "no-store".to_owned()),
         ],
-        body: spend_report::report(&key.terms, &spend, now_ms)
+        body: spend_report::quota_report(&key.terms, &spend, now_ms)
             .to_string()
             .into_bytes(),
     })

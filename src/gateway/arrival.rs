@@ -1,4 +1,4 @@
-//! A request's arrival: its head, and who deals with it.
+//! A request's arrival: reads its head, and decides whether a provider or weir itself answers it.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{
     domain::{
         faults::{
             end::End,
-            refusal::{Refusal, Reply},
+            refusal::{Refusal, RefusalReply},
         },
-        wire::operation::Target,
+        wire::operation::RequestTarget,
     },
     edges::clock,
     gateway::{
@@ -21,7 +21,7 @@ use crate::{
         },
         agents,
         answer::interim,
-        exchange::{Exchange, Stage},
+        exchange::{Exchange, RequestStage},
         forward::Forward,
         keepalive,
         parts::Gateway,
@@ -32,52 +32,54 @@ use crate::{
     stability::public::PublicResponse,
 };
 
-/// What is to be done with a request.
-enum Decision {
+/// How a request is answered.
+enum RequestDecision {
     /// A provider answers it.
     Forward(Box<Forward>),
     /// weir answers it.
-    Reply(Reply),
-    /// The public stability service or the portal answers it, by the name that the log has.
+    Reply(RefusalReply),
+    /// The public stability service or the portal answers it; the log names the operation so.
     Publish(&'static str, PublicResponse),
 }
 
-/// First look at a request's head: sets the connection's timeouts and takes keys out of the query.
-pub(crate) fn arrive(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
+/// Receives a request's head: sets the connection's timeouts and takes keys out of the query.
+pub(crate) fn receive_head(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
     let limits = &exchange.live.config.gateway;
-    keepalive::offer(session, limits.keepalive);
-    keepalive::withdraw(session, &gateway.drain);
+    keepalive::offer_keepalive(session, limits.keepalive);
+    keepalive::withdraw_keepalive(session, &gateway.drain);
     if session.is_http2() {
-        // Over HTTP/1.1 the client's connection limits writing (`front/guarded.rs`).
+        // Over HTTP/1.1 the client's connection limits writing (`ClientConnection`).
         session.set_write_timeout(Some(limits.write));
     }
     session.set_total_drain_timeout(Some(Duration::from_secs(1)));
-    interim::keep_from_client(session);
+    interim::suppress_interim_heads(session);
     head::forget_spelling(session.req_header_mut());
     let query_keys = head::strip_query_keys(session.req_header_mut());
-    exchange.protocol = head::shape(session.req_header(), &query_keys);
+    exchange.protocol = head::protocol(session.req_header(), &query_keys);
     let record = &mut exchange.log.record;
     record.protocol = Some(exchange.protocol.as_str());
     record.client_version = if session.is_http2() { 2 } else { 1 };
-    exchange.stage = Stage::Arrived(query_keys);
+    exchange.stage = RequestStage::Arrived(query_keys);
 }
 
 /// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
-pub(crate) async fn handle(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+pub(crate) async fn respond(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
     fail::fail_point!("request_filter");
-    let Stage::Arrived(query_keys) = exchange.take_stage() else {
-        return Error::e_explain(ErrorType::InternalError, "a request without a beginning");
+    let RequestStage::Arrived(query_keys) = exchange.take_stage() else {
+        return Error::e_explain(ErrorType::InternalError, "the request has no arrival stage");
     };
     let decision = decide(gateway, session, exchange, &query_keys).await;
-    keepalive::withdraw(session, &gateway.drain);
+    keepalive::withdraw_keepalive(session, &gateway.drain);
     match decision {
-        Ok(Decision::Forward(forward)) => {
+        Ok(RequestDecision::Forward(forward)) => {
             head::end_connection(session.req_header_mut());
-            exchange.stage = Stage::Forwarding(forward);
+            exchange.stage = RequestStage::Forwarding(forward);
             return Ok(false);
         }
-        Ok(Decision::Reply(answer)) => reply::give(session, exchange, answer).await,
-        Ok(Decision::Publish(operation, answer)) => published::send(session, exchange, operation, answer).await,
+        Ok(RequestDecision::Reply(answer)) => reply::send_reply(session, exchange, answer).await,
+        Ok(RequestDecision::Publish(operation, answer)) => {
+            published::send_published(session, exchange, operation, answer).await
+        }
         Err(End::Refused(refusal)) => reply::refuse(session, exchange, refusal).await?,
         Err(end) => {
             exchange.log.close(&end);
@@ -92,51 +94,51 @@ async fn decide(
     session: &mut Session,
     exchange: &mut Exchange,
     keys: &QueryKeys,
-) -> Result<Decision, End> {
+) -> Result<RequestDecision, End> {
     head::check_size(session.req_header(), &exchange.live.config.gateway)?;
-    if let Some(answer) = published::find(&gateway.pages.public, gateway.billing.time(), session) {
-        return Ok(Decision::Publish("stability", answer));
+    if let Some(answer) = published::find_published(&gateway.pages.public, gateway.billing.time(), session) {
+        return Ok(RequestDecision::Publish("stability", answer));
     }
     if let Some(portal) = &gateway.pages.portal
-        && let Some((operation, answer)) = portal::find(portal, session).await
+        && let Some((operation, answer)) = portal::find_portal_response(portal, session).await
     {
-        return Ok(Decision::Publish(operation, answer));
+        return Ok(RequestDecision::Publish(operation, answer));
     }
     let target = head::target(session.req_header())?;
     exchange.log.record.operation = match &target {
-        Target::Forward { operation, .. } => Some(operation.as_str()),
-        Target::ListModels | Target::ShowModel { .. } => Some("models"),
-        Target::OwnUsage => Some("own_usage"),
-        Target::ManagedSettings | Target::Spend => Some("agents"),
-        Target::Hello => Some("hello"),
+        RequestTarget::Forward { operation, .. } => Some(operation.as_str()),
+        RequestTarget::ListModels | RequestTarget::ShowModel { .. } => Some("models"),
+        RequestTarget::OwnUsage => Some("own_usage"),
+        RequestTarget::ManagedSettings | RequestTarget::Spend => Some("agents"),
+        RequestTarget::Hello => Some("hello"),
     };
     let reply = match target {
-        Target::Hello => greeting::reply(),
-        Target::OwnUsage => Box::pin(own_usage(gateway, session, exchange, keys)).await?,
-        Target::ManagedSettings | Target::Spend => {
-            Box::pin(agents::reply(gateway, session, exchange, keys, &target)).await?
+        RequestTarget::Hello => greeting::hello_reply(),
+        RequestTarget::OwnUsage => Box::pin(own_usage_reply(gateway, session, exchange, keys)).await?,
+        RequestTarget::ManagedSettings | RequestTarget::Spend => {
+            Box::pin(agents::agent_reply(gateway, session, exchange, keys, &target)).await?
         }
-        Target::Forward { operation, model } => {
+        RequestTarget::Forward { operation, model } => {
             let caller = authenticate(gateway, session, exchange, keys).await?;
             if gateway.drain.running() > gateway.limits.running_max {
                 return Err(Refusal::TooManyRunning.into());
             }
             let forward = admission::admit(gateway, session, exchange, caller, operation, model).await?;
-            return Ok(Decision::Forward(forward));
+            return Ok(RequestDecision::Forward(forward));
         }
-        Target::ListModels => {
+        RequestTarget::ListModels => {
             let caller = authenticate(gateway, session, exchange, keys).await?;
-            list(gateway, session, exchange, &caller, None)?
+            model_list_reply(gateway, session, exchange, &caller, None)?
         }
-        Target::ShowModel { model } => {
+        RequestTarget::ShowModel { model } => {
             let caller = authenticate(gateway, session, exchange, keys).await?;
-            list(gateway, session, exchange, &caller, Some(&model))?
+            model_list_reply(gateway, session, exchange, &caller, Some(&model))?
         }
     };
-    Ok(Decision::Reply(reply))
+    Ok(RequestDecision::Reply(reply))
 }
 
-/// Finds the caller, and checks that its key is valid. The access log gets the key in any case.
+/// Finds the caller, and checks that its key is valid. The access log names the key even if it is not.
 async fn authenticate(
     gateway: &Gateway,
     session: &Session,
@@ -147,37 +149,37 @@ async fn authenticate(
     exchange.log.name_key(&caller.key);
     let now = gateway.billing.time().now_seconds(clock::instant());
     caller.check(now)?;
-    gateway.keys.touch(&caller.key.id, now);
+    gateway.keys.record_use(&caller.key.id, now);
     Ok(caller)
 }
 
-async fn own_usage(
+async fn own_usage_reply(
     gateway: &Gateway,
     session: &Session,
     exchange: &mut Exchange,
     keys: &QueryKeys,
-) -> Result<Reply, Refusal> {
+) -> Result<RefusalReply, Refusal> {
     let asker = peer::client(session, &gateway.limits.trusted_proxies);
     gateway.pages.own_usage.admit(asker, clock::instant())?;
     let caller = caller::identify(gateway, session, exchange, keys).await?;
     exchange.log.name_key(&caller.key);
-    caller.check_but_expiry(gateway.billing.time().now_seconds(clock::instant()))?;
+    caller.check_except_expiry(gateway.billing.time().now_seconds(clock::instant()))?;
     let now_ms = gateway.billing.time().now_ms(clock::instant());
     let is_off = |provider: &str| gateway.switches.is_off(provider);
     let (head, usage) = (session.req_header(), &gateway.pages.own_usage);
-    let base = usage.site.base(head, peer::address(session));
+    let base = usage.site.base(head, peer::peer_address(session));
     let asked = (head.uri.query(), base.as_deref());
     let catalogue = &exchange.live.catalogue;
     usage.reply(&caller.key, catalogue, is_off, asked, now_ms).await
 }
 
-fn list(
+fn model_list_reply(
     gateway: &Gateway,
     session: &Session,
     exchange: &Exchange,
     caller: &Caller,
     wanted: Option<&str>,
-) -> Result<Reply, Refusal> {
+) -> Result<RefusalReply, Refusal> {
     let query = session.req_header().uri.query();
     let is_off = |provider: &str| gateway.switches.is_off(provider);
     listing::reply(

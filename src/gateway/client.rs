@@ -1,4 +1,4 @@
-//! The client of a forwarded request: its connection, its departure, and what is held for it until the request ends.
+//! The client of a forwarded request: its connection, its disconnect, its write gate, and the slots held until the request ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,28 +14,28 @@ use crate::{
     },
     front::client_times::ClientTimes,
     gateway::{
-        attempt::attempts::Attempts,
+        attempt::attempts::AttemptPlan,
         client_h2::ClientH2,
         client_stream::ClientStream,
         key_slots::KeySlot,
-        meter::Meter,
-        presence::{Presence, Terms},
+        meter::AnswerMeter,
+        presence::{DetachLimits, Presence},
         provider_state::StateRecorder,
         request::Request,
         write_gate::WriteGate,
     },
-    providers::sessions::Sessions,
+    providers::sessions::StateRegistry,
     telemetry::metrics::{GaugeGuard, Metrics},
 };
 
 /// The client of one request.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Set if the answer may outlive its client; knows whether the client has disconnected.
+    /// Set if the answer may outlive its client; tracks whether the client has disconnected.
     pub presence: Option<Arc<Presence>>,
     /// Delays the answer's last bytes until the state that it has created is recorded.
     pub write_gate: Arc<WriteGate>,
-    /// Records which account owns the state that the answer creates; taken once all of it is recorded.
+    /// Records the account that owns the state which the answer creates; taken out once all of it is recorded.
     recorder: Option<StateRecorder>,
     /// Counts an open stream, until dropped.
     #[expect(dead_code, reason = "held until the request ends")]
@@ -46,7 +46,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The client of a request that its connection knows nothing of yet: [`Client::connect`].
+    /// The client of a request. [`Client::connect`] connects its connection later.
     pub(crate) fn new(
         metrics: &Metrics,
         session: &Session,
@@ -54,7 +54,7 @@ impl Client {
         key: Arc<KeyRecord>,
         count_slot: Option<KeySlot>,
     ) -> Self {
-        let is_kept = session_hint::is_kept(request.operation.protocol(), &request.scan);
+        let is_kept = session_hint::is_answer_kept(request.operation.protocol(), &request.scan);
         // Over HTTP/2 each request has a gate of its own.
         let gate = stream(session).map(|stream| Arc::clone(stream.gate()));
         Self {
@@ -66,8 +66,8 @@ impl Client {
         }
     }
 
-    /// Connects the client's connection to its request. `provider` is the first one: its file decides whether the request may
-    /// outlive the client. `finishing` limits the answers that do.
+    /// Connects the client's connection to its request. The file of `provider`, the first one, decides whether the request may
+    /// outlive the client. `finishing` limits the detached answers.
     pub(crate) fn connect(
         &mut self,
         session: &mut Session,
@@ -91,12 +91,12 @@ impl Client {
         }
     }
 
-    /// Whether the client has disconnected and the answer is read without it.
+    /// Whether the client has disconnected and the answer is detached.
     pub(crate) fn has_left(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Ends the request; `whole` says whether its answer was read to its end.
+    /// Ends the request. `whole` says whether its answer was read to its end.
     pub(crate) fn close(&self, whole: bool) {
         if let Some(presence) = &self.presence {
             presence.close(whole);
@@ -104,19 +104,19 @@ impl Client {
     }
 
     /// Records the state that the answer has created so far.
-    pub(crate) fn record_state(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    pub(crate) fn record_state(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(sessions, attempts, meter);
         }
     }
 
     /// Called before the last bytes of the answer go to the client: records the state that it has created, and shuts the gate
-    /// until that is written, because the client's next request may come as soon as it has them. Never waits itself.
+    /// until that is written, because the client's next request may follow those bytes at once. Never waits itself.
     pub(crate) fn record_last(
         &mut self,
-        sessions: &Sessions,
-        attempts: &Attempts,
-        meter: &Meter,
+        sessions: &StateRegistry,
+        attempts: &AttemptPlan,
+        meter: &AnswerMeter,
         write_limit: Duration,
     ) {
         if let Some(mut recorder) = self.recorder.take() {
@@ -125,16 +125,16 @@ impl Client {
         }
     }
 
-    /// Records the rest when the exchange ends before the answer was read to its end.
-    pub(crate) fn record_rest(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    /// Records the remaining state when the exchange ends before the answer was read to its end.
+    pub(crate) fn record_rest(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(mut recorder) = self.recorder.take() {
             recorder.record(sessions, attempts, meter);
         }
     }
 }
 
-/// Lets the request outlive its client, if the provider's file says so or the model requires it. Counting tokens is free
-/// and creates no state, so an answer that nobody reads has no use.
+/// Lets the request outlive its client, if the provider's file says so or the model requires it. A token count never does: it is
+/// free and creates no state.
 fn presence(
     finishing: &Arc<Semaphore>,
     metrics: &Arc<Metrics>,
@@ -144,10 +144,10 @@ fn presence(
     let action = provider
         .on_client_gone
         .action(request.stream, request.model.hidden_reasoning);
-    if request.operation.counts_tokens() || action == ClientGoneAction::Abort {
+    if request.operation.is_token_count() || action == ClientGoneAction::Abort {
         return None;
     }
-    let terms = Terms {
+    let terms = DetachLimits {
         stream: request.stream,
         finish: request.live.config.upstream.client_gone_finish,
     };

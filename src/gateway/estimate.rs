@@ -1,4 +1,4 @@
-//! Estimates what a request will use, before it is sent, and computes what it has consumed so far.
+//! Estimates the usage of a request before it is sent, and computes its consumption so far.
 
 mod named;
 
@@ -14,55 +14,54 @@ use crate::{
         keys::key::KeyRecord,
         ledger::{
             calibration::{Estimate, output_estimate},
-            consumption::{Modifiers, UsageSource},
+            consumption::{PriceModifiers, UsageSource},
         },
         money::price::{OtherModel, Price, PricedRun},
         wire::{
             json_scan::{NamedModels, Scan, input_estimate},
             operation::Operation,
             protocol::{Break, Protocol},
-            tokens::bill::{Billed, Evidence, Extent, Limits, bill},
+            tokens::bill::{AnswerExtent, BilledUsage, Evidence, ModelLimits, bill},
             usage::{Run, RunKind, Usage},
         },
     },
-    gateway::{estimate::named::Named, meter::Meter},
-    money::billing::Consumed,
-    providers::learnt_usage::{Handle, Kind, Learnt},
+    gateway::{estimate::named::CandidateModels, meter::AnswerMeter},
+    money::billing::Consumption,
+    providers::learnt_usage::{LearnedUsage, UsageHandle, UsageKey},
 };
 
-/// What the estimates of one request are based on.
+/// Estimates the usage of one request, and computes its consumption.
 #[derive(Clone, Debug)]
-pub(crate) struct Basis {
-    learnt: Arc<Learnt>,
-    /// Where it keeps what it knows of such requests.
-    kind: Handle,
+pub(crate) struct UsageEstimator {
+    learnt: Arc<LearnedUsage>,
+    /// Finds the values for such requests in `learnt`.
+    handle: UsageHandle,
     model: Arc<Model>,
     route: Arc<PricedRoute>,
-    /// The catalogue at admission. Its prices hold for the whole request, whichever models work on the answer.
+    /// The catalogue at admission. Its prices are valid for the whole request, whichever models run.
     catalogue: Arc<Catalogue>,
     input_scanned: u64,
     output_asked: Option<u64>,
-    /// The models that the body names beside the one that was asked for.
-    named: Named,
+    /// The models that the body names in addition to the requested one.
+    named: CandidateModels,
 }
 
 /// The model that a run used.
-enum Ran<'a> {
+enum ModelRun<'a> {
     /// The requested model, under any of its names.
     Asked,
     /// Another model of the catalogue, with its price at the provider.
     Other(&'a Arc<Model>, &'a Arc<Price>),
-    /// One of those that the body names; the provider does not say which.
+    /// One of the further models that the body names; the provider does not say which.
     Unnamed,
-    /// A model that the catalogue does not have. Its tokens cost what those of the provider's most expensive model
-    /// cost.
+    /// A model that is not in the catalogue. Its tokens cost as much as those of the provider's most expensive model.
     Unknown(&'a str),
 }
 
-impl Basis {
-    /// The basis for a request of this key to this model, with the scanned body.
+impl UsageEstimator {
+    /// The estimator for a request of this key to this model, with the scanned body.
     pub(crate) fn new(
-        learnt: &Arc<Learnt>,
+        learnt: &Arc<LearnedUsage>,
         catalogue: &Arc<Catalogue>,
         key: &KeyRecord,
         model: &Arc<Model>,
@@ -70,7 +69,7 @@ impl Basis {
         operation: Operation,
         scan: &Scan,
     ) -> Self {
-        let kind = Kind {
+        let kind = UsageKey {
             account: &key.account,
             key: &key.id,
             model: &model.name,
@@ -78,19 +77,19 @@ impl Basis {
         };
         Self {
             learnt: Arc::clone(learnt),
-            kind: learnt.handle(&kind),
+            handle: learnt.handle(&kind),
             model: Arc::clone(model),
             route,
             catalogue: Arc::clone(catalogue),
             input_scanned: scan.input_tokens,
-            output_asked: scan.output_limits.of(operation.protocol()),
-            named: Named::default(),
+            output_asked: scan.output_limits.for_protocol(operation.protocol()),
+            named: CandidateModels::default(),
         }
     }
 
-    /// Adds the models that the request's body names.
-    pub(crate) fn name(&mut self, models: &NamedModels, protocol: Protocol, body: &[u8]) {
-        self.named = Named::new(models, protocol, body);
+    /// Sets the further models that the request's body names.
+    pub(crate) fn set_named_models(&mut self, models: &NamedModels, protocol: Protocol, body: &[u8]) {
+        self.named = CandidateModels::new(models, protocol, body);
     }
 
     /// The route that the request was admitted to.
@@ -98,27 +97,27 @@ impl Basis {
         &self.route
     }
 
-    /// What the request is expected to use: the hold is computed from it.
+    /// The expected usage, from which the hold is computed.
     pub(crate) fn estimate(&self, scan: &Scan) -> Estimate {
-        let usual = self.learnt.typical(&self.kind);
-        let factor = self.learnt.factors(&self.kind).input;
+        let usual = self.learnt.typical(&self.handle);
+        let factor = self.learnt.factors(&self.handle).input;
         let input = input_estimate(self.input_scanned, factor, self.model.context_tokens);
         let parts = usual.map(|usual| usual.input).unwrap_or_default();
         let output = usual.map(|usual| usual.output);
         Estimate {
-            input: parts.parts(input, self.learnt.new_tokens(&self.kind)),
+            input: parts.estimate(input, self.learnt.new_tokens(&self.handle)),
             output: output_estimate(scan.output_max, output.as_ref(), self.model.output_tokens),
         }
     }
 
-    /// What a request has consumed at an endpoint of its route. `end` is `None` while it runs.
-    pub(crate) fn consumed(&self, meter: &Meter, endpoint: usize, end: Option<&End>) -> Consumed {
+    /// The consumption of the request at an endpoint of its route. `end` is `None` while it runs.
+    pub(crate) fn consumed(&self, meter: &AnswerMeter, endpoint: usize, end: Option<&End>) -> Consumption {
         let endpoint = self.route.endpoint(endpoint);
         let observed = meter.observed();
-        let factors = self.learnt.factors(&self.kind);
+        let factors = self.learnt.factors(&self.handle);
         let runs = observed
             .as_ref()
-            .map(|observed| self.limited(&endpoint.provider, &observed.runs));
+            .map(|observed| self.with_limits(&endpoint.provider, &observed.runs));
         let billed = bill(&Evidence {
             reported: observed.as_ref().and_then(|observed| observed.usage),
             runs: runs.as_deref().unwrap_or_default(),
@@ -131,19 +130,19 @@ impl Basis {
             input_factor: factors.input,
             output_factor: factors.output,
             limits: limits(&self.model),
-            output_asked: self.output_asked,
+            output_requested: self.output_asked,
             unlimited: observed.as_ref().map(|observed| observed.unlimited).unwrap_or_default(),
         });
         let modifiers = observed.map(|observed| observed.modifiers.clone()).unwrap_or_default();
-        let runs = match self.may_be_anothers(&billed) {
+        let runs = match self.may_be_from_fallback(&billed) {
             true => {
                 let run = Run::answer(billed.usage);
-                let other = self.dearest_named(endpoint, &run, &modifiers);
+                let other = self.most_expensive_named(endpoint, &run, &modifiers);
                 vec![PricedRun { run, other }]
             }
             false => self.priced(endpoint, billed.runs, &modifiers),
         };
-        Consumed {
+        Consumption {
             usage: billed.usage,
             source: billed.source,
             runs,
@@ -151,45 +150,50 @@ impl Basis {
         }
     }
 
-    /// Whether a model that takes the place of the one asked for may have answered, and nothing was reported that says so.
-    fn may_be_anothers(&self, billed: &Billed) -> bool {
+    /// Whether a fallback model may have answered instead of the requested one, and no report says which did.
+    fn may_be_from_fallback(&self, billed: &BilledUsage) -> bool {
         let is_unsaid =
             matches!(billed.source, UsageSource::Estimated | UsageSource::Partial) && billed.runs.is_empty();
         is_unsaid && billed.usage != Usage::default() && self.named.may_run(RunKind::Answer)
     }
 
-    fn limited(&self, provider: &str, runs: &[Run]) -> Vec<(Run, Limits)> {
+    fn with_limits(&self, provider: &str, runs: &[Run]) -> Vec<(Run, ModelLimits)> {
         let limited = |run: &Run| {
-            let limits = match self.ran(provider, run) {
-                Ran::Asked => limits(&self.model),
-                Ran::Other(model, _) => limits(model),
-                Ran::Unnamed | Ran::Unknown(_) => Limits::default(),
+            let limits = match self.model_of_run(provider, run) {
+                ModelRun::Asked => limits(&self.model),
+                ModelRun::Other(model, _) => limits(model),
+                ModelRun::Unnamed | ModelRun::Unknown(_) => ModelLimits::default(),
             };
             (run.clone(), limits)
         };
         runs.iter().map(limited).collect()
     }
 
-    fn dearest_named(&self, endpoint: &PricedEndpoint, run: &Run, modifiers: &Modifiers) -> Option<OtherModel> {
+    fn most_expensive_named(
+        &self,
+        endpoint: &PricedEndpoint,
+        run: &Run,
+        modifiers: &PriceModifiers,
+    ) -> Option<OtherModel> {
         self.named
-            .dearest(&self.catalogue, endpoint, &self.model.name, run, modifiers)
+            .most_expensive(&self.catalogue, endpoint, &self.model.name, run, modifiers)
     }
 
     /// Adds to each run the price of its model.
-    fn priced(&self, endpoint: &PricedEndpoint, runs: Vec<Run>, modifiers: &Modifiers) -> Vec<PricedRun> {
+    fn priced(&self, endpoint: &PricedEndpoint, runs: Vec<Run>, modifiers: &PriceModifiers) -> Vec<PricedRun> {
         let priced = |run: Run| {
-            let other = match self.ran(&endpoint.provider, &run) {
-                Ran::Asked => None,
-                Ran::Unnamed => self.dearest_named(endpoint, &run, modifiers),
-                Ran::Other(model, price) => Some(OtherModel {
+            let other = match self.model_of_run(&endpoint.provider, &run) {
+                ModelRun::Asked => None,
+                ModelRun::Unnamed => self.most_expensive_named(endpoint, &run, modifiers),
+                ModelRun::Other(model, price) => Some(OtherModel {
                     name: model.name.clone(),
                     priced_as: None,
                     price: Arc::clone(price),
                 }),
-                Ran::Unknown(name) => {
+                ModelRun::Unknown(name) => {
                     let dearest =
                         self.catalogue
-                            .dearest_at(&endpoint.provider, &run.usage, &modifiers.of_run(run.kind));
+                            .most_expensive_at(&endpoint.provider, &run.usage, &modifiers.for_run(run.kind));
                     dearest.map(|(model, price)| OtherModel {
                         name: name.to_owned(),
                         priced_as: Some(model.name.clone()),
@@ -202,58 +206,58 @@ impl Basis {
         runs.into_iter().map(priced).collect()
     }
 
-    fn ran<'a>(&'a self, provider: &str, run: &'a Run) -> Ran<'a> {
+    fn model_of_run<'a>(&'a self, provider: &str, run: &'a Run) -> ModelRun<'a> {
         let Some(name) = run.model.as_deref() else {
             let is_another = matches!(run.kind, RunKind::Fallback | RunKind::Advisor) && self.named.may_run(run.kind);
-            return if is_another { Ran::Unnamed } else { Ran::Asked };
+            return if is_another { ModelRun::Unnamed } else { ModelRun::Asked };
         };
-        match (self.catalogue.served_as(provider, name), run.kind) {
-            (Some((model, _)), _) if model.name == self.model.name => Ran::Asked,
-            (Some((model, price)), _) => Ran::Other(model, price),
-            (None, RunKind::Answer | RunKind::Compaction) => Ran::Asked,
-            (None, RunKind::Fallback | RunKind::Advisor) => Ran::Unknown(name),
+        match (self.catalogue.find_served(provider, name), run.kind) {
+            (Some((model, _)), _) if model.name == self.model.name => ModelRun::Asked,
+            (Some((model, price)), _) => ModelRun::Other(model, price),
+            (None, RunKind::Answer | RunKind::Compaction) => ModelRun::Asked,
+            (None, RunKind::Fallback | RunKind::Advisor) => ModelRun::Unknown(name),
         }
     }
 
     /// Learns from a complete answer with a usage report.
-    pub(crate) fn learn(&self, meter: &Meter) {
+    pub(crate) fn learn(&self, meter: &AnswerMeter) {
         // The sum over several runs says nothing about a single one.
         let observed = meter.observed().filter(|observed| observed.runs.is_empty());
         if let Some(usage) = observed.and_then(|observed| observed.usage) {
             self.learnt
-                .learn(&self.kind, &usage, self.input_scanned, meter.output_estimate());
+                .learn(&self.handle, &usage, self.input_scanned, meter.output_estimate());
         }
     }
 }
 
-fn limits(model: &Model) -> Limits {
-    Limits {
+fn limits(model: &Model) -> ModelLimits {
+    ModelLimits {
         context_tokens: model.context_tokens,
         output_tokens: model.output_tokens,
     }
 }
 
-/// How much of the answer there is to price. A report is final only if the provider ended its answer itself, even if the
-/// client had disconnected before.
-fn extent(end: Option<&End>, meter: &Meter) -> Extent {
+/// How much of the answer is to be priced. A report is final only if the provider ended its answer itself, even if the client had
+/// disconnected before.
+fn extent(end: Option<&End>, meter: &AnswerMeter) -> AnswerExtent {
     let has_text = meter.output_estimate() > 0;
     match end {
-        Some(End::Complete) => Extent::Whole,
-        Some(End::ProviderError) => Extent::Refused,
-        Some(End::InBandError) if !has_text => Extent::Refused,
-        Some(End::Refused(Refusal::ProviderUnreachable)) => Extent::NoAnswer,
+        Some(End::Complete) => AnswerExtent::Whole,
+        Some(End::ProviderError) => AnswerExtent::Refused,
+        Some(End::InBandError) if !has_text => AnswerExtent::Refused,
+        Some(End::Refused(Refusal::ProviderUnreachable)) => AnswerExtent::NoAnswer,
         Some(End::Refused(
             Refusal::ProviderTimeout | Refusal::ProviderBroken | Refusal::Stopping | Refusal::Internal,
         )) => match has_text {
-            true => Extent::Cut,
-            false => Extent::NoAnswer,
+            true => AnswerExtent::Cut,
+            false => AnswerExtent::NoAnswer,
         },
-        Some(End::Refused(_)) => Extent::Refused,
-        Some(End::ClientLeft) if meter.status() >= 400 => Extent::Refused,
-        Some(End::ClientLeft) if meter.is_complete() => Extent::Whole,
-        Some(End::ClientLeft) => Extent::ClientLeft,
-        Some(End::Broken(why)) if !has_text && *why != Break::LimitReached => Extent::NoAnswer,
-        Some(End::InBandError | End::Broken(_)) | None => Extent::Cut,
+        Some(End::Refused(_)) => AnswerExtent::Refused,
+        Some(End::ClientLeft) if meter.status() >= 400 => AnswerExtent::Refused,
+        Some(End::ClientLeft) if meter.is_complete() => AnswerExtent::Whole,
+        Some(End::ClientLeft) => AnswerExtent::ClientLeft,
+        Some(End::Broken(why)) if !has_text && *why != Break::LimitReached => AnswerExtent::NoAnswer,
+        Some(End::InBandError | End::Broken(_)) | None => AnswerExtent::Cut,
     }
 }
 

@@ -1,9 +1,4 @@
-//! Log lines about failed requests: one line each, in weir's own words, without any byte that a client or provider
-//! sent. Pingora's own lines are off, because they quote both and report a disconnected client as an error.
-//!
-//! Warnings and errors are for what an operator must act on. A provider that now and then breaks off or times out is
-//! not; `weir_requests_total` counts it. What the access log records is not repeated here: refusals, disconnected
-//! clients, errors that the provider answered with.
+//! Log lines about failed requests.
 
 use std::net::SocketAddr;
 
@@ -15,11 +10,16 @@ use crate::{
     telemetry::access_log::RequestRecord,
 };
 
-/// The cause of a request that ended in a panic. The panic hook has logged the panic and its place.
+/// The cause of a request that ended in a panic. The panic hook has logged the panic and its location.
 pub(crate) const PANICKED: &str = "panicked";
 
-/// Logs the end of a failed request. `cause` is a name out of a closed set.
-pub(crate) fn of_request(record: &RequestRecord, end: &End, cause: Option<&'static str>) {
+/// Logs the end of a failed request in one line of weir's own words, without any byte that a client or provider sent. Pingora's
+/// own lines are off, because they quote both and report a disconnected client as an error. `cause` is from a closed set.
+///
+/// Warnings and errors are for events that an operator must act on. A provider that now and then breaks off or times out is not
+/// one; `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider are in the access log
+/// only.
+pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Option<&'static str>) {
     let request_id = record.request_id.as_str();
     let provider = record.provider.as_deref().unwrap_or("none");
     let cause = cause.unwrap_or("none");
@@ -34,7 +34,7 @@ pub(crate) fn of_request(record: &RequestRecord, end: &End, cause: Option<&'stat
                 provider,
                 cause,
                 attempts = record.attempts,
-                "no connection to the provider could be made"
+                "cannot connect to the provider"
             );
         }
         End::Broken(Break::ProviderTimeout) | End::Refused(Refusal::ProviderTimeout) => {
@@ -57,14 +57,14 @@ pub(crate) fn of_request(record: &RequestRecord, end: &End, cause: Option<&'stat
     }
 }
 
-/// Logs a failed connection to a provider's place; another attempt follows.
-pub(crate) fn of_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
+/// Logs a failed connection to a backend; another attempt follows.
+pub(crate) fn log_failed_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
     let place = place.map(tracing::field::display);
     tracing::warn!(
         request_id,
         provider,
         place,
         cause,
-        "a place of the provider cannot be connected to, another attempt follows"
+        "cannot connect to a backend of the provider: another attempt follows"
     );
 }

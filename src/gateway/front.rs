@@ -1,4 +1,4 @@
-//! Answers the requests that [`crate::front`] lets in with Pingora's proxy.
+//! Answers the requests that [`crate::front`] lets in, with Pingora's proxy.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use pingora_proxy::{HttpProxy, http_proxy};
 
 use crate::{
     front::{
-        guarded::Guarded,
-        handler::{Arrived, Handler},
+        guarded::ClientConnection,
+        handler::{CheckedRequest, Handler},
     },
     gateway::{
         Gateway,
         client_stream::ClientStream,
-        drain::{Connected, Drain},
-        parking::Parking,
+        drain::{Drain, OpenConnection},
+        parking::ConnectionParking,
     },
 };
 
-/// What the gateway holds of a connection.
-pub(crate) struct Visit {
-    /// Where the connection waits while the session of a failed request ends.
-    parking: Arc<Parking>,
+/// The gateway's state of one connection.
+pub(crate) struct GatewayConnection {
+    /// Holds the connection while the session of a failed request ends.
+    parking: Arc<ConnectionParking>,
     #[expect(dead_code, reason = "held until the connection ends")]
-    connected: Connected,
+    connected: OpenConnection,
 }
 
 /// The gateway behind its front.
@@ -44,14 +44,14 @@ impl GatewayHandler {
 
 impl Handler for GatewayHandler {
     type App = HttpProxy<Gateway>;
-    type Visit = Visit;
+    type Visit = GatewayConnection;
 
     fn app(&self) -> &Arc<HttpProxy<Gateway>> {
         &self.proxy
     }
 
-    fn enter(&self) -> Visit {
-        Visit {
+    fn on_connection(&self) -> GatewayConnection {
+        GatewayConnection {
             parking: Arc::default(),
             connected: self.drain.connect(),
         }
@@ -59,18 +59,18 @@ impl Handler for GatewayHandler {
 
     fn request<'a>(
         &'a self,
-        visit: &'a Visit,
-        arrived: Arrived,
-        over: Box<Guarded>,
+        visit: &'a GatewayConnection,
+        arrived: CheckedRequest,
+        over: Box<ClientConnection>,
         shutdown: &'a ShutdownWatch,
-    ) -> impl Future<Output = Option<Box<Guarded>>> + Send {
-        let stream = ClientStream::new(over, visit.parking.sign());
+    ) -> impl Future<Output = Option<Box<ClientConnection>>> + Send {
+        let stream = ClientStream::new(over, visit.parking.weak());
         let answering = self.proxy.process_new_http(arrived.session(Box::new(stream)), shutdown);
         async move {
-            // Pingora may be done with a connection that goes on nevertheless.
+            // Pingora may drop a connection that can go on: then it is parked.
             let reused = answering.await.map(|reused| reused.consume().0);
             let stream = reused.or_else(|| visit.parking.take())?;
-            stream.into_any().downcast::<ClientStream>().ok()?.into_guarded()
+            stream.into_any().downcast::<ClientStream>().ok()?.into_connection()
         }
     }
 }
@@ -97,7 +97,8 @@ mod tests {
             Stream,
             &'static ShutdownWatch,
         );
-        let keep = future_size(|(front, visit, stream, shutdown): Accepted| front.keep(visit, stream, shutdown));
+        let keep =
+            future_size(|(front, visit, stream, shutdown): Accepted| front.serve_connection(visit, stream, shutdown));
         assert!(keep <= 2432, "{keep}");
     }
 }

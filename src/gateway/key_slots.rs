@@ -1,27 +1,27 @@
-//! Counts a key's concurrent requests of one kind. An entry exists only while one of the key's requests runs, so memory
-//! is bounded by the running requests.
+//! Counts a key's concurrent requests of one kind.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// The counts by key. Clones share them.
+/// Counts each key's concurrent requests of one kind. An entry exists only while one of the key's requests runs, so the running
+/// requests bound the memory. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeySlots {
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
-/// One slot, returned on drop.
+/// One of a key's slots, returned on drop.
 #[derive(Debug)]
-#[must_use = "the place is given back as soon as the slot is dropped"]
+#[must_use = "the slot is returned as soon as it is dropped"]
 pub(crate) struct KeySlot {
     slots: KeySlots,
     key: Arc<str>,
 }
 
 impl KeySlots {
-    /// Takes one of the key's `max` slots. Returns `None` if all are taken; never waits.
-    pub(crate) fn enter(&self, key: &str, max: usize) -> Option<KeySlot> {
+    /// Acquires one of the key's `max` slots; `None` if all are taken. Never waits.
+    pub(crate) fn acquire(&self, key: &str, max: usize) -> Option<KeySlot> {
         let mut taken = self.taken.lock();
         let key = match taken.get_key_value(key) {
             Some((_, count)) if *count >= max => return None,
@@ -63,23 +63,23 @@ mod tests {
     #[test]
     fn each_key_has_its_own_limit_and_it_is_exact() {
         let slots = KeySlots::default();
-        let held: Vec<KeySlot> = (0..3).map(|_| slots.enter("a", 3).unwrap()).collect();
-        assert!(slots.enter("a", 3).is_none());
-        assert!(slots.enter("b", 3).is_some());
+        let held: Vec<KeySlot> = (0..3).map(|_| slots.acquire("a", 3).unwrap()).collect();
+        assert!(slots.acquire("a", 3).is_none());
+        assert!(slots.acquire("b", 3).is_some());
         assert!(
-            slots.enter("a", 4).is_some(),
+            slots.acquire("a", 4).is_some(),
             "the limit may change while places are taken"
         );
-        assert!(slots.enter("c", 0).is_none());
+        assert!(slots.acquire("c", 0).is_none());
         drop(held);
-        assert!(slots.enter("a", 1).is_some());
+        assert!(slots.acquire("a", 1).is_some());
     }
 
     #[test]
     fn nothing_is_left_of_a_key_that_is_idle() {
         let slots = KeySlots::default();
         let held: Vec<KeySlot> = (0..100)
-            .filter_map(|key| slots.enter(&format!("key{key}"), 1))
+            .filter_map(|key| slots.acquire(&format!("key{key}"), 1))
             .collect();
         assert_eq!(slots.keys(), 100);
         drop(held);
@@ -93,7 +93,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2000 {
-                        let _held = slots.enter("a", 2);
+                        let _held = slots.acquire("a", 2);
                         let count = slots.taken.lock().get("a").copied().unwrap_or(0);
                         assert!(count <= 2);
                     }

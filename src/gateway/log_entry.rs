@@ -1,4 +1,4 @@
-//! A request's line in the access log and its metrics, written exactly once.
+//! A request's line in the access log and its metrics, written exactly once; and the log lines about failed requests.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,32 +15,37 @@ use crate::{
     },
 };
 
-/// Where finished requests are reported.
+/// The access log and the metrics, which finished requests are reported to.
 #[derive(Debug)]
-pub(crate) struct Sinks {
+pub(crate) struct RequestReporters {
     pub access_log: AccessLog,
     /// The metrics registry.
     pub metrics: Arc<Metrics>,
 }
 
-/// The access-log line of a request that is not over. Three places write to it: the head, the admission and the end.
+/// The access-log line of a request that has not ended. The head, the admission and the end write to it.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
-    /// The record so far. [`LogEntry::close`] adds end and latency.
+    /// The record so far. [`LogEntry::close`] adds the end and the latency.
     pub record: RequestRecord,
     /// When the request's head arrived.
     pub started: Instant,
     /// The endpoint that the last attempt went to; `None` without an attempt.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// The cause of a failure, for the diagnostic log: a name out of a closed set.
+    /// The cause of a failure, for the diagnostic log; from a closed set.
     pub cause: Option<&'static str>,
-    sinks: Arc<Sinks>,
+    reporters: Arc<RequestReporters>,
     written: bool,
 }
 
 impl LogEntry {
     /// Opens the record of a request that has just arrived.
-    pub(crate) fn open(sinks: Arc<Sinks>, request_id: SmolStr, started: Instant, time_unix_ms: i64) -> Self {
+    pub(crate) fn open(
+        reporters: Arc<RequestReporters>,
+        request_id: SmolStr,
+        started: Instant,
+        time_unix_ms: i64,
+    ) -> Self {
         let record = RequestRecord {
             time_unix_ms,
             request_id,
@@ -51,12 +56,12 @@ impl LogEntry {
             started,
             endpoint: None,
             cause: None,
-            sinks,
+            reporters,
             written: false,
         }
     }
 
-    /// Names the key of the request and its account.
+    /// Sets the key of the request and its account.
     pub(crate) fn name_key(&mut self, key: &KeyRecord) {
         self.record.key_id = Some(key.id.as_str().into());
         self.record.account = Some(key.account.clone());
@@ -80,10 +85,10 @@ impl LogEntry {
             record.refusal = Some(refusal.reason());
         }
         record.latency_ms = millis_between(self.started, clock::instant());
-        failure_log::of_request(record, end, self.cause);
+        failure_log::log_failed_request(record, end, self.cause);
         let series = self.endpoint.as_ref().map(|endpoint| &endpoint.series);
-        self.sinks.metrics.record_request(record, series);
-        self.sinks.access_log.write(record);
+        self.reporters.metrics.record_request(record, series);
+        self.reporters.access_log.write(record);
     }
 }
 

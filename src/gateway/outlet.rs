@@ -1,4 +1,4 @@
-//! The one way by which an answer's body leaves for the client.
+//! The outlet: how an answer's body reaches the client.
 
 pub(crate) mod masking;
 pub(crate) mod possible_error;
@@ -11,49 +11,49 @@ use crate::{
     domain::rules::ResponseRewriter,
     gateway::outlet::{
         possible_error::PossibleError,
-        withheld_error::{WholeError, WithheldError},
+        withheld_error::{ErrorReply, WithheldError},
     },
 };
 
-/// How the body leaves for the client. Chosen with the answer's head. What seldom is needed lies apart: each piece asks which it is.
+/// How the body reaches the client. Chosen with the answer's head. Rare state is boxed, because each piece reads the variant.
 #[derive(Debug, Default)]
 pub(crate) enum Outlet {
-    /// As it comes.
+    /// Unchanged.
     #[default]
     Pass,
-    /// Edited, because the provider's file says so.
+    /// Edited by the rules of the provider's file.
     Rewrite(Box<ResponseRewriter>),
     /// A success in one piece that may be an error in the provider's own shape.
     PossibleError(Box<PossibleError>),
     /// An error answer, withheld until its end.
     Withheld(Box<WithheldError>),
     /// A complete error answer, sent to the client once Pingora is done with the provider.
-    WholeError(Box<WholeError>),
+    ErrorReply(Box<ErrorReply>),
 }
 
 impl Outlet {
-    /// Whether the body that leaves may differ in length from the provider's.
+    /// Whether the length of the client's body may differ from that of the provider's.
     pub(crate) fn may_change_length(&self) -> bool {
         match self {
             Self::Rewrite(_) | Self::PossibleError(_) => true,
-            Self::Pass | Self::Withheld(_) | Self::WholeError(_) => false,
+            Self::Pass | Self::Withheld(_) | Self::ErrorReply(_) => false,
         }
     }
 
-    /// What an answer that breaks off with these bytes still has in hand: also the buffered part of an edited event.
-    pub(crate) fn rest(&mut self, last: Vec<u8>) -> Vec<u8> {
+    /// The remaining bytes of an answer that breaks off after `last`, with the buffered part of an edited event.
+    pub(crate) fn remaining(&mut self, last: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Rewrite(rewriter) => {
                 let mut rest = rewriter.push(&last);
                 rest.extend(rewriter.finish());
                 rest
             }
-            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::WholeError(_) => last,
+            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::ErrorReply(_) => last,
         }
     }
 }
 
-/// Replaces a piece, or the end, of the provider's bytes by the edited ones.
+/// Replaces a piece of the provider's bytes, or the end, by the edited bytes.
 pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
     let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
     if end {
@@ -64,7 +64,7 @@ pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>
     }
 }
 
-/// Adds bytes behind a piece.
+/// Appends bytes to a piece.
 pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
     joined.extend_from_slice(tail);

@@ -1,4 +1,4 @@
-//! The peer of a client's connection: who it is, and when it has left.
+//! The peer of a client's connection: its address, its client, and its disconnect.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,27 +6,27 @@ use ipnet::IpNet;
 use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
-use crate::edges::limiter::client::Client;
+use crate::edges::limiter::client::ClientAddress;
 
 /// The peer's address; unspecified if unknown.
-pub(crate) fn address(session: &Session) -> IpAddr {
+pub(crate) fn peer_address(session: &Session) -> IpAddr {
     let peer = session.client_addr().and_then(|address| address.as_inet());
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-/// The same; `None` if a trusted proxy has named nobody.
-pub(crate) fn client_alone(session: &Session, trusted: &[IpNet]) -> Option<Client> {
-    Client::alone(address(session), &session.req_header().headers, trusted)
+/// The client as in [`client`]; `None` if a trusted proxy has named none.
+pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<ClientAddress> {
+    ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
 
 /// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
-pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> Client {
-    Client::of(address(session), &session.req_header().headers, trusted)
+pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> ClientAddress {
+    ClientAddress::from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
 
 /// Returns when the client has disconnected. Never returns while the end of an HTTP/1.1 body is unread, because a
 /// disconnect cannot be seen then.
-pub(crate) async fn left(session: &mut Session) {
+pub(crate) async fn wait_for_disconnect(session: &mut Session) {
     let body_is_done = session.is_body_done();
     match &mut *session.downstream_session {
         ServerSession::H2(stream) => {

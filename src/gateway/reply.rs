@@ -18,7 +18,7 @@ use crate::{
     domain::{
         faults::{
             end::End,
-            refusal::{Refusal, Reply},
+            refusal::{Refusal, RefusalReply},
         },
         wire::protocol::ErrorForm,
     },
@@ -28,7 +28,7 @@ use crate::{
 /// The header with weir's request id; a provider's own id keeps its header.
 pub(crate) const REQUEST_ID: &str = "x-weir-request-id";
 
-/// An unread body up to this size is discarded after a refusal, so that the connection stays usable.
+/// The size up to which an unread body is read and discarded, so that the connection stays usable.
 const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 
 /// How long discarding may take.
@@ -54,8 +54,8 @@ pub(crate) async fn refuse(session: &mut Session, exchange: &mut Exchange, refus
     write(session, reply, &exchange.request_id).await
 }
 
-/// Sends an answer of weir's own that is not a refusal, and closes the line in the access log.
-pub(crate) async fn give(session: &mut Session, exchange: &mut Exchange, mut reply: Reply) {
+/// Sends an answer of weir that is not a refusal, and closes the line in the access log.
+pub(crate) async fn send_reply(session: &mut Session, exchange: &mut Exchange, mut reply: RefusalReply) {
     exchange.log.record.status = reply.status;
     let id_header = exchange.protocol.request_id_header();
     reply.headers.push((id_header, exchange.request_id.to_string()));
@@ -63,7 +63,7 @@ pub(crate) async fn give(session: &mut Session, exchange: &mut Exchange, mut rep
     exchange.log.close(&end_of_reply(&sent));
 }
 
-/// The end of a request that weir has answered by itself.
+/// The end of a request that weir has answered itself.
 pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     match sent {
         Ok(()) => End::Complete,
@@ -71,8 +71,7 @@ pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     }
 }
 
-/// The error form of a refusal: that of the requested model's provider, once the model is known, else that of the
-/// protocol.
+/// The error form of a refusal: that of the requested model's provider if the model is known, or else that of the protocol.
 fn form(exchange: &Exchange) -> ErrorForm {
     let protocol = exchange.protocol;
     let asked = exchange.log.record.model_asked.as_deref();
@@ -83,13 +82,13 @@ fn form(exchange: &Exchange) -> ErrorForm {
     preferred.map_or(protocol.into(), |provider| provider.error_form(protocol))
 }
 
-/// Sends a complete answer of weir's own.
-pub(crate) async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
+/// Sends a complete answer of weir.
+pub(crate) async fn write(session: &mut Session, reply: RefusalReply, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
-    // On a 304 it would be that of the body which the client has (RFC 9110, section 8.6).
+    // In a 304 it would be the length of the body that the client has cached (RFC 9110 section 8.6).
     if reply.status != 304 {
         head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
     }
@@ -109,7 +108,8 @@ pub(crate) async fn send(session: &mut Session, head: ResponseHeader, body: Byte
     session.write_response_body(Some(body), true).await
 }
 
-/// Prevents an unread body from being taken for the next request, and from being read without limit.
+/// Has a small unread body read and discarded. With any other the connection is closed, so that the body is not taken for the
+/// next request.
 fn leave_body_unread(session: &mut Session) {
     if session.is_body_done() {
         return;

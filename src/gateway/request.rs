@@ -1,4 +1,4 @@
-//! What the client asks: its head, its body, and what both together ask for.
+//! The client's request: its head, its body, and the model that it names.
 
 pub(crate) mod bodies;
 pub(crate) mod body;
@@ -20,14 +20,14 @@ use crate::{
         rules::RequestFacts,
         wire::{json_scan::Scan, operation::Operation},
     },
-    providers::{endpoint::Endpoint, live::Live},
+    providers::{endpoint::Endpoint, live::ConfigSnapshot},
 };
 
-/// What the client asks. Made by admission; nothing of it changes afterwards.
+/// The client's request. Made by admission and not changed afterwards.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The configuration that holds for this request from start to end.
-    pub live: Arc<Live>,
+    /// The config snapshot that the request keeps to its end.
+    pub live: Arc<ConfigSnapshot>,
     /// The requested operation, which implies the protocol.
     pub operation: Operation,
     /// The client wants a streamed answer.
@@ -45,7 +45,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What the conditions of a provider's file are about. `headers` are the client's.
+    /// The facts that the conditions of a provider's file refer to. `headers` are the client's.
     pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, endpoint: &'a Endpoint) -> RequestFacts<'a> {
         RequestFacts {
             operation: self.operation,

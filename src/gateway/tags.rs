@@ -15,16 +15,16 @@ use crate::{
 /// The header that lists tags (docs/interface.md, Tags).
 static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
 
-/// The tags of a request. One that cannot be read is refused rather than dropped: its cost would silently be attributed to
-/// nobody. What an agent calls its session is not written for weir, so it is passed over where it is no tag, or where the
-/// client's own tags leave no room.
-pub(super) fn of(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
+/// The tags of a request: those of `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because without
+/// it the cost would silently be attributed to nothing. An agent's session name is not written for weir, so it is ignored if it
+/// is not a valid tag or the request has the maximum number of tags.
+pub(super) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
     let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();
     let texts = texts.map_err(|_| Refusal::TagsInvalid(TagsFault::Malformed { place: 1 }))?;
     let mut tags = tag::read(texts).map_err(Refusal::TagsInvalid)?;
     if config.session_tag
-        && let Some(session) = session_hint::named(&head.headers).and_then(Tag::of_session)
+        && let Some(session) = session_hint::session_name(&head.headers).and_then(Tag::of_session)
         && tags.len() < TAGS_MAX
         && !tags.contains(&session)
     {

@@ -1,10 +1,4 @@
-//! What an answer waits for on its way to the client. Its head waits for its body ([`HeldHead`]).
-//!
-//! Its last bytes are delayed while the record of the state that it has created is being written to the store.
-//!
-//! The client's next request may come as soon as it has those bytes: to another node, or to this one after a crash. The
-//! filter that sees the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`],
-//! [`super::client_h2`]) waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
+//! The write gate delays an answer's last bytes until its state is stored.
 
 use std::{
     future::poll_fn,
@@ -14,21 +8,26 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{gateway::held_head::HeldHead, providers::sessions::Written};
+use crate::{gateway::held_head::HeldHead, providers::sessions::WriteCompletion};
 
-/// Open by default; shut until a write has completed.
+/// Delays the head and the last bytes of an answer on their way to the client. The head waits for the body ([`HeldHead`]). The
+/// last bytes wait while the state that the answer has created is being written to the store.
+///
+/// The client's next request may follow those bytes at once: to another node, or to this one after a crash. The filter that gets
+/// the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`], [`super::client_h2`])
+/// waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
 #[derive(Default)]
 pub(crate) struct WriteGate {
     /// The answer's head.
     pub head: HeldHead,
     /// Read before each write. `until` is locked only while the gate is shut.
     is_shut: AtomicBool,
-    until: Mutex<Option<Written>>,
+    until: Mutex<Option<WriteCompletion>>,
 }
 
 impl WriteGate {
     /// Shuts the gate until `until` completes.
-    pub(crate) fn shut(&self, until: Written) {
+    pub(crate) fn shut(&self, until: WriteCompletion) {
         *self.until.lock() = Some(until);
         self.is_shut.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Checkpoints of all running requests, recorded together: one record has as many as it can.
+//! Records the checkpoints of all running requests, as many as possible in one record.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use crate::{
 };
 
 impl Journal {
-    /// Records checkpoints, while there is other room than what requests have reserved: one record of all, or several where that
-    /// would be too large, because whoever settles meanwhile waits for as long as writing it takes. Answers with how many could
-    /// not be recorded.
-    pub(crate) fn checkpoint(&self, checkpoints: &[Checkpoint]) -> usize {
+    /// Records checkpoints, in room that no request has reserved. Returns the number of checkpoints that could not be recorded.
+    ///
+    /// They are one record, or several if that would be too large: settlements wait while a record is written.
+    pub(crate) fn record_checkpoints(&self, checkpoints: &[Checkpoint]) -> usize {
         if checkpoints.is_empty() {
             return 0;
         }
         let frame_max = usize::try_from(self.engine.lock().tail.frame_max()).unwrap_or(usize::MAX);
         let (mut frame, mut lost, mut rest) = (Vec::new(), 0, checkpoints);
         while !rest.is_empty() {
-            // Made outside the lock, for the same reason.
+            // Encoded outside the lock, so that settlements do not wait for it.
             frame.clear();
             frame.extend([0; frame::HEAD]);
             let count = Record::write_checkpoints(rest, frame_max.saturating_sub(frame::HEAD), &mut frame);
-            // One that is too large is left out alone.
+            // A checkpoint that is too large is skipped alone.
             let (these, next) = rest.split_at_checked(count.max(1)).unwrap_or((rest, &[]));
-            if count == 0 || self.put_checkpoints(&mut frame, these).is_err() {
+            if count == 0 || self.write_checkpoints(&mut frame, these).is_err() {
                 lost += these.len();
             }
             rest = next;
@@ -32,12 +32,12 @@ impl Journal {
         lost
     }
 
-    fn put_checkpoints(&self, frame: &mut [u8], checkpoints: &[Checkpoint]) -> Result<(), JournalError> {
+    fn write_checkpoints(&self, frame: &mut [u8], checkpoints: &[Checkpoint]) -> Result<(), JournalError> {
         let mut room = Reservation::new(Arc::clone(&self.engine.free), 0);
         let mut state = self.engine.lock();
-        let (position, now) = self.put(&mut state, frame, &mut room)?;
+        let (position, now) = self.write_frame(&mut state, frame, &mut room)?;
         let end = state.tail.current.at;
-        state.contents.checkpoints(checkpoints, position, end, now);
+        state.contents.add_checkpoints(checkpoints, position, end, now);
         Ok(())
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use crate::{
         config::JournalConfig,
         domain::{
-            ledger::consumption::{Modifiers, UsageSource},
+            ledger::consumption::{PriceModifiers, UsageSource},
             money::NanoUsd,
             wire::usage::Usage,
         },
@@ -104,7 +104,7 @@ mod tests {
             status: 200,
             usage: Usage::default(),
             source: UsageSource::Partial,
-            modifiers: Modifiers::default(),
+            modifiers: PriceModifiers::default(),
             parts: Vec::new(),
             cost: NanoUsd::from_nanos(number as i64),
             provider: "p".into(),
@@ -154,7 +154,7 @@ mod tests {
         let (folder, segment_bytes, requests) = (scratch(), 8 << 20, 2_000);
         let (journal, disk, room) = running(folder.path(), segment_bytes, requests);
         let before = disk.writes.load(Ordering::Relaxed);
-        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
         assert_eq!(disk.writes.load(Ordering::Relaxed) - before, 1);
         drop((room, journal));
         let all: Vec<_> = (0..requests as i64).map(Some).collect();
@@ -165,7 +165,7 @@ mod tests {
     fn where_the_last_record_is_damaged_the_one_before_it_counts() {
         let (folder, segment_bytes, requests) = (scratch(), 1 << 20, 20);
         let (journal, _, room) = running(folder.path(), segment_bytes, requests);
-        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
         let last = journal.end();
         let later: Vec<_> = (0..requests / 2)
             .map(|number| Checkpoint {
@@ -173,7 +173,7 @@ mod tests {
                 ..checkpoint(number)
             })
             .collect();
-        assert_eq!(journal.checkpoint(&later), 0);
+        assert_eq!(journal.record_checkpoints(&later), 0);
         drop((room, journal));
         let path = folder.path().join(format!("{:012}.wal", last.segment));
         let mut bytes = std::fs::read(&path).unwrap();
@@ -194,7 +194,7 @@ mod tests {
         let (folder, segment_bytes, requests) = (scratch(), SEGMENT_BYTES_MIN, 600);
         let (journal, _, room) = running(folder.path(), segment_bytes, requests);
         let before = journal.end().segment;
-        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
         assert!(journal.end().segment > before + 1, "several segments");
         drop((room, journal));
         let all: Vec<_> = (0..requests as i64).map(Some).collect();
@@ -206,10 +206,10 @@ mod tests {
         let (folder, segment_bytes, requests) = (scratch(), 1 << 20, 50);
         let (journal, disk, room) = running(folder.path(), segment_bytes, requests);
         disk.failing.store(1, Ordering::Relaxed);
-        assert_eq!(journal.checkpoint(&checkpoints(0..requests)), 0);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
         assert_eq!(journal.failures(), 1);
         disk.failing.store(usize::MAX, Ordering::Relaxed);
-        assert_eq!(journal.checkpoint(&checkpoints(100..100 + requests)), requests);
+        assert_eq!(journal.record_checkpoints(&checkpoints(100..100 + requests)), requests);
         drop((room, journal));
         let all: Vec<_> = (0..requests as i64).map(Some).collect();
         assert_eq!(costs_found(folder.path(), segment_bytes), all);
@@ -223,7 +223,7 @@ mod tests {
             provider: "p".repeat(usize::try_from(segment_bytes).unwrap()).into(),
             ..checkpoint(1)
         };
-        assert_eq!(journal.checkpoint(&[checkpoint(0), huge, checkpoint(2)]), 1);
+        assert_eq!(journal.record_checkpoints(&[checkpoint(0), huge, checkpoint(2)]), 1);
         drop((room, journal));
         assert_eq!(costs_found(folder.path(), segment_bytes), [Some(0), None, Some(2)]);
     }

@@ -1,10 +1,10 @@
-//! The disk operations of the journal; tests replace them by a disk that fails.
+//! The disk operations of the journal. Tests replace them with a failing disk.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// A disk, as far as records depend on it.
+/// The disk operations that records depend on. Tests replace them with a failing disk.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
-    /// Sets a file's bytes aside.
+    /// Allocates a file's bytes.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
         allocate(file, bytes)
     }
@@ -14,13 +14,13 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
         file.write_all_at(bytes, at)
     }
 
-    /// How much of the disk of a folder is free for a process without privileges, in percent.
+    /// The percentage of the folder's disk that is free for an unprivileged process.
     fn free_percent(&self, folder: &Path) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(folder)?;
         Ok(disk.f_bavail.saturating_mul(100) / disk.f_blocks.max(1))
     }
 
-    /// Returns when what was written is on the disk.
+    /// Returns once everything written to the file is on disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
@@ -32,7 +32,7 @@ pub(super) struct RealDisk;
 
 impl Disk for RealDisk {}
 
-/// Sets the bytes aside with `fallocate`; where the file system knows none, with zeros.
+/// Allocates the bytes with `fallocate`, or writes zeros if the file system does not support it.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {

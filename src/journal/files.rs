@@ -6,21 +6,25 @@ use crate::{
     domain::ledger::Record,
     journal::{
         error::JournalError,
-        folder::Folder,
-        frame::{Found, Frames},
+        folder::JournalFolder,
+        frame::{FrameOutcome, FrameReader},
         position::Position,
     },
 };
 
-/// The segment that was read last.
+/// Reads single records; keeps the segment that was read last open.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct SegmentFiles {
     last: Option<(u64, Arc<File>)>,
 }
 
-impl Files {
-    /// The record at a position; `None` if it is damaged or gone.
-    pub(super) fn record(&mut self, folder: &Folder, position: Position) -> Result<Option<Record>, JournalError> {
+impl SegmentFiles {
+    /// Reads the record at a position; `None` if it is damaged or missing.
+    pub(super) fn read_record(
+        &mut self,
+        folder: &JournalFolder,
+        position: Position,
+    ) -> Result<Option<Record>, JournalError> {
         let path = folder.segment(position.segment);
         let failed = |source| JournalError::io(&path, source);
         let file = match self.open(folder, position.segment) {
@@ -32,14 +36,14 @@ impl Files {
         if position.offset >= end {
             return Ok(None);
         }
-        let mut frames = Frames::single(file, position.segment, position.offset, end);
+        let mut frames = FrameReader::single(file, position.segment, position.offset, end);
         Ok(match frames.next_frame().map_err(failed)? {
-            Found::Frame { payload, .. } => Record::read(payload),
-            Found::End | Found::Bad { .. } => None,
+            FrameOutcome::Frame { payload, .. } => Record::read(payload),
+            FrameOutcome::End | FrameOutcome::Bad { .. } => None,
         })
     }
 
-    fn open(&mut self, folder: &Folder, number: u64) -> io::Result<Arc<File>> {
+    fn open(&mut self, folder: &JournalFolder, number: u64) -> io::Result<Arc<File>> {
         if let Some((last, file)) = &self.last
             && *last == number
         {

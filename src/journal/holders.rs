@@ -1,27 +1,27 @@
-//! For whom segments are kept besides settlement: sinks of the consumption log that lack rows of them.
+//! The sinks of the consumption log, for which segments are kept in addition to settlement.
 
 use std::collections::BTreeMap;
 
 use crate::{config::JournalSink, journal::position::Position};
 
-/// How far a sink is.
+/// The position of a sink.
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(super) struct Retainer {
     required: bool,
-    /// The sink has all rows in front of it.
+    /// The sink has all rows before this position.
     pub(super) passed: Position,
-    /// Rows that were given up.
+    /// The number of rows that were removed although the sink lacked them.
     pub(super) dropped: u64,
 }
 
-/// All sinks that a journal feeds, by name.
+/// The sinks that read the journal, by name. Segments are kept for them in addition to settlement.
 #[derive(Debug, Default)]
-pub(super) struct Holders(BTreeMap<&'static str, Holder>);
+pub(super) struct Retainers(BTreeMap<&'static str, Retainer>);
 
-impl Holders {
-    /// None of them is known to have anything.
+impl Retainers {
+    /// Creates the sinks, all at the journal's start.
     pub(super) fn new(sinks: &[JournalSink]) -> Self {
-        let holder = |sink: &JournalSink| Holder {
+        let holder = |sink: &JournalSink| Retainer {
             required: sink.required,
             passed: Position::START,
             dropped: 0,
@@ -29,22 +29,22 @@ impl Holders {
         Self(sinks.iter().map(|sink| (sink.name, holder(sink))).collect())
     }
 
-    /// Whether nobody lacks the row at a position who may keep its segment.
-    pub(super) fn taken(&self, row: Position, short: bool) -> bool {
-        let keeps = |holder: &&Holder| holder.required || !short;
+    /// Whether every sink that may keep the row's segment has the row: only required sinks may if the disk is `short`.
+    pub(super) fn can_remove(&self, row: Position, short: bool) -> bool {
+        let keeps = |holder: &&Retainer| holder.required || !short;
         self.0.values().filter(keeps).all(|holder| holder.passed > row)
     }
 
-    pub(super) fn get(&self, sink: &str) -> Option<&Holder> {
+    pub(super) fn get(&self, sink: &str) -> Option<&Retainer> {
         self.0.get(sink)
     }
 
-    pub(super) fn get_mut(&mut self, sink: &str) -> Option<&mut Holder> {
+    pub(super) fn get_mut(&mut self, sink: &str) -> Option<&mut Retainer> {
         self.0.get_mut(sink)
     }
 
-    /// Those that lack a row at a position or behind it, with what they have.
-    pub(super) fn behind(&self, row: Position) -> Vec<(&'static str, Position)> {
+    /// The sinks that lack the row at a position, with their own positions.
+    pub(super) fn lagging(&self, row: Position) -> Vec<(&'static str, Position)> {
         let behind = self.0.iter().filter(|(_, holder)| holder.passed <= row);
         behind.map(|(name, holder)| (*name, holder.passed)).collect()
     }

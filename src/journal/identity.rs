@@ -1,10 +1,10 @@
-//! Whether a path still leads to the same file.
+//! Identifies the file that a path leads to.
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-/// What a path leads to, for as long as it is open.
-pub(super) type Identity = (u64, u64);
+/// The device and inode of a file. Unique while the file is open.
+pub(super) type FileIdentity = (u64, u64);
 
-pub(super) fn identity(meta: &fs::Metadata) -> Identity {
+pub(super) fn file_identity(meta: &fs::Metadata) -> FileIdentity {
     (meta.dev(), meta.ino())
 }

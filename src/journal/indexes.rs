@@ -2,14 +2,14 @@
 
 use crate::journal::{engine::JournalEngine, index};
 
-/// How many are written in one round of housekeeping.
+/// The maximum number of indexes written in one round of housekeeping.
 const INDEXES_AT_ONCE: usize = 64;
 
 impl JournalEngine {
     /// Writes the indexes of complete segments that are wholly on disk.
     pub(super) fn write_indexes(&self) {
         for _ in 0..INDEXES_AT_ONCE {
-            let synced = self.synced.borrow().to().segment;
+            let synced = self.synced.borrow().decided_end().segment;
             let Some((number, index)) = self.lock().contents.take_index(synced) else {
                 return;
             };
@@ -20,11 +20,11 @@ impl JournalEngine {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written, the next start reads the segment");
+                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written: the next start reads the segment instead");
                 }
             }
         }
-        // There may be more.
-        self.stir(&mut self.lock());
+        // More segments may need an index.
+        self.request_housekeeping(&mut self.lock());
     }
 }

@@ -1,9 +1,9 @@
 //! The lanes of a journal's folder: one for each process that uses it at the same time.
 //!
-//! A lane is a whole journal with a node's name of its own. The first is the folder itself, the others are folders in it. A
-//! process writes to one. After an upgrade the process before goes on in its lane until its last request is settled, and the
-//! new one writes to another. A lane that nobody has any more is opened by who serves: what is left in it is settled, and
-//! the store can be told again what it has forgotten.
+//! A lane is a complete journal with its own node name. The first is the folder itself, the others are subfolders. Each
+//! process writes to one lane. After an upgrade the old process continues in its lane until its last request is settled, and
+//! the new one writes to another. When a process has ended, its lane is an orphaned journal: the serving process opens it,
+//! settles what is open in it, and can resend steps that the store has forgotten.
 
 use std::{
     collections::BTreeSet,
@@ -15,37 +15,37 @@ use crate::{
     journal::{
         error::JournalError,
         folder,
-        handle::{Journal, Opened},
+        handle::{Journal, OpenedJournal},
     },
 };
 
-/// The most lanes: so many processes may use a folder at the same time, all but one of them ending.
+/// How many processes may share the folder: one that serves, the others shutting down.
 pub(crate) const LANES_MAX: usize = 16;
 
-/// Where a process stands among those that use the folder.
+/// How a process starts among those that use the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// It serves alone: a process that serves already is in its way, one that only ends is not.
+pub(crate) enum StartRole {
+    /// On its own: it refuses to start if another process serves, but not if others are only shutting down.
     Alone,
-    /// The process that serves has started it, and vouches for all others.
+    /// Started by the serving process, which vouches for all others.
     Successor,
 }
 
-/// The lanes that a process opens at its start.
+/// The journals that a process opens at its start.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct ProcessJournals {
     /// The one that it writes to.
-    pub(crate) own: Opened,
-    /// Those that others have left.
-    pub(crate) left: Vec<Opened>,
+    pub(crate) own: OpenedJournal,
+    /// The orphaned ones.
+    pub(crate) orphaned: Vec<OpenedJournal>,
 }
 
-impl Lanes {
-    /// Opens all lanes that nobody has, and a new one if there is none. Blocks for as long as reading them takes.
+impl ProcessJournals {
+    /// Opens all unused lanes, or a new one if there is none. Blocks until they are read.
     ///
     /// # Errors
-    /// As for [`Journal::open`]; [`JournalError::InUse`] where another process serves with this folder, or too many are ending.
-    pub(crate) fn open(settings: &JournalConfig, place: Place) -> Result<Self, JournalError> {
+    /// As for [`Journal::open`]; [`JournalError::InUse`] if another process serves with this folder, or all lanes are in use.
+    pub(crate) fn open(settings: &JournalConfig, place: StartRole) -> Result<Self, JournalError> {
         let mut opened = Vec::new();
         for (number, path) in paths(settings).enumerate() {
             let is_new = number > 0 && !path.exists();
@@ -55,7 +55,7 @@ impl Lanes {
             match open(settings, &path) {
                 Ok(lane) => opened.push(lane),
                 Err(JournalError::InUse(path)) => {
-                    if place == Place::Alone && !folder::is_draining(&path) {
+                    if place == StartRole::Alone && !folder::is_draining(&path) {
                         return Err(JournalError::InUse(settings.path.clone()));
                     }
                 }
@@ -66,30 +66,30 @@ impl Lanes {
             return Err(JournalError::InUse(settings.path.clone()));
         }
         let own = opened.remove(0);
-        Ok(Self { own, left: opened })
+        Ok(Self { own, orphaned: opened })
     }
 
-    /// How many accounts the lanes know, at least.
+    /// The number of accounts of the lane that knows most.
     pub(crate) fn accounts_known(&self) -> usize {
-        let lanes = self.left.iter().chain([&self.own]);
+        let lanes = self.orphaned.iter().chain([&self.own]);
         lanes.map(|lane| lane.journal.accounts_known()).max().unwrap_or(0)
     }
 }
 
-/// What came of looking for lanes that others have left.
+/// The result of [`open_left`].
 #[derive(Debug)]
-pub(crate) struct LeftBehind {
-    /// Those that are open now.
-    pub(crate) opened: Vec<Opened>,
-    /// How many were open already, in this process or in others.
+pub(crate) struct OrphanScan {
+    /// The journals that were opened.
+    pub(crate) opened: Vec<OpenedJournal>,
+    /// The number of journals that are open already, in this or another process.
     pub(crate) in_use: usize,
 }
 
-/// Opens the lanes whose processes have ended since; those that are open already are passed over. One that cannot be opened is
-/// said and `refused`: it is not tried again. Blocks for as long as reading them takes.
-pub(crate) fn open_left(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> LeftBehind {
+/// Opens the journals whose processes have ended since. One that cannot be opened is logged and added to `refused`, and not
+/// tried again. Blocks until they are read.
+pub(crate) fn open_orphaned(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> OrphanScan {
     let (mut opened, mut in_use) = (Vec::new(), 0);
-    // In the place of a folder that is gone there may be another one, which is nobody's business.
+    // If the folder was replaced, the new one is not to be touched.
     for path in paths(settings).filter(|path| folder::is_journal(path)) {
         if refused.contains(&path) {
             continue;
@@ -98,15 +98,15 @@ pub(crate) fn open_left(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf
             Ok(lane) => opened.push(lane),
             Err(JournalError::InUse(_)) => in_use += 1,
             Err(error) => {
-                tracing::error!(%error, "what is left in a lane of the journal is not settled before the next start");
+                tracing::error!(%error, "an orphaned journal cannot be opened: its requests are not settled before the next start");
                 refused.insert(path);
             }
         }
     }
-    LeftBehind { opened, in_use }
+    OrphanScan { opened, in_use }
 }
 
-fn open(settings: &JournalConfig, path: &Path) -> Result<Opened, JournalError> {
+fn open(settings: &JournalConfig, path: &Path) -> Result<OpenedJournal, JournalError> {
     let settings = JournalConfig {
         path: path.to_owned(),
         ..settings.clone()
@@ -139,25 +139,25 @@ mod tests {
     fn a_successor_has_a_lane_of_its_own_and_opens_what_its_predecessor_leaves() {
         let folder = scratch();
         let settings = settings(folder.path());
-        let first = Lanes::open(&settings, Place::Alone).unwrap();
-        let second = Lanes::open(&settings, Place::Successor).unwrap();
-        assert!(second.left.is_empty());
+        let first = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        let second = ProcessJournals::open(&settings, StartRole::Successor).unwrap();
+        assert!(second.orphaned.is_empty());
         assert_ne!(first.own.journal.node(), second.own.journal.node());
         let mut refused = BTreeSet::new();
-        let mut open_left = || open_left(&settings, &mut refused);
+        let mut open_left = || open_orphaned(&settings, &mut refused);
         let found = open_left();
         assert_eq!((found.opened.len(), found.in_use), (0, 2));
         let node = first.own.journal.node().clone();
         drop(first);
-        let LeftBehind { opened: left, in_use } = open_left();
+        let OrphanScan { opened: left, in_use } = open_left();
         assert_eq!((left.len(), in_use), (1, 1));
         assert_eq!(*left[0].journal.node(), node);
         let found = open_left();
         assert_eq!((found.opened.len(), found.in_use), (0, 2), "it is open already");
         drop((left, second));
-        let all = Lanes::open(&settings, Place::Alone).unwrap();
+        let all = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
         assert_eq!(
-            (all.own.journal.node().clone(), all.left.len()),
+            (all.own.journal.node().clone(), all.orphaned.len()),
             (node, 1),
             "the first lane is written to again"
         );
@@ -167,15 +167,15 @@ mod tests {
     fn who_serves_is_in_the_way_of_a_start_and_who_ends_is_not() {
         let folder = scratch();
         let settings = settings(folder.path());
-        let first = Lanes::open(&settings, Place::Alone).unwrap();
-        let refused = Lanes::open(&settings, Place::Alone);
+        let first = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        let refused = ProcessJournals::open(&settings, StartRole::Alone);
         assert!(matches!(refused, Err(JournalError::InUse(_))), "{refused:?}");
-        first.own.journal.note_draining().unwrap();
-        let third = Lanes::open(&settings, Place::Alone).unwrap();
+        first.own.journal.mark_draining().unwrap();
+        let third = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
         assert_ne!(first.own.journal.node(), third.own.journal.node());
         drop((first, third));
-        let again = Lanes::open(&settings, Place::Alone).unwrap();
-        let refused = Lanes::open(&settings, Place::Alone);
+        let again = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        let refused = ProcessJournals::open(&settings, StartRole::Alone);
         assert!(
             matches!(refused, Err(JournalError::InUse(_))),
             "the note went with the next start"
@@ -187,10 +187,10 @@ mod tests {
     fn a_folder_in_the_place_of_one_that_is_gone_is_left_alone() {
         let folder = scratch();
         let settings = settings(&folder.path().join("journal"));
-        let lanes = Lanes::open(&settings, Place::Alone).unwrap();
+        let lanes = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
         std::fs::rename(&settings.path, folder.path().join("away")).unwrap();
         std::fs::create_dir(&settings.path).unwrap();
-        assert!(open_left(&settings, &mut BTreeSet::new()).opened.is_empty());
+        assert!(open_orphaned(&settings, &mut BTreeSet::new()).opened.is_empty());
         assert_eq!(std::fs::read_dir(&settings.path).unwrap().count(), 0);
         drop(lanes);
     }
@@ -199,16 +199,16 @@ mod tests {
     fn a_copy_of_a_lane_is_refused_once() {
         let folder = scratch();
         let settings = settings(folder.path());
-        drop(Lanes::open(&settings, Place::Alone).unwrap());
+        drop(ProcessJournals::open(&settings, StartRole::Alone).unwrap());
         let copy = folder.path().join("lane-2");
         std::fs::create_dir(&copy).unwrap();
         for file in ["node", "place"] {
             std::fs::copy(folder.path().join(file), copy.join(file)).unwrap();
         }
         let mut refused = BTreeSet::new();
-        assert_eq!(open_left(&settings, &mut refused).opened.len(), 1);
+        assert_eq!(open_orphaned(&settings, &mut refused).opened.len(), 1);
         assert!(refused.contains(&copy));
-        let refused = Lanes::open(&settings, Place::Alone);
+        let refused = ProcessJournals::open(&settings, StartRole::Alone);
         assert!(matches!(refused, Err(JournalError::Copied(which)) if which == copy));
     }
 
@@ -216,10 +216,10 @@ mod tests {
     fn there_are_no_more_lanes_than_so_many() {
         let folder = scratch();
         let settings = settings(folder.path());
-        let lanes: Vec<Lanes> = (0..LANES_MAX)
-            .map(|_| Lanes::open(&settings, Place::Successor).unwrap())
+        let lanes: Vec<ProcessJournals> = (0..LANES_MAX)
+            .map(|_| ProcessJournals::open(&settings, StartRole::Successor).unwrap())
             .collect();
-        let refused = Lanes::open(&settings, Place::Successor);
+        let refused = ProcessJournals::open(&settings, StartRole::Successor);
         assert!(matches!(refused, Err(JournalError::InUse(_))), "{refused:?}");
         drop(lanes);
     }

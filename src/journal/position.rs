@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How many bits of a position's number are its offset.
+/// The bits of a position's number that are its offset.
 const OFFSET_BITS: u32 = 32;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
@@ -19,20 +19,20 @@ impl Position {
     /// The position before the first record.
     pub(crate) const START: Self = Self { segment: 0, offset: 0 };
 
-    /// The position as one number, in the same order: a segment has less than 4 GiB.
+    /// The position as one number that sorts in the same order: a segment has less than 4 GiB.
     pub(crate) fn number(self) -> u64 {
         (self.segment << OFFSET_BITS) | (self.offset & OFFSET_MASK)
     }
 
-    /// The position that [`Position::number`] has made this of.
-    pub(crate) fn of_number(number: u64) -> Self {
+    /// The inverse of [`Position::number`].
+    pub(crate) fn from_number(number: u64) -> Self {
         Self {
             segment: number >> OFFSET_BITS,
             offset: number & OFFSET_MASK,
         }
     }
 
-    /// Reads what [`Position`]'s `Display` writes.
+    /// Parses the text that `Display` writes.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (segment, offset) = text.trim().split_once(':')?;
         Some(Self {

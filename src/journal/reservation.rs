@@ -1,92 +1,92 @@
-//! Room in the journal: what nobody was promised, and what a request was.
+//! Room in the journal: what is free, and what a request has reserved.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-/// The room that nobody was promised. It is taken and given without the journal's lock, behind which others write.
+/// The room that is not reserved. It is reserved and released without the journal's lock, under which others write.
 #[derive(Debug, Default)]
 pub(super) struct FreeRoom {
-    /// Less than zero where room was lost that had been promised.
+    /// Negative if reserved room was lost.
     bytes: AtomicI64,
-    /// Nothing speaks against a promise but a lack of room.
+    /// Only a lack of room can prevent a reservation.
     is_open: AtomicBool,
 }
 
 impl FreeRoom {
-    /// Takes that many bytes, unless there are fewer, or the lock is needed to say what speaks against it.
-    pub(super) fn take_openly(&self, bytes: u64) -> bool {
-        self.is_open.load(Ordering::Acquire) && self.take(bytes)
+    /// Reserves `bytes`. Returns `false` if fewer are free, or if the cause of a refusal must be found under the lock.
+    pub(super) fn reserve_if_open(&self, bytes: u64) -> bool {
+        self.is_open.load(Ordering::Acquire) && self.reserve(bytes)
     }
 
-    /// Takes that many bytes, unless there are fewer.
-    pub(super) fn take(&self, bytes: u64) -> bool {
+    /// Reserves `bytes`; returns `false` if fewer are free.
+    pub(super) fn reserve(&self, bytes: u64) -> bool {
         let Ok(bytes) = i64::try_from(bytes) else { return false };
         let left = |free: i64| (free >= bytes).then(|| free - bytes);
         let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, left);
         taken.is_ok()
     }
 
-    /// Whether there are that many bytes.
-    pub(super) fn has(&self, bytes: u64) -> bool {
+    /// Whether at least `bytes` are free.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
         i64::try_from(bytes).is_ok_and(|bytes| self.bytes.load(Ordering::Acquire) >= bytes)
     }
 
-    /// Gives bytes back that were promised, or written.
-    pub(super) fn give(&self, bytes: u64) {
-        self.grow(0, bytes);
+    /// Releases bytes that were reserved and are not needed, or have been written.
+    pub(super) fn release(&self, bytes: u64) {
+        self.resize(0, bytes);
     }
 
-    /// All the room was that much, and is this much now.
-    pub(super) fn grow(&self, before: u64, after: u64) {
+    /// Adjusts for a change of the total room, free and reserved.
+    pub(super) fn resize(&self, before: u64, after: u64) {
         self.bytes
             .fetch_add(after.cast_signed().wrapping_sub(before.cast_signed()), Ordering::AcqRel);
     }
 
-    /// How much was promised out of all the room.
+    /// The reserved part of the total room.
     #[cfg(test)]
     pub(super) fn promised(&self, all: u64) -> u64 {
         let free = self.bytes.load(Ordering::Acquire);
         u64::try_from(all.cast_signed().saturating_sub(free)).unwrap_or(0)
     }
 
-    /// Whether something speaks against a promise.
-    pub(super) fn open(&self, is_open: bool) {
+    /// Sets whether room may be reserved without the journal's lock.
+    pub(super) fn set_open(&self, is_open: bool) {
         self.is_open.store(is_open, Ordering::Release);
     }
 }
 
-/// Room in the journal that nobody else can take. What is not used is given back when it is dropped.
+/// Reserved room in the journal. Dropping it releases the unused rest.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     free: Arc<FreeRoom>,
-    left: u64,
+    remaining: u64,
 }
 
 impl Reservation {
-    pub(super) fn new(free: Arc<FreeRoom>, left: u64) -> Self {
-        Self { free, left }
+    pub(super) fn new(free: Arc<FreeRoom>, remaining: u64) -> Self {
+        Self { free, remaining }
     }
 
     /// The bytes that are still reserved.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
+    pub(crate) fn remaining(&self) -> u64 {
+        self.remaining
     }
 
     pub(super) fn grow(&mut self, bytes: u64) {
-        self.left = self.left.saturating_add(bytes);
+        self.remaining = self.remaining.saturating_add(bytes);
     }
 
     pub(super) fn spend(&mut self, bytes: u64) {
-        self.left = self.left.saturating_sub(bytes);
+        self.remaining = self.remaining.saturating_sub(bytes);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.left > 0 {
-            self.free.give(self.left);
+        if self.remaining > 0 {
+            self.free.release(self.remaining);
         }
     }
 }

@@ -1,35 +1,35 @@
-//! This node's contribution to the stability record: whole hours, each reported again whenever it has grown.
+//! This node's contribution to the stability record: complete counts of an hour, published again whenever they have grown.
 
 use crate::{
-    domain::faults::stability::{Hour, Share},
+    domain::faults::stability::{Hour, NodeHourCounters},
     journal::{handle::Journal, position::Position},
 };
 
 impl Journal {
-    /// The hours whose counters have grown since the last call, each in full, and the position of the last row that is
-    /// counted in any hour, for [`Journal::synced`] before they are told and [`Journal::shares_told`] after that. After the
-    /// start every hour has grown. [`crate::journal::JournalError::NotDurable`] is no reason not to tell: a settlement is sent then, too.
-    pub(crate) fn shares_changed(&self) -> (Vec<Share>, Position) {
+    /// The hours whose counters have grown since the last call, each in full, with the position of the last counted row. Pass
+    /// the position to [`Journal::synced`] before publishing them, and to [`Journal::shares_told`] after it. After a start every
+    /// hour has grown. Publish them even after [`crate::journal::JournalError::NotDurable`]: settlements are sent then, too.
+    pub(crate) fn take_changed_shares(&self) -> (Vec<NodeHourCounters>, Position) {
         let mut state = self.engine.lock();
-        let tallies = &mut state.contents.tallies;
+        let tallies = &mut state.contents.hourly_counts;
         (tallies.take_changed(), tallies.last().unwrap_or(Position::START))
     }
 
-    /// All hours that are at hand: those of the segments that are kept, and at least those of the last 48 hours.
-    pub(crate) fn shares(&self) -> Vec<Share> {
-        self.engine.lock().contents.tallies.shares()
+    /// All hours in memory: those of the segments that are kept, and at least those of the last 48 hours.
+    pub(crate) fn shares(&self) -> Vec<NodeHourCounters> {
+        self.engine.lock().contents.hourly_counts.shares()
     }
 
-    /// These hours could not be told: [`Journal::shares_changed`] answers with them again.
-    pub(crate) fn shares_untold(&self, hours: &[Hour]) {
-        self.engine.lock().contents.tallies.untold(hours);
+    /// Marks hours as not published: [`Journal::shares_changed`] returns them again.
+    pub(crate) fn mark_unpublished(&self, hours: &[Hour]) {
+        self.engine.lock().contents.hourly_counts.mark_changed(hours);
     }
 
-    /// Everything up to a position that [`Journal::shares_changed`] gave has been told, of every hour, all calls before
-    /// included. Segments whose rows are not told are kept: after a start without them their hours would lack something.
-    pub(crate) fn shares_told(&self, position: Position) {
+    /// Marks everything up to a position from [`Journal::shares_changed`] as published, in every hour and including all earlier
+    /// calls. Segments with unpublished rows are kept: without them, hours would be incomplete after a start.
+    pub(crate) fn mark_published(&self, position: Position) {
         let mut state = self.engine.lock();
-        let told = &mut state.contents.told;
+        let told = &mut state.contents.published;
         *told = position.max(*told);
     }
 }

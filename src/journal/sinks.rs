@@ -1,4 +1,4 @@
-//! What the journal is told of its sinks, and what it tells of them.
+//! Tracks the positions of the sinks that read the journal.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -7,38 +7,38 @@ use crate::journal::{
     frame::HEADER,
     handle::Journal,
     position::Position,
-    reader::{Reader, Scope},
+    reader::{JournalRecordReader, ReadScope},
     rows::row_of,
 };
 
-/// Where less of the disk is free, in percent, rows that only optional sinks lack are given up.
+/// Below this percentage of free disk space, the journal does not keep rows that only optional sinks lack.
 const SHORT_PERCENT: u64 = 5;
 
 impl Journal {
-    /// A sink has all rows with lower numbers. It may say less than before, if it has lost something.
-    pub(crate) fn sink_has(&self, sink: &str, number: u64) {
-        if let Some(holder) = self.engine.lock().contents.holders.get_mut(sink) {
-            holder.passed = Position::of_number(number);
+    /// Sets a sink's position: it has all rows with lower numbers. A sink that has lost rows may go back.
+    pub(crate) fn set_sink_position(&self, sink: &str, number: u64) {
+        if let Some(holder) = self.engine.lock().contents.retainers.get_mut(sink) {
+            holder.passed = Position::from_number(number);
         }
     }
 
-    /// Up to which number a sink was last known to have all rows.
-    pub(crate) fn sink_reached(&self, sink: &str) -> u64 {
+    /// A sink's last known position: it had all rows with lower numbers.
+    pub(crate) fn sink_position(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
-        let holder = state.contents.holders.get(sink);
+        let holder = state.contents.retainers.get(sink);
         holder.map_or(0, |holder| holder.passed.number())
     }
 
-    /// How many rows were given up because an optional sink lacked them when the disk was nearly full; since the start.
-    pub(crate) fn sink_dropped(&self, sink: &str) -> u64 {
+    /// The number of rows removed since the start that an optional sink lacked, because the disk was nearly full.
+    pub(crate) fn sink_dropped_rows(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
-        state.contents.holders.get(sink).map_or(0, |holder| holder.dropped)
+        state.contents.retainers.get(sink).map_or(0, |holder| holder.dropped)
     }
 
-    /// What the journal has behind the rows that a sink has, in bytes.
-    pub(crate) fn sink_behind_bytes(&self, sink: &str) -> u64 {
+    /// The size of the journal after a sink's position, in bytes.
+    pub(crate) fn sink_lag_bytes(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
-        let Some(passed) = state.contents.holders.get(sink).map(|holder| holder.passed) else {
+        let Some(passed) = state.contents.retainers.get(sink).map(|holder| holder.passed) else {
             return 0;
         };
         let segments = state.contents.segments.range(passed.segment..);
@@ -56,13 +56,13 @@ impl Journal {
 }
 
 impl JournalEngine {
-    /// Whether the disk is nearly full. Not, if that cannot be told.
+    /// Whether the disk is nearly full; `false` if that cannot be determined.
     pub(super) fn is_disk_short(&self) -> bool {
         let free = self.disk.free_percent(&self.folder.path);
         free.is_ok_and(|percent| percent < SHORT_PERCENT)
     }
 
-    /// Counts the rows of segments that are about to go, by the sinks that lack them.
+    /// Counts the rows of segments about to be removed, for each sink that lacks them.
     pub(super) fn count_dropped(self: &Arc<Self>, numbers: &[u64]) {
         for number in numbers {
             let last = {
@@ -74,27 +74,27 @@ impl JournalEngine {
                 segment: *number,
                 offset,
             };
-            let behind = self.lock().contents.holders.behind(last);
+            let behind = self.lock().contents.retainers.lagging(last);
             for (sink, passed) in behind {
-                let rows = self.rows_in(*number, passed);
+                let rows = self.count_rows(*number, passed);
                 tracing::error!(
                     sink, rows, segment = %self.folder.segment(*number).display(),
                     "the disk is nearly full: rows that this optional sink lacks are removed from the journal"
                 );
-                if let Some(holder) = self.lock().contents.holders.get_mut(sink) {
+                if let Some(holder) = self.lock().contents.retainers.get_mut(sink) {
                     holder.dropped = holder.dropped.saturating_add(rows);
                 }
             }
         }
     }
 
-    /// How many rows a segment has from a position on. Those that cannot be read are not counted.
-    fn rows_in(self: &Arc<Self>, number: u64, from: Position) -> u64 {
+    /// Counts the rows of a segment from a position onwards, as far as they can be read.
+    fn count_rows(self: &Arc<Self>, number: u64, from: Position) -> u64 {
         let begin = Position {
             segment: number,
             offset: HEADER as u64,
         };
-        let mut reader = Reader::new(Arc::clone(self), from.max(begin), Scope::StepsOnDisk);
+        let mut reader = JournalRecordReader::new(Arc::clone(self), from.max(begin), ReadScope::StepsOnDisk);
         let mut rows = 0;
         loop {
             match reader.read() {

@@ -1,4 +1,4 @@
-//! The steps that the store has not acknowledged: [`crate::money::settlement`] sends them and reports the answers here.
+//! The steps that the store has not acknowledged: [`crate::money::settlement`] sends them and reports acknowledgements here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,9 +10,9 @@ use smol_str::SmolStr;
 use crate::{
     domain::{ledger::Record, quick_map::QuickMap},
     journal::{
-        accounts::{RecordedStep, Unsent},
+        accounts::{RecordedStep, UnsentSteps},
         error::JournalError,
-        files::Files,
+        files::SegmentFiles,
         frame,
         handle::Journal,
         position::Position,
@@ -20,43 +20,45 @@ use crate::{
 };
 
 impl Journal {
-    /// Waits until steps are on disk; answers with their accounts. For one caller.
-    pub(crate) async fn woken(&self) -> HashSet<SmolStr> {
+    /// Waits until more steps are on disk; returns their accounts. Only one task may call this.
+    pub(crate) async fn wait_for_steps(&self) -> HashSet<SmolStr> {
         loop {
             let woken = std::mem::take(&mut self.engine.lock().ready);
             if !woken.is_empty() {
                 return woken;
             }
-            self.engine.woken.notified().await;
+            self.engine.steps_synced.notified().await;
         }
     }
 
-    /// How many steps of an account the store has not acknowledged.
-    pub(crate) fn waiting(&self, account: &str) -> usize {
-        self.engine.lock().contents.accounts.waiting(account)
+    /// The number of steps of an account that the store has not acknowledged.
+    pub(crate) fn unacknowledged_steps_of(&self, account: &str) -> usize {
+        self.engine.lock().contents.accounts.unacknowledged_count(account)
     }
 
-    /// How many steps of an account the store has not acknowledged, if all of them settle requests that were admitted out of
-    /// leases: nobody waits for these.
-    pub(crate) fn patient(&self, account: &str) -> Option<usize> {
+    /// The number of steps of an account that the store has not acknowledged; `None` if any of them is urgent. Settlements of
+    /// requests that were admitted from leases are not: nothing waits for them.
+    pub(crate) fn patient_steps(&self, account: &str) -> Option<usize> {
         let state = self.engine.lock();
         let accounts = &state.contents.accounts;
-        accounts.is_patient(account).then(|| accounts.waiting(account))
+        accounts
+            .is_patient(account)
+            .then(|| accounts.unacknowledged_count(account))
     }
 
-    /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
-    /// until it is given here. `None`: ask [`Journal::unsent`].
-    pub(crate) fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
+    /// The result of [`Journal::unsent`], if the steps are still in memory: each stays there until it is returned here. `None` if
+    /// [`Journal::unsent`] must read them.
+    pub(crate) fn unsent_in_memory(&self, account: &str, max: usize) -> Option<UnsentSteps> {
         let synced = *self.engine.synced.borrow();
-        self.engine.lock().contents.accounts.take_kept(account, max, &synced)
+        self.engine.lock().contents.accounts.take_cached(account, max, &synced)
     }
 
-    /// Up to `max` steps of an account that the store has not acknowledged, and that are on this disk: a
-    /// store never knows more than the journal does after a power cut. Blocks on the disk, seldom for long.
+    /// Up to `max` steps of an account that are on disk and that the store has not acknowledged: the store must never know more
+    /// than the journal knows after a power cut. Blocks on the disk, rarely for long.
     ///
     /// # Errors
-    /// A segment cannot be read; trying again may help.
-    pub(crate) fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
+    /// A segment cannot be read. Another attempt may succeed.
+    pub(crate) fn unsent(&self, account: &str, max: usize) -> Result<UnsentSteps, JournalError> {
         if self.engine.lock().contents.accounts.is_rewound(account) {
             self.look_up_forgotten()?;
         }
@@ -64,51 +66,51 @@ impl Journal {
         let (mut places, acknowledged, last) = {
             let state = self.engine.lock();
             let accounts = &state.contents.accounts;
-            let places = accounts.places(account, max);
+            let places = accounts.unacknowledged_positions(account, max);
             (places, accounts.watermark(account), accounts.last(account))
         };
         let none_left = places.is_empty();
-        places.retain(|(_, position)| synced.knows(*position));
-        let mut unsent = Unsent::default();
-        let mut files = Files::default();
+        places.retain(|(_, position)| synced.is_decided(*position));
+        let mut unsent = UnsentSteps::default();
+        let mut files = SegmentFiles::default();
         let mut next = acknowledged + 1;
         for (seq, position) in places {
             while next < seq && unsent.steps.len() < max {
-                unsent.fill(next);
+                unsent.push_filler(next);
                 next += 1;
             }
             if unsent.steps.len() >= max {
                 break;
             }
-            match files.record(&self.engine.folder, position)? {
+            match files.read_record(&self.engine.folder, position)? {
                 Some(Record::Step { account: owner, step }) if owner == account && step.seq == seq => {
                     unsent.steps.push(step);
-                    unsent.note_row(position);
+                    unsent.update_last_row(position);
                 }
-                _ => unsent.fill(seq),
+                _ => unsent.push_filler(seq),
             }
             next = seq + 1;
         }
-        // Steps behind the last one that is left, lost with the end of a segment.
+        // The last steps were lost with the end of a segment.
         if none_left {
             while next <= last && unsent.steps.len() < max {
-                unsent.fill(next);
+                unsent.push_filler(next);
                 next += 1;
             }
         }
         if unsent.lost > 0 {
             let engine = &self.engine;
-            (engine.is_there()).map_err(|source| JournalError::io(&engine.folder.path, source))?;
+            (engine.ensure_present()).map_err(|source| JournalError::io(&engine.folder.path, source))?;
         }
         Ok(unsent)
     }
 
-    /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
-    /// acknowledged before; [`Journal::look_up_forgotten`] finds them again.
-    pub(crate) fn acknowledged(&self, account: &str, watermark: u64) -> bool {
+    /// Records that the store has applied the steps of an account up to `watermark`. Returns `false` if the store has forgotten
+    /// steps that it had acknowledged; [`Journal::look_up_forgotten`] finds them again.
+    pub(crate) fn acknowledge(&self, account: &str, watermark: u64) -> bool {
         let mut state = self.engine.lock();
-        let forward = state.contents.accounts.acknowledged(account, watermark);
-        self.engine.stir(&mut state);
+        let forward = state.contents.accounts.acknowledge(account, watermark);
+        self.engine.request_housekeeping(&mut state);
         drop(state);
         self.engine.progress.notify_waiters();
         forward
@@ -119,7 +121,7 @@ impl Journal {
         self.engine.lock().contents.accounts.watermark(account)
     }
 
-    /// Every account with steps in the journal, and the number of its last one.
+    /// Every account with steps in the journal, with the number of its last step.
     pub(crate) fn last_steps(&self) -> Vec<(SmolStr, u64)> {
         let state = self.engine.lock();
         let names = state.contents.account_names().into_iter();
@@ -131,26 +133,26 @@ impl Journal {
             .collect()
     }
 
-    /// Steps that were passed over as lost; said aloud.
-    pub(crate) fn note_lost(&self, account: &str, lost: u64) {
+    /// Counts and logs steps that were skipped because they are lost.
+    pub(crate) fn report_lost(&self, account: &str, lost: u64) {
         if lost > 0 {
             self.engine.lost.fetch_add(lost, Ordering::Relaxed);
             tracing::error!(
                 account,
                 lost,
-                "steps of the account are lost from the journal and are passed over, its balance may be wrong"
+                "steps of the account are lost from the journal and are skipped, its balance may be wrong"
             );
         }
     }
 
-    /// Finds the steps that the store has forgotten in the segments: one pass over them for all accounts. Blocks.
+    /// Looks up the steps that the store has forgotten, in one pass over the segments for all accounts. Blocks.
     ///
     /// # Errors
     /// A segment cannot be read.
     pub(crate) fn look_up_forgotten(&self) -> Result<(), JournalError> {
-        // One at a time: whoever waited may find the work done.
+        // One thread at a time; one that has waited may find the work done.
         let _turn = self.engine.lookup.lock();
-        let wanted = self.engine.lock().contents.accounts.rewound();
+        let wanted = self.engine.lock().contents.accounts.missing_ranges();
         if wanted.is_empty() {
             return Ok(());
         }
@@ -193,7 +195,7 @@ impl Journal {
                         at_ms,
                         key: None,
                         is_patient: false,
-                        kept: None,
+                        cached_step: None,
                     };
                     found.entry(account).or_default().push(place);
                 }
@@ -208,12 +210,11 @@ impl Journal {
     }
 
     /// Every account with steps in the journal.
-    pub(crate) fn accounts(&self) -> Vec<SmolStr> {
+    pub(crate) fn account_names(&self) -> Vec<SmolStr> {
         self.engine.lock().contents.account_names()
     }
 
-    /// The last record of each key and of each account that the journal has: what a store may have to be told again. Blocks on
-    /// the disk.
+    /// The last record of each key and of each account in the journal, for a store that may have lost them. Blocks on the disk.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -224,21 +225,21 @@ impl Journal {
             keys.values().chain(records.values()).copied().collect()
         };
         positions.sort_unstable();
-        let mut files = Files::default();
+        let mut files = SegmentFiles::default();
         let mut last = Vec::new();
         for position in positions {
-            last.extend(files.record(&self.engine.folder, position)?);
+            last.extend(files.read_record(&self.engine.folder, position)?);
         }
         Ok(last)
     }
 
-    /// Waits until all steps that are recorded now are acknowledged.
-    pub(crate) async fn drained(&self) {
-        let mut behind = self.engine.lock().contents.accounts.behind();
+    /// Waits until the store has acknowledged all steps recorded so far.
+    pub(crate) async fn wait_until_acknowledged(&self) {
+        let mut behind = self.engine.lock().contents.accounts.unacknowledged_accounts();
         loop {
             let progress = self.engine.progress.notified();
             tokio::pin!(progress);
-            // From here on nothing is missed.
+            // From now on no notification is missed.
             progress.as_mut().enable();
             {
                 let state = self.engine.lock();

@@ -1,47 +1,50 @@
-//! How far the journal is on disk.
+//! The extent of the journal that is on disk.
 
 use crate::journal::position::Position;
 
-/// How far the disk is known to hold what was recorded.
+/// The extent of the journal that is known to be on disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Synced {
-    pub(super) to: Position,
-    /// Between these the disk failed: what stands there may be lost.
-    failed: Option<(Position, Position)>,
+    pub(super) decided_end: Position,
+    /// The range in which the disk failed: its records may be lost.
+    lost: Option<(Position, Position)>,
 }
 
 impl Synced {
-    pub(super) fn up_to(to: Position) -> Self {
-        Self { to, failed: None }
+    pub(super) fn up_to(decided_end: Position) -> Self {
+        Self {
+            decided_end,
+            lost: None,
+        }
     }
 
-    /// In front of it everything is decided.
-    pub(super) fn to(&self) -> Position {
-        self.to
+    /// Every record before this position is either on disk or counted as lost.
+    pub(super) fn decided_end(&self) -> Position {
+        self.decided_end
     }
 
-    /// Whether it is decided what became of a record.
-    pub(super) fn knows(&self, position: Position) -> bool {
-        position < self.to || self.failed(position)
+    /// Whether a record is either on disk or counted as lost.
+    pub(super) fn is_decided(&self, position: Position) -> bool {
+        position < self.decided_end || self.is_lost(position)
     }
 
     /// Whether a record is on disk.
-    pub(super) fn has(&self, position: Position) -> bool {
-        position < self.to && !self.failed(position)
+    pub(super) fn is_on_disk(&self, position: Position) -> bool {
+        position < self.decided_end && !self.is_lost(position)
     }
 
-    /// What stands between what is on disk and `end` may be lost.
-    pub(super) fn lose(&mut self, end: Position) {
-        // Ranges that touch become one; of others the last is remembered.
-        let from = match self.failed {
-            Some((from, to)) if to == self.to => from,
-            Some(_) | None => self.to,
+    /// Counts everything from the last synced position to `end` as lost.
+    pub(super) fn mark_lost(&mut self, end: Position) {
+        // Adjacent ranges are merged; otherwise only the last one is remembered.
+        let from = match self.lost {
+            Some((from, to)) if to == self.decided_end => from,
+            Some(_) | None => self.decided_end,
         };
-        self.failed = Some((from, end));
-        self.to = end;
+        self.lost = Some((from, end));
+        self.decided_end = end;
     }
 
-    fn failed(&self, position: Position) -> bool {
-        self.failed.is_some_and(|(from, to)| from <= position && position < to)
+    fn is_lost(&self, position: Position) -> bool {
+        self.lost.is_some_and(|(from, to)| from <= position && position < to)
     }
 }

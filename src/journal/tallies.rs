@@ -1,22 +1,24 @@
-//! Counts settled requests for the stability record, by the hour they ended in.
+//! Counts settled requests for the stability record, by the hour in which they ended.
 
 use std::collections::BTreeMap;
 
 use crate::{
     domain::{
-        faults::stability::{Bucket, Counters, Hour, Share},
+        faults::stability::{Hour, ModelCounters, NodeHourCounters, StabilityCounters},
         ledger::consumption::Row,
     },
     journal::position::Position,
 };
 
-/// How many hours stay in memory after their segments are gone: twice the published window.
+/// The number of recent hours kept in memory without their segments: twice the published window.
 const HOURS_KEPT: i64 = 48;
 
-/// Adds what a row counts to the bucket of its hour, which is made if there is none.
-pub(super) fn count<'a>(row: &Row, bucket_of: impl FnOnce(Hour) -> &'a mut Bucket) {
-    let Some(counters) = Counters::of(row) else { return };
-    let bucket = bucket_of(Hour::of_ms(row.time_ms));
+/// Adds a row's counts to the bucket of its hour.
+pub(super) fn count<'a>(row: &Row, bucket_of: impl FnOnce(Hour) -> &'a mut ModelCounters) {
+    let Some(counters) = StabilityCounters::from_row(row) else {
+        return;
+    };
+    let bucket = bucket_of(Hour::from_unix_ms(row.time_ms));
     match bucket.get_mut(row.model.as_str()) {
         Some(known) => known.add(&counters),
         None => {
@@ -25,26 +27,27 @@ pub(super) fn count<'a>(row: &Row, bucket_of: impl FnOnce(Hour) -> &'a mut Bucke
     }
 }
 
+/// The counts of an hour.
 #[derive(Debug)]
-struct Tally {
-    bucket: Bucket,
-    /// The hour has grown since it was last taken.
+struct HourCount {
+    bucket: ModelCounters,
+    /// The hour has grown since it was last returned.
     changed: bool,
     /// The last segment with a row of the hour.
     segment: u64,
 }
 
-impl Tally {
+impl HourCount {
     fn new(segment: u64) -> Self {
         Self {
-            bucket: Bucket::new(),
+            bucket: ModelCounters::new(),
             changed: true,
             segment,
         }
     }
 
-    fn share(&self, hour: Hour) -> Share {
-        Share {
+    fn share(&self, hour: Hour) -> NodeHourCounters {
+        NodeHourCounters {
             hour,
             bucket: self.bucket.clone(),
         }
@@ -53,24 +56,24 @@ impl Tally {
 
 /// The counts of all hours in memory.
 #[derive(Debug, Default)]
-pub(super) struct Tallies {
-    hours: BTreeMap<Hour, Tally>,
+pub(super) struct HourlyCounts {
+    hours: BTreeMap<Hour, HourCount>,
     /// The position of the last row.
     last: Option<Position>,
 }
 
-impl Tallies {
+impl HourlyCounts {
     /// Counts a row recorded at a position.
-    pub(super) fn row(&mut self, row: &Row, position: Position) {
-        count(row, |hour| &mut self.tally(hour, position.segment).bucket);
+    pub(super) fn count_row(&mut self, row: &Row, position: Position) {
+        count(row, |hour| &mut self.hour_mut(hour, position.segment).bucket);
         self.last = self.last.max(Some(position));
     }
 
-    /// Takes over what a segment counts, whose last row stands at `last`.
-    pub(super) fn segment(&mut self, hours: &BTreeMap<Hour, Bucket>, last: Option<Position>) {
+    /// Adds the counts of a segment whose last row is at `last`.
+    pub(super) fn add_segment(&mut self, hours: &BTreeMap<Hour, ModelCounters>, last: Option<Position>) {
         let Some(last) = last else { return };
         for (hour, bucket) in hours {
-            let tally = self.tally(*hour, last.segment);
+            let tally = self.hour_mut(*hour, last.segment);
             for (model, counters) in bucket {
                 tally.bucket.entry(model.clone()).or_default().add(counters);
             }
@@ -78,8 +81,8 @@ impl Tallies {
         self.last = self.last.max(Some(last));
     }
 
-    fn tally(&mut self, hour: Hour, segment: u64) -> &mut Tally {
-        let tally = self.hours.entry(hour).or_insert_with(|| Tally::new(segment));
+    fn hour_mut(&mut self, hour: Hour, segment: u64) -> &mut HourCount {
+        let tally = self.hours.entry(hour).or_insert_with(|| HourCount::new(segment));
         tally.changed = true;
         tally.segment = tally.segment.max(segment);
         tally
@@ -91,7 +94,7 @@ impl Tallies {
     }
 
     /// The hours that grew since the last call.
-    pub(super) fn take_changed(&mut self) -> Vec<Share> {
+    pub(super) fn take_changed(&mut self) -> Vec<NodeHourCounters> {
         let changed = self.hours.iter_mut().filter(|(_, tally)| tally.changed);
         changed
             .map(|(hour, tally)| {
@@ -102,12 +105,12 @@ impl Tallies {
     }
 
     /// All hours in memory, in full.
-    pub(super) fn shares(&self) -> Vec<Share> {
+    pub(super) fn shares(&self) -> Vec<NodeHourCounters> {
         self.hours.iter().map(|(hour, tally)| tally.share(*hour)).collect()
     }
 
     /// Marks hours as changed again.
-    pub(super) fn untold(&mut self, hours: &[Hour]) {
+    pub(super) fn mark_changed(&mut self, hours: &[Hour]) {
         for hour in hours {
             if let Some(tally) = self.hours.get_mut(hour) {
                 tally.changed = true;
@@ -115,9 +118,8 @@ impl Tallies {
         }
     }
 
-    /// A segment is gone, the one at the beginning. Hours that have no row in a later one are forgotten, unless they are
-    /// recent or not taken.
-    pub(super) fn removed(&mut self, segment: u64, now: Hour) {
+    /// Forgets the hours without rows in segments after the removed one, unless they are recent or have not been returned.
+    pub(super) fn remove_segment(&mut self, segment: u64, now: Hour) {
         let oldest = now.plus(-HOURS_KEPT);
         self.hours
             .retain(|hour, tally| tally.segment > segment || tally.changed || *hour >= oldest);

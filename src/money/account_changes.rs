@@ -1,5 +1,5 @@
-//! Brings operators' changes to the journal. If a failover loses a credit, a suspension or a revocation that the store
-//! had acknowledged, it is repeated from there.
+//! Records operators' changes in the journal. If a failover of the store loses a credit, a suspension or a revocation that
+//! the store had acknowledged, the change is sent again from the journal.
 
 use std::time::Duration;
 
@@ -11,40 +11,39 @@ use crate::domain::{
         key::{KeyId, KeyRecord},
         secret::KeyDigest,
     },
-    ledger::{AccountRecord, Change},
+    ledger::{AccountChange, AccountRecord},
 };
 
 #[cfg(test)]
 pub(crate) mod direct;
 pub(crate) mod journaled;
 
-/// How long an operator waits until the store has applied a change that is in the journal.
+/// How long a change that is in the journal waits for the store to apply it, before the operator gets the response.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
-/// Writes changes down, on disk before it answers, and sees to it that the store learns of them.
+/// Records changes on disk before it returns, and sees to it that the store gets them.
 #[async_trait]
 pub(crate) trait AccountChanges: Send + Sync {
-    /// Makes the change the next step of this node on the account: in the journal, synced to disk, then applied by the store.
-    /// Waits at most [`APPLIED_WAIT`] for the latter. Dropping the future after the step is in the journal does not undo it.
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError>;
+    /// Records the change as this node's next step of the account: in the journal, synced to disk, then applied by the store.
+    /// Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal does not undo it.
+    async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError>;
 
-    /// An account's record stands so in the store: writes that into the journal, synced to disk. What this node admits by what it
-    /// knew of the account ends at once.
+    /// Writes the account's new record to the journal, synced to disk. This node stops admitting by the old record at once.
     async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError>;
 
-    /// A key stands in the store in this form: writes that into the journal, synced to disk.
+    /// Writes the key's new record to the journal, synced to disk.
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError>;
 
-    /// A key that stood at `revision` was deleted from the store: writes that into the journal, synced to disk.
+    /// Records in the journal, synced to disk, that a key was deleted from the store at `revision`.
     async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError>;
 }
 
-/// How far a change has come. Either way it is not lost.
+/// The state of a submitted change. Either way it is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// The store has applied it: it holds.
+    /// The store has applied it: it is in effect.
     Applied,
-    /// It is recorded, and will hold as soon as the store answers.
+    /// It is recorded, and takes effect as soon as the store answers.
     Recorded,
 }
 

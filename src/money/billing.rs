@@ -1,5 +1,5 @@
-//! The money of running requests: admission by the ledger, records in the journal, larger holds while an answer runs,
-//! and one settlement at its end. Only admission waits for the store.
+//! Billing of running requests: admission by the ledger, records in the journal, top-ups while an answer runs, and one
+//! settlement at its end. Only admission waits for the store.
 
 mod admission;
 mod admission_request;
@@ -22,9 +22,9 @@ mod tests;
 mod unconfirmed;
 mod upkeep;
 
-pub(crate) use admission::{Admission, Admitting, QueueTicket};
+pub(crate) use admission::{Admission, AdmissionStart, QueueTicket};
 pub(crate) use admission_request::{AdmissionRequest, FoundKey};
-pub(crate) use bill::{Bill, Consumed, NextLook, Progress};
+pub(crate) use bill::{Bill, Consumption, NextSample, RequestProgress};
 pub(crate) use last_seen::GraceLimits;
 pub(crate) use leases::LeaseLimits;
 pub(crate) use service::Billing;

@@ -1,9 +1,8 @@
-//! Tells what is about to be over: reads the notices that the ledger keeps, writes a line in the log for each, sends it to the
-//! webhook, and has the ledger forget it then.
+//! Sends notices before a quota or balance runs out: takes the notices from the ledger, logs each, sends it to the webhook, and
+//! then has the ledger delete it.
 //!
-//! A notice is sent at least once: what cannot be sent, or whose answer does not come, stays with the ledger and is taken again
-//! after a pause, by whichever node; so does what a node had taken when it ended. It has its line in the log of each process that has
-//! taken it, once, and so at least one.
+//! A notice is sent at least once: one that cannot be sent, that is not confirmed, or whose node ended, stays in the ledger, and
+//! any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +18,7 @@ use self::webhook::Webhook;
 use crate::{
     domain::{
         keys::{key::KeyId, thresholds::Thresholds},
-        ledger::notice::{Notice, NoticeOf},
+        ledger::notice::{Notice, NoticeId},
         money::NanoUsd,
     },
     edges::clock,
@@ -32,29 +31,29 @@ use crate::{
 mod message;
 pub(crate) mod webhook;
 
-/// How often an account is asked at most, however fast it is charged.
+/// The minimum interval between two calls for one account's notices, however often it is charged.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often all accounts are asked: what a node that ended for good has left is found so.
+/// How often all accounts are queried. This finds the notices of nodes that ended for good.
 const ROUND: Duration = Duration::from_secs(600);
-/// When a round that did not come to its end begins anew.
+/// The pause after a round or a call that failed.
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
-/// Accounts that are asked at one time.
+/// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Accounts that are remembered for later. Others are found by the next round.
+/// Maximum number of accounts remembered for a later query. The next round finds the others.
 const REMEMBERED_MAX: usize = 10_000;
-/// Notices that are remembered to have their line in the log. Of more, some may get another one.
-const SAID_MAX: usize = 10_000;
+/// Maximum number of notices remembered as logged. Beyond it, some may be logged twice.
+const LOGGED_MAX: usize = 10_000;
 
-/// The accounts that were charged and not asked since.
+/// The accounts that were charged and not queried since.
 #[derive(Debug, Default)]
-pub(crate) struct Charged {
+pub(crate) struct ChargedAccounts {
     names: Mutex<BTreeSet<String>>,
     woken: Notify,
 }
 
-impl Charged {
-    /// An account was charged: it may have something to tell.
-    pub(crate) fn note(&self, account: &str) {
+impl ChargedAccounts {
+    /// Records that an account was charged: it may have notices.
+    pub(crate) fn record(&self, account: &str) {
         let mut names = self.names.lock();
         if names.len() < REMEMBERED_MAX && !names.contains(account) {
             names.insert(account.to_owned());
@@ -64,32 +63,32 @@ impl Charged {
     }
 }
 
-/// What is told, and how.
+/// Which notices are sent, and where.
 #[derive(Debug)]
 pub(crate) struct NoticeSettings {
-    /// The parts of a quota that are told where neither key nor account says it.
+    /// The thresholds of a quota, where neither the key nor its account sets any.
     pub quota_percent: Thresholds,
-    /// Where to; `None`: to the log alone.
+    /// The receiver; `None` if notices are only logged.
     pub webhook: Option<Webhook>,
-    /// The pause after the first attempt that fails. Longer than an attempt may take.
+    /// The pause after the first failed attempt. Longer than an attempt may take.
     pub retry: Duration,
 }
 
-/// The task that tells.
-pub(crate) struct Teller {
+/// The task that sends notices.
+pub(crate) struct Notifier {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
-    charged: Arc<Charged>,
+    charged: Arc<ChargedAccounts>,
     settings: NoticeSettings,
-    /// The ids of notices whose line this process has written, and which the ledger has not forgotten yet.
-    said: Mutex<BTreeSet<String>>,
+    /// The ids of notices that this process has logged, and that the ledger has not deleted yet.
+    logged: Mutex<BTreeSet<String>>,
 }
 
-impl Teller {
+impl Notifier {
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
-        charged: Arc<Charged>,
+        charged: Arc<ChargedAccounts>,
         settings: NoticeSettings,
     ) -> Self {
         Self {
@@ -97,19 +96,19 @@ impl Teller {
             keys,
             charged,
             settings,
-            said: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
-    /// Runs until `stopped` turns true. What is being sent then may be sent again.
+    /// Runs until `stopped` turns true. Notices that are being sent then may be sent again.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = self.tell_all() => {}
+            () = self.run_rounds() => {}
         }
     }
 
-    async fn tell_all(&self) {
+    async fn run_rounds(&self) {
         let mut waiting: BTreeMap<String, Instant> = BTreeMap::new();
         let mut round = clock::instant();
         loop {
@@ -125,7 +124,7 @@ impl Teller {
                 .map(|(name, _)| name.clone());
             names.extend(due.collect::<Vec<_>>());
             waiting.retain(|_, due| *due > now);
-            self.tell(names, &mut waiting).await;
+            self.notify_accounts(names, &mut waiting).await;
             tokio::time::sleep(PAUSE).await;
             let next = waiting.values().min().map_or(round, |due| round.min(*due));
             tokio::select! {
@@ -135,14 +134,14 @@ impl Teller {
         }
     }
 
-    /// Asks all accounts once. Says when to do that again.
+    /// Queries all accounts once. Returns the pause until the next round.
     async fn round(&self, waiting: &mut BTreeMap<String, Instant>) -> Duration {
         let mut after: Option<String> = None;
         loop {
             let page = match self.ledger.accounts(after.as_deref(), LIST_ACCOUNTS_MAX).await {
                 Ok(page) => page,
                 Err(error) => {
-                    tracing::debug!(%error, "the store does not tell which accounts have notices");
+                    tracing::debug!(%error, "the accounts cannot be listed for their notices");
                     return ROUND_AGAIN;
                 }
             };
@@ -151,15 +150,15 @@ impl Teller {
                 return ROUND;
             };
             after = Some(last);
-            self.tell(names, waiting).await;
+            self.notify_accounts(names, waiting).await;
         }
     }
 
-    /// Tells what these accounts have to tell, and notes when to ask which of them again.
-    async fn tell(&self, names: BTreeSet<String>, waiting: &mut BTreeMap<String, Instant>) {
+    /// Sends the notices of these accounts, and records in `waiting` when to query which of them again.
+    async fn notify_accounts(&self, names: BTreeSet<String>, waiting: &mut BTreeMap<String, Instant>) {
         let asked = stream::iter(names).map(|name| async move {
-            let rest = self.tell_of(&name).await.unwrap_or_else(|error| {
-                tracing::debug!(account = name, %error, "the store does not tell its notices");
+            let rest = self.notify_account(&name).await.unwrap_or_else(|error| {
+                tracing::debug!(account = name, %error, "the account's notices cannot be read from the store");
                 Some(ROUND_AGAIN)
             });
             (name, rest)
@@ -174,8 +173,8 @@ impl Teller {
         }
     }
 
-    /// Tells what one account has to tell now; answers with how long the rest of it waits.
-    async fn tell_of(&self, account: &str) -> Result<Option<Duration>, StoreError> {
+    /// Sends the notices of one account that are due; returns the time until its next one.
+    async fn notify_account(&self, account: &str) -> Result<Option<Duration>, StoreError> {
         let pause_ms = i64::try_from(self.settings.retry.as_millis()).unwrap_or(i64::MAX >> 16);
         let taken = self.ledger.take_notices(account, pause_ms).await?;
         if taken.lost > 0 {
@@ -183,16 +182,16 @@ impl Teller {
             tracing::warn!(
                 account,
                 lost,
-                "notices found no room while earlier ones could not be sent, and are lost"
+                "notices were lost: the account had too many that could not be sent"
             );
         }
         let sent = taken.notices.iter().map(|notice| self.send(account, notice));
         let sent = join_all(sent).await;
         let told = taken.notices.iter().zip(sent).filter(|(_, is_told)| *is_told);
-        let told: Vec<NoticeOf> = told.map(|(notice, _)| notice.of.clone()).collect();
+        let told: Vec<NoticeId> = told.map(|(notice, _)| notice.id.clone()).collect();
         if !told.is_empty() {
-            self.ledger.told(account, &told).await?;
-            let mut said = self.said.lock();
+            self.ledger.acknowledge_notices(account, &told).await?;
+            let mut said = self.logged.lock();
             for of in &told {
                 said.remove(&message::id(account, of));
             }
@@ -201,9 +200,9 @@ impl Teller {
         Ok(rest.map(Duration::from_millis))
     }
 
-    /// Whether this part of a key's quota is told: as the key says, or else its account, or else the configuration. Where that
-    /// cannot be looked up it is told: once too often is better than never.
-    async fn is_wanted(&self, account: &str, key: &KeyId, percent: u8) -> bool {
+    /// Whether to send a notice at this threshold: as the key says, or else its account, or else the configuration. If that
+    /// cannot be looked up, the notice is sent: once too often is better than never.
+    async fn should_notify(&self, account: &str, key: &KeyId, percent: u8) -> bool {
         let of_key = match self.keys.by_id(key).await {
             Ok(view) => view.and_then(|view| view.record.terms.notify),
             Err(_) => return true,
@@ -213,29 +212,29 @@ impl Teller {
             (None, Ok(view)) => view.and_then(|view| view.record.terms.notify),
             (None, Err(_)) => return true,
         };
-        chosen.unwrap_or(self.settings.quota_percent).has(percent)
+        chosen.unwrap_or(self.settings.quota_percent).contains(percent)
     }
 
-    /// Whether this process has not written the notice's line yet.
-    fn is_new(&self, id: &str) -> bool {
-        let mut said = self.said.lock();
-        if said.len() >= SAID_MAX {
+    /// Whether this process has not logged the notice yet; remembers it as logged.
+    fn mark_logged(&self, id: &str) -> bool {
+        let mut said = self.logged.lock();
+        if said.len() >= LOGGED_MAX {
             said.clear();
         }
         said.insert(id.to_owned())
     }
 
-    /// Tells one; whether that was done.
+    /// Sends one notice; returns whether the ledger may delete it.
     async fn send(&self, account: &str, notice: &Notice) -> bool {
-        if let NoticeOf::Quota { percent, key, .. } = &notice.of
-            && !self.is_wanted(account, key, *percent).await
+        if let NoticeId::Quota { percent, key, .. } = &notice.id
+            && !self.should_notify(account, key, *percent).await
         {
             return true;
         }
-        let id = message::id(account, &notice.of);
-        // How often it was taken says nothing: whoever took it may have ended before it wrote the line.
-        if self.is_new(&id) {
-            say(account, notice);
+        let id = message::id(account, &notice.id);
+        // `tries` does not help here: the process that took it before may have ended without logging it.
+        if self.mark_logged(&id) {
+            log_notice(account, notice);
         }
         let Some(webhook) = &self.settings.webhook else {
             return true;
@@ -244,19 +243,19 @@ impl Teller {
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(account, id, tries = notice.tries, %error, "a notice could not be sent, it is tried again");
+                tracing::warn!(account, id, tries = notice.tries, %error, "a notice could not be sent and will be sent again");
                 false
             }
         }
     }
 }
 
-/// The line in the log.
-fn say(account: &str, notice: &Notice) {
+/// Logs a notice.
+fn log_notice(account: &str, notice: &Notice) {
     let usd = |amount: NanoUsd| amount.to_string();
     let (reached, limit) = (usd(notice.reached), usd(notice.limit));
-    match &notice.of {
-        NoticeOf::Quota {
+    match &notice.id {
+        NoticeId::Quota {
             percent, period, key, ..
         } => {
             let (key, period) = (key.as_str(), period.to_string());
@@ -270,7 +269,7 @@ fn say(account: &str, notice: &Notice) {
                 "a key has spent a part of its quota"
             );
         }
-        NoticeOf::Balance { .. } => {
+        NoticeId::Balance { .. } => {
             tracing::warn!(
                 account,
                 balance_usd = reached,

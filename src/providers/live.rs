@@ -11,21 +11,21 @@ use crate::{
     providers::{endpoint::Routes, pools::Pools},
 };
 
-/// One version of everything that a reload replaces. Made at the start and by each reload.
+/// One version of all that a reload replaces. Made at the start and by each reload.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct ConfigSnapshot {
     /// The checked configuration.
     pub config: Arc<Config>,
     /// Models, providers and their rules.
     pub catalogue: Arc<Catalogue>,
-    /// Run-time state of the catalogue's providers: credentials, places, breakers, retry budgets.
+    /// The run-time state of the catalogue's providers: credentials, backends, circuits, retry budgets.
     pub pools: Arc<Pools>,
     /// The endpoints of the catalogue's models.
     pub routes: Routes,
 }
 
-impl Live {
-    /// A version of which everything is read. `pools` are those of the catalogue.
+impl ConfigSnapshot {
+    /// A snapshot of checked parts. `pools` are those of the catalogue.
     pub(crate) fn new(config: Arc<Config>, catalogue: Arc<Catalogue>, pools: Arc<Pools>) -> Self {
         Self {
             routes: Routes::prepare(&catalogue, &pools),
@@ -36,23 +36,23 @@ impl Live {
     }
 }
 
-/// Holds the current version; readers never block.
+/// The current snapshot; readers never block.
 #[derive(Debug)]
-pub(crate) struct LiveCell(ArcSwap<Live>);
+pub(crate) struct CurrentConfig(ArcSwap<ConfigSnapshot>);
 
-impl LiveCell {
-    /// Starts with a first version.
-    pub(crate) fn new(live: Live) -> Self {
+impl CurrentConfig {
+    /// Starts with a first snapshot.
+    pub(crate) fn new(live: ConfigSnapshot) -> Self {
         Self(ArcSwap::from_pointee(live))
     }
 
-    /// The current version.
-    pub(crate) fn get(&self) -> Arc<Live> {
+    /// The current snapshot.
+    pub(crate) fn get(&self) -> Arc<ConfigSnapshot> {
         self.0.load_full()
     }
 
-    /// Replaces the current version. Running requests keep theirs.
-    pub(crate) fn set(&self, live: Live) {
+    /// Replaces the current snapshot. Running requests keep theirs.
+    pub(crate) fn set(&self, live: ConfigSnapshot) {
         self.0.store(Arc::new(live));
     }
 }

@@ -1,6 +1,6 @@
-//! Remembers state at providers: which account owns it, and which provider and credential serve it. What this node has
-//! served is in memory at once; it is written to the store for the other nodes while the answer passes. Requests never
-//! wait for a write, but the end of an answer does.
+//! Records state at providers: which account owns it, and which provider and credential serve it. This node has the state of its
+//! own answers in memory at once; it is written to the store for the other nodes while the answer passes. Requests never wait for
+//! a write, but the end of an answer does.
 
 mod on_the_way;
 mod writer;
@@ -18,43 +18,43 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use self::writer::{QUEUE_MAX, Waiting};
+use self::writer::{QUEUE_MAX, QueuedWrite};
 use crate::{
     domain::wire::{provider_state::StateKey, session_hint::ServedBy},
     store::sessions::SessionStore,
 };
 
-pub(crate) use self::{on_the_way::OnTheWay, writer::Writer};
+pub(crate) use self::{on_the_way::PendingWrites, writer::StateWriter};
 
-/// The most entries kept in memory. Beyond it the older of two generations is dropped.
+/// The maximum number of entries in memory. Beyond it the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
 
 /// Completes when an answer's new state is written, or cannot be written for now.
-pub(crate) type Written = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type WriteCompletion = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The memory in front of the store. Shared by all requests.
-pub(crate) struct Sessions {
+/// The state known to this node, in front of the store. Shared by all requests.
+pub(crate) struct StateRegistry {
     store: Arc<dyn SessionStore>,
-    recent: Mutex<Recent>,
-    queue: mpsc::Sender<Waiting>,
+    recent: Mutex<RecentStates>,
+    queue: mpsc::Sender<QueuedWrite>,
     /// Whether the last write failed.
     fails: watch::Receiver<bool>,
     lost: AtomicU64,
 }
 
-/// Two generations: when the newer one is full it replaces the older one.
+/// Recently used entries in two generations: when the newer one is full it replaces the older one.
 #[derive(Default)]
-struct Recent {
+struct RecentStates {
     newer: HashMap<StateKey, ServedBy>,
     older: HashMap<StateKey, ServedBy>,
 }
 
-impl Recent {
+impl RecentStates {
     fn get(&self, state: &StateKey) -> Option<&ServedBy> {
         self.newer.get(state).or_else(|| self.older.get(state))
     }
 
-    fn put(&mut self, state: StateKey, served_by: ServedBy) {
+    fn insert(&mut self, state: StateKey, served_by: ServedBy) {
         if self.newer.len() >= RECENT_MAX / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
@@ -62,9 +62,9 @@ impl Recent {
     }
 }
 
-impl Sessions {
-    /// The memory in front of a store, and the task that writes to it.
-    pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, Writer) {
+impl StateRegistry {
+    /// An empty registry in front of a store, and the task that writes to it.
+    pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, StateWriter) {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let (failing, fails) = watch::channel(false);
         let this = Self {
@@ -74,7 +74,7 @@ impl Sessions {
             fails,
             lost: AtomicU64::new(0),
         };
-        let writer = Writer {
+        let writer = StateWriter {
             store,
             queue,
             fails: failing,
@@ -82,8 +82,9 @@ impl Sessions {
         (this, writer)
     }
 
-    /// Who serves each of these states, in their order. Asks the store once, and only for what is not in memory.
-    pub(crate) async fn recall(&self, states: &[StateKey]) -> Recalled {
+    /// The provider and credential that serve each of these states, in their order. Calls the store at most once, for the states
+    /// that are not in memory.
+    pub(crate) async fn find(&self, states: &[StateKey]) -> FoundStates {
         let mut served_by: Vec<Option<ServedBy>> = {
             let recent = self.recent.lock();
             states.iter().map(|state| recent.get(state).cloned()).collect()
@@ -91,7 +92,7 @@ impl Sessions {
         let places = || states.iter().zip(&served_by).filter(|(_, known)| known.is_none());
         let unknown: Vec<StateKey> = places().map(|(state, _)| *state).collect();
         if unknown.is_empty() {
-            return Recalled {
+            return FoundStates {
                 served_by,
                 is_whole: true,
             };
@@ -99,8 +100,8 @@ impl Sessions {
         let found = match self.store.recall(&unknown).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "whose state at a provider is cannot be looked up");
-                return Recalled {
+                tracing::warn!(%error, "cannot look up who owns state at a provider");
+                return FoundStates {
                     served_by,
                     is_whole: false,
                 };
@@ -108,20 +109,21 @@ impl Sessions {
         };
         let missing = served_by.iter_mut().filter(|known| known.is_none());
         missing.zip(found).for_each(|(place, found)| *place = found);
-        Recalled {
+        FoundStates {
             served_by,
             is_whole: true,
         }
     }
 
-    /// Remembers who serves the state. Never waits: until the name is written, it counts among `on_the_way`.
-    pub(crate) fn remember(&self, state: StateKey, served_by: &ServedBy, on_the_way: &OnTheWay) {
+    /// Records the provider and credential that serve the state. Never waits: until the name is written, it counts in
+    /// `on_the_way`.
+    pub(crate) fn record(&self, state: StateKey, served_by: &ServedBy, on_the_way: &PendingWrites) {
         let known = self.recent.lock().get(&state) == Some(served_by);
         if known {
             return;
         }
-        self.recent.lock().put(state, served_by.clone());
-        let waiting = Waiting {
+        self.recent.lock().insert(state, served_by.clone());
+        let waiting = QueuedWrite {
             name: (state, served_by.clone()),
             receipt: on_the_way.receipt(),
         };
@@ -130,11 +132,10 @@ impl Sessions {
         }
     }
 
-    /// A future that completes when these names are written, so that every node knows them, also after this one has
-    /// ended. It completes at the latest after `timeout`, and at once while writes fail. `None` if there is nothing to
-    /// wait for.
-    pub(crate) fn written(&self, names: OnTheWay, timeout: Duration) -> Option<Written> {
-        let rest = names.rest().filter(|_| !*self.fails.borrow())?;
+    /// A future that completes when these names are written, so that every node knows them, even if this one ends. It completes
+    /// after `timeout` at the latest, and at once while writes fail. `None` if there is nothing to wait for.
+    pub(crate) fn written(&self, names: PendingWrites, timeout: Duration) -> Option<WriteCompletion> {
+        let rest = names.completion().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
         Some(Box::pin(async move {
             tokio::select! {
@@ -145,7 +146,7 @@ impl Sessions {
         }))
     }
 
-    /// How many names were not queued for the store, so that other nodes do not learn of them; for the metrics.
+    /// The number of names that were not queued for the store, so that other nodes do not learn of them; for the metrics.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -153,16 +154,16 @@ impl Sessions {
 
 /// The result of [`Sessions::recall`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Recalled {
-    /// Who serves each state, in the order of the question; `None` if nobody is known.
+pub(crate) struct FoundStates {
+    /// The provider and credential that serve each state, in the order of the argument; `None` for an unknown state.
     pub served_by: Vec<Option<ServedBy>>,
-    /// The store could be asked. Otherwise a `None` may be wrong.
+    /// Whether the store answered, if it was needed. Otherwise a `None` may be wrong.
     pub is_whole: bool,
 }
 
-impl std::fmt::Debug for Sessions {
+impl std::fmt::Debug for StateRegistry {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Sessions").finish_non_exhaustive()
+        out.debug_struct("StateRegistry").finish_non_exhaustive()
     }
 }
 

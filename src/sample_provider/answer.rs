@@ -1,15 +1,15 @@
-//! What is said: deterministic text derived from the prompt, thinking, or a tool call, cut into deltas.
+//! The content of an answer: deterministic text derived from the prompt, thinking, or a tool call, split into deltas.
 
-use super::ask::Ask;
-use super::offer::{self, Offer};
-use super::script::Script;
-use super::settings::Counting;
+use super::ask::SampleRequest;
+use super::offer::{self, OfferedTool};
+use super::script::SampleScript;
+use super::settings::TokenCounting;
 use super::{mark, tokens};
 use crate::domain::wire::protocol::Protocol;
 
-/// How much of a prompt or a tool result is echoed, in characters.
+/// Maximum length of an echoed prompt or tool result, in characters.
 const ECHO_CHARS_MAX: usize = 160;
-/// Words after the echo when the number of deltas is free.
+/// Number of words after the echo if the number of deltas is not fixed.
 const WORDS_DEFAULT: usize = 24;
 
 const WORDS: [&str; 32] = [
@@ -18,41 +18,47 @@ const WORDS: [&str; 32] = [
     "wheel", "measure", "level", "flood", "calm", "bend", "source",
 ];
 
-/// The content of one answer, in the order it is sent: thinking, text, call. Every string is one delta.
+/// The content of one answer, in the order in which it is sent: thinking, text, call. Each string is one delta.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ScriptedContent {
-    /// The thinking shown, empty for none.
+    /// The shown thinking; empty if there is none.
     pub(super) thinking: Vec<String>,
     pub(super) text: Vec<String>,
-    /// The tool call, if it is one.
-    pub(super) call: Option<Call>,
-    /// Tokens of reasoning that is not shown, before the first word.
+    /// The tool call, if there is one.
+    pub(super) call: Option<ScriptedToolCall>,
+    /// Tokens of hidden reasoning, which comes before the first delta.
     hidden: u64,
-    counting: Counting,
+    counting: TokenCounting,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Call {
+pub(super) struct ScriptedToolCall {
     /// The tool and its arguments.
-    pub(super) tool: Offer,
-    /// The arguments as text, in deltas; a single one where the protocol does not stream them.
+    pub(super) tool: OfferedTool,
+    /// The arguments as text, in deltas; a single delta if the protocol does not stream them.
     pub(super) deltas: Vec<String>,
 }
 
 impl ScriptedContent {
     /// The answer to `ask`; the same seed and prompt give the same answer.
-    pub(super) fn to(ask: &Ask, protocol: Protocol, script: &Script, seed: u64, counting: Counting) -> Self {
+    pub(super) fn for_request(
+        ask: &SampleRequest,
+        protocol: Protocol,
+        script: &SampleScript,
+        seed: u64,
+        counting: TokenCounting,
+    ) -> Self {
         let bytes = script.delta_bytes();
         let hidden = script.hidden_tokens.unwrap_or(0);
-        // An answer that is rendered once and reused must not quote one of the prompts it answers.
-        let reusable = counting == Counting::Fixed && script.deltas.is_some();
+        // An answer that is rendered once and reused must not quote any prompt.
+        let reusable = counting == TokenCounting::Fixed && script.deltas.is_some();
         let prompt = if reusable {
             String::new()
         } else {
-            mark::without(&ask.prompt)
+            mark::without_marks(&ask.prompt)
         };
         let echo: String = prompt.chars().take(ECHO_CHARS_MAX).collect();
-        let words = Words::new(seed ^ fingerprint(&prompt));
+        let words = WordSequence::new(seed ^ fingerprint(&prompt));
         let thinking = if ask.thinking {
             pieces(&format!("The user says \"{echo}\". A short answer will do."), bytes)
         } else {
@@ -64,7 +70,7 @@ impl ScriptedContent {
                 Protocol::Messages | Protocol::Responses => pieces(&arguments, bytes),
                 Protocol::Gemini => vec![arguments],
             };
-            let call = Call {
+            let call = ScriptedToolCall {
                 tool: offer.clone(),
                 deltas,
             };
@@ -86,8 +92,8 @@ impl ScriptedContent {
             _ => format!("You said \"{echo}\"."),
         };
         let text = match (&ask.schema, script.deltas) {
-            (Some(schema), _) => pieces(&offer::fitting(schema).to_string(), bytes),
-            (None, Some(count)) => numbered(&opening, words, count, bytes),
+            (Some(schema), _) => pieces(&offer::fitting_arguments(schema).to_string(), bytes),
+            (None, Some(count)) => exact_pieces(&opening, words, count, bytes),
             (None, None) => {
                 let mut text = opening;
                 for word in words.take(WORDS_DEFAULT) {
@@ -116,7 +122,7 @@ impl ScriptedContent {
         self.tokens_after(self.deltas())
     }
 
-    /// The output tokens when `deltas` deltas have been generated; what is hidden was thought before the first.
+    /// The output tokens after `deltas` deltas. Hidden reasoning counts from the first delta on.
     pub(super) fn tokens_after(&self, deltas: usize) -> u64 {
         let hidden = if deltas > 0 { self.hidden } else { 0 };
         self.shown_after(deltas) + hidden
@@ -124,14 +130,14 @@ impl ScriptedContent {
 
     /// The tokens of the first `deltas` deltas.
     fn shown_after(&self, deltas: usize) -> u64 {
-        if self.counting == Counting::Fixed {
+        if self.counting == TokenCounting::Fixed {
             return u64::try_from(deltas.min(self.deltas())).unwrap_or(u64::MAX);
         }
         let text = deltas.saturating_sub(self.thinking.len());
         let call = text.saturating_sub(self.text.len());
-        let mut total = count(&self.thinking, deltas) + count(&self.text, text);
+        let mut total = count_tokens(&self.thinking, deltas) + count_tokens(&self.text, text);
         if let Some(made) = self.call.as_ref().filter(|_| call > 0) {
-            total += tokens::count(&made.tool.name) + count(&made.deltas, call);
+            total += tokens::count(&made.tool.name) + count_tokens(&made.deltas, call);
         }
         total
     }
@@ -142,15 +148,15 @@ impl ScriptedContent {
     }
 }
 
-/// The tokens of the first `take` deltas, as one text.
-fn count(deltas: &[String], take: usize) -> u64 {
+/// The tokens of the first `take` deltas, counted as one text.
+fn count_tokens(deltas: &[String], take: usize) -> u64 {
     if take == 0 || deltas.is_empty() {
         return 0;
     }
     tokens::count(&deltas.iter().take(take).map(String::as_str).collect::<String>())
 }
 
-/// `text` in pieces of at least `bytes` bytes (exactly, for ASCII), the last as long as what is left.
+/// Splits `text` into pieces of at least `bytes` bytes (exactly, for ASCII); the last has the rest.
 fn pieces(text: &str, bytes: usize) -> Vec<String> {
     let mut pieces = Vec::with_capacity(text.len().div_ceil(bytes.max(1)));
     let mut piece = String::new();
@@ -166,8 +172,8 @@ fn pieces(text: &str, bytes: usize) -> Vec<String> {
     pieces
 }
 
-/// Exactly `count` pieces of at least `bytes` bytes: the opening, then words without end.
-fn numbered(opening: &str, words: Words, count: usize, bytes: usize) -> Vec<String> {
+/// Exactly `count` pieces of at least `bytes` bytes: the opening, then as many words as needed.
+fn exact_pieces(opening: &str, words: WordSequence, count: usize, bytes: usize) -> Vec<String> {
     let mut letters = opening
         .chars()
         .chain(words.flat_map(|word| std::iter::once(' ').chain(word.chars())));
@@ -183,7 +189,7 @@ fn numbered(opening: &str, words: Words, count: usize, bytes: usize) -> Vec<Stri
         .collect()
 }
 
-/// FNV-1a: it only has to be the same on every machine.
+/// FNV-1a. It only has to be the same on every machine.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -192,17 +198,17 @@ fn fingerprint(text: &str) -> u64 {
 
 /// An endless, seeded sequence of words (SplitMix64).
 #[derive(Clone)]
-struct Words {
+struct WordSequence {
     state: u64,
 }
 
-impl Words {
+impl WordSequence {
     fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 }
 
-impl Iterator for Words {
+impl Iterator for WordSequence {
     type Item = &'static str;
 
     fn next(&mut self) -> Option<&'static str> {
@@ -219,25 +225,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample_provider::offer::Taking;
+    use crate::sample_provider::offer::ToolInputKind;
 
-    fn answer(ask: &Ask, script: &Script) -> ScriptedContent {
-        ScriptedContent::to(ask, Protocol::Messages, script, 1, Counting::Text)
+    fn answer(ask: &SampleRequest, script: &SampleScript) -> ScriptedContent {
+        ScriptedContent::for_request(ask, Protocol::Messages, script, 1, TokenCounting::Text)
     }
 
-    fn asking(prompt: &str) -> Ask {
-        Ask {
+    fn asking(prompt: &str) -> SampleRequest {
+        SampleRequest {
             prompt: prompt.to_owned(),
-            ..Ask::default()
+            ..SampleRequest::default()
         }
     }
 
     #[test]
     fn number_and_size_of_deltas_are_exact() {
-        let script = Script {
+        let script = SampleScript {
             deltas: Some(40),
             delta_bytes: Some(7),
-            ..Script::default()
+            ..SampleScript::default()
         };
         let answer = answer(&asking("hello"), &script);
         assert_eq!(answer.text.len(), 40);
@@ -247,16 +253,16 @@ mod tests {
 
     #[test]
     fn the_same_seed_and_prompt_say_the_same() {
-        let script = Script::default();
+        let script = SampleScript::default();
         assert_eq!(answer(&asking("a"), &script), answer(&asking("a"), &script));
         assert_ne!(answer(&asking("a"), &script), answer(&asking("b"), &script));
     }
 
     #[test]
     fn characters_are_not_split_and_marks_not_echoed() {
-        let script = Script {
+        let script = SampleScript {
             delta_bytes: Some(1),
-            ..Script::default()
+            ..SampleScript::default()
         };
         let text = answer(&asking("grüß 🙂 [[sample: delta_bytes=1]]"), &script)
             .text
@@ -266,14 +272,14 @@ mod tests {
 
     #[test]
     fn hidden_reasoning_is_billed_from_the_first_word_on_and_never_shown() {
-        let script = Script {
+        let script = SampleScript {
             deltas: Some(4),
-            ..Script::default()
+            ..SampleScript::default()
         };
         let shown = answer(&asking("hello"), &script);
         let hiding = answer(
             &asking("hello"),
-            &Script {
+            &SampleScript {
                 hidden_tokens: Some(2000),
                 ..script
             },
@@ -287,38 +293,38 @@ mod tests {
 
     #[test]
     fn a_tool_result_is_quoted_and_a_schema_is_filled() {
-        let ask = Ask {
+        let ask = SampleRequest {
             tool_result: Some("18 C".to_owned()),
-            ..Ask::default()
+            ..SampleRequest::default()
         };
         assert!(
-            answer(&ask, &Script::default())
+            answer(&ask, &SampleScript::default())
                 .text
                 .concat()
                 .starts_with("The tool says \"18 C\".")
         );
         let schema = json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let ask = Ask {
+        let ask = SampleRequest {
             schema: Some(schema),
-            ..Ask::default()
+            ..SampleRequest::default()
         };
-        assert_eq!(answer(&ask, &Script::default()).text.concat(), r#"{"n":1}"#);
+        assert_eq!(answer(&ask, &SampleScript::default()).text.concat(), r#"{"n":1}"#);
     }
 
     #[test]
     fn tokens_of_a_part_grow_to_the_tokens_of_the_whole() {
-        let offer = Offer {
+        let offer = OfferedTool {
             name: "get_weather".to_owned(),
             namespace: None,
-            taking: Taking::Json,
+            input_kind: ToolInputKind::Json,
             arguments: json!({"location": "Paris"}),
         };
-        let ask = Ask {
+        let ask = SampleRequest {
             thinking: true,
             call: Some(offer),
             ..asking("weather")
         };
-        let answer = answer(&ask, &Script::default());
+        let answer = answer(&ask, &SampleScript::default());
         let counts: Vec<u64> = (0..=answer.deltas())
             .map(|deltas| answer.tokens_after(deltas))
             .collect();

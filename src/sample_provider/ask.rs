@@ -1,42 +1,46 @@
-//! What a request asks for, read from its body: only what the answer depends on.
+//! Parses the parts of a request that its answer depends on.
 
 use serde_json::Value;
 
-use super::offer::Offer;
+use super::offer::OfferedTool;
 use crate::domain::wire::operation::Operation;
 use crate::domain::wire::protocol::Protocol;
 
-/// The facts of one request.
+/// The parts of one request that its answer depends on.
 #[derive(Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct SampleRequest {
     pub(super) model: String,
     /// Whether the answer is streamed.
     pub(super) stream: bool,
-    /// Whether thinking is shown.
+    /// Whether to show thinking.
     pub(super) thinking: bool,
-    /// The text of the last user turn; empty when it has none.
+    /// The text of the last user turn; may be empty.
     pub(super) prompt: String,
-    /// The result of a tool, when the last turn carries one.
+    /// The result of a tool, if the last turn has one.
     pub(super) tool_result: Option<String>,
-    /// The tool to call, when the answer is to be a call; not read from the body alone, so set by the caller.
-    pub(super) call: Option<Offer>,
-    /// The schema of the answer, when it has to be JSON.
+    /// The tool to call; `None` for an answer without a call. Set by the caller, because it depends not only on the body.
+    pub(super) call: Option<OfferedTool>,
+    /// The schema of the answer, if it has to be JSON.
     pub(super) schema: Option<Value>,
 }
 
-/// A body that cannot be answered; the message says what is wrong with which field.
+/// Why a body cannot be answered: what is wrong with which field.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct AskError(pub(super) String);
+pub(super) struct SampleRequestError(pub(super) String);
 
-/// Reads the facts from `body`. `path_model` is the model in the path (Gemini).
-pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value) -> Result<Ask, AskError> {
+/// Parses `body`. `path_model` is the model in the path (Gemini).
+pub(super) fn read_request(
+    operation: Operation,
+    path_model: Option<&str>,
+    body: &Value,
+) -> Result<SampleRequest, SampleRequestError> {
     let Some(fields) = body.as_object() else {
-        return Err(AskError("the body has to be a JSON object".to_owned()));
+        return Err(SampleRequestError("the body has to be a JSON object".to_owned()));
     };
     let model = match path_model.or_else(|| body.get("model").and_then(Value::as_str)) {
         Some(model) => model.to_owned(),
-        None => return Err(AskError("model: field required".to_owned())),
+        None => return Err(SampleRequestError("model: field required".to_owned())),
     };
     let turns = match operation.protocol() {
         Protocol::Messages => fields.get("messages"),
@@ -51,11 +55,11 @@ pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value)
             Protocol::Responses => "input",
             Protocol::Gemini => "contents",
         };
-        return Err(AskError(format!("{name}: field required")));
+        return Err(SampleRequestError(format!("{name}: field required")));
     };
-    let mut ask = Ask {
+    let mut ask = SampleRequest {
         model,
-        ..Ask::default()
+        ..SampleRequest::default()
     };
     match operation.protocol() {
         Protocol::Messages => read_messages(body, turns, &mut ask),
@@ -68,7 +72,7 @@ pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value)
     Ok(ask)
 }
 
-fn read_messages(body: &Value, turns: &Value, ask: &mut Ask) {
+fn read_messages(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     ask.stream = flag(body, "/stream");
     ask.thinking = matches!(text_at(body, "/thinking/type"), Some("enabled" | "adaptive"));
     ask.schema = body.pointer("/output_config/format/schema").cloned();
@@ -91,7 +95,7 @@ fn read_messages(body: &Value, turns: &Value, ask: &mut Ask) {
     }
 }
 
-fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
+fn read_responses(body: &Value, input: &Value, ask: &mut SampleRequest) {
     ask.stream = flag(body, "/stream");
     ask.thinking = body.get("reasoning").is_some_and(|reasoning| !reasoning.is_null())
         && text_at(body, "/reasoning/effort") != Some("none");
@@ -100,7 +104,7 @@ fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
         ask.prompt = plain(Some(input));
         return;
     };
-    // Several results of parallel calls may follow each other; the text before them is an earlier turn.
+    // The results of several parallel calls may follow each other. Text before them belongs to an earlier turn.
     for item in items.iter().rev() {
         match text_at(item, "/type") {
             Some("function_call_output" | "custom_tool_call_output") => {
@@ -116,7 +120,7 @@ fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
     }
 }
 
-fn read_gemini(body: &Value, turns: &Value, ask: &mut Ask) {
+fn read_gemini(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     let configuration = body.get("generationConfig").or_else(|| body.get("generation_config"));
     if let Some(configuration) = configuration {
         let thinking = configuration
@@ -196,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    fn ask(operation: Operation, body: &Value) -> Ask {
-        read(operation, None, body).unwrap()
+    fn ask(operation: Operation, body: &Value) -> SampleRequest {
+        read_request(operation, None, body).unwrap()
     }
 
     #[test]
@@ -242,9 +246,9 @@ mod tests {
 
     #[test]
     fn a_missing_field_is_named() {
-        let error = read(Operation::Messages, None, &json!({"messages": []})).unwrap_err();
+        let error = read_request(Operation::Messages, None, &json!({"messages": []})).unwrap_err();
         assert_eq!(error.to_string(), "model: field required");
-        let error = read(Operation::Responses, None, &json!({"model": "m"})).unwrap_err();
+        let error = read_request(Operation::Responses, None, &json!({"model": "m"})).unwrap_err();
         assert_eq!(error.to_string(), "input: field required");
     }
 }

@@ -1,4 +1,4 @@
-//! A socket that can be told to end with RST instead of FIN.
+//! A socket that can be closed with RST instead of FIN, and response bodies that follow the steps of a response.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,48 +9,48 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Told to a connection from within one of its responses.
+/// The flag by which a response makes its connection end with RST.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResetFlag(Arc<AtomicBool>);
 
 impl ResetFlag {
-    /// The connection is to end with RST.
+    /// Makes the connection end with RST.
     pub(super) fn raise(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
-/// A socket and its flag.
+/// A socket with its flag.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct SampleConnection {
     stream: TcpStream,
     reset: ResetFlag,
 }
 
-impl Connection {
-    /// Wraps `stream`; small writes go out at once.
+impl SampleConnection {
+    /// Wraps `stream`, and disables Nagle's algorithm.
     pub(super) fn new(stream: TcpStream, reset: ResetFlag) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, reset })
     }
 }
 
-impl Drop for Connection {
+impl Drop for SampleConnection {
     fn drop(&mut self) {
         if self.reset.0.load(Ordering::Acquire) {
-            // If this fails the peer sees FIN: still a cut.
+            // If this fails, the peer sees FIN, which is also a cut.
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for SampleConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for SampleConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

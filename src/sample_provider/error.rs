@@ -7,17 +7,17 @@ use super::script::ScriptError;
 /// Why the sample provider did not start or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleProviderError {
-    /// A flag is out of its range.
+    /// A flag is out of range.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The variable named by `--require-key-env` holds nothing.
-    #[error("environment variable {name} (--require-key-env) is not set or empty, set it or leave the flag out")]
+    /// The variable named by `--require-key-env` is missing or empty.
+    #[error("environment variable {name} (--require-key-env) is not set or is empty: set it, or leave the flag out")]
     KeyEnv {
         /// The name of the environment variable.
         name: String,
     },
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}, choose another --listen")]
+    #[error("cannot listen on {address}: {source}; choose another --listen")]
     Listen {
         /// The configured address.
         address: SocketAddr,

@@ -1,35 +1,33 @@
-//! The mark in a prompt: `[[sample: deltas=20 gap_ms=5]]`, words of the form key=value.
-//!
-//! A value that starts with a brace or a quote is JSON and ends where the JSON ends, whatever is in it:
-//! `[[sample: tool=Bash tool_input={"command": "echo a, b"}]]`.
+//! The mark in a prompt, such as `[[sample: deltas=20 gap_ms=5]]`: words of the form key=value.
 
 use serde::de::IgnoredAny;
 
 use super::script_error::ScriptError;
 
-/// Opens a mark.
+/// The beginning of a mark such as `[[sample: deltas=20 gap_ms=5]]`: words of the form key=value. A value that begins with a
+/// brace or a quote is JSON, and ends where the JSON ends: `[[sample: tool=Bash tool_input={"command": "echo a, b"}]]`.
 pub(super) const MARK_OPEN: &str = "[[sample:";
 const MARK_CLOSE: &str = "]]";
 const SEPARATORS: [char; 5] = [' ', '\t', '\r', '\n', ','];
 
 /// The words of a mark: keys and values.
-type Words<'a> = Vec<(&'a str, &'a str)>;
+type MarkWords<'a> = Vec<(&'a str, &'a str)>;
 
-/// The words of the last mark of `prompt`, as keys and values; none when there is no mark.
-pub(super) fn last(prompt: &str) -> Result<Words<'_>, ScriptError> {
+/// The words of the last mark in `prompt`; empty without a mark.
+pub(super) fn last_mark(prompt: &str) -> Result<MarkWords<'_>, ScriptError> {
     match prompt.rsplit_once(MARK_OPEN) {
-        Some((_, after)) => read(after).map(|(words, _)| words),
+        Some((_, after)) => read_mark(after).map(|(words, _)| words),
         None => Ok(Vec::new()),
     }
 }
 
-/// `prompt` without its marks, as far as they are closed.
-pub(super) fn without(prompt: &str) -> String {
+/// `prompt` without its marks. An unclosed mark extends to the end.
+pub(super) fn without_marks(prompt: &str) -> String {
     let mut rest = prompt;
     let mut plain = String::with_capacity(prompt.len().min(1024));
     while let Some((before, after)) = rest.split_once(MARK_OPEN) {
         plain.push_str(before);
-        rest = match read(after) {
+        rest = match read_mark(after) {
             Ok((_, rest)) => rest,
             Err(_) => after.split_once(MARK_CLOSE).map_or("", |(_, rest)| rest),
         };
@@ -38,13 +36,13 @@ pub(super) fn without(prompt: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// The beginning of a word, fit for an error message.
-pub(super) fn shown(word: &str) -> String {
+/// A word, shortened for an error message.
+pub(super) fn shortened_word(word: &str) -> String {
     word.chars().take(40).collect()
 }
 
-/// The words of a mark whose opening has been read, and what follows the mark.
-fn read(after: &str) -> Result<(Words<'_>, &str), ScriptError> {
+/// Parses a mark after its beginning; returns its words and the rest of the prompt.
+fn read_mark(after: &str) -> Result<(MarkWords<'_>, &str), ScriptError> {
     let mut words = Vec::new();
     let mut rest = after;
     loop {
@@ -54,7 +52,7 @@ fn read(after: &str) -> Result<(Words<'_>, &str), ScriptError> {
         }
         let (word, _) = rest.split_at_checked(word_length(rest)?).unwrap_or_default();
         let Some((key, value)) = word.split_once('=') else {
-            return Err(ScriptError::NotAPair(shown(word)));
+            return Err(ScriptError::NotAPair(shortened_word(word)));
         };
         let (_, behind) = rest.split_at_checked(key.len() + 1).unwrap_or_default();
         let length = json_length(behind).unwrap_or(value.len());
@@ -64,7 +62,7 @@ fn read(after: &str) -> Result<(Words<'_>, &str), ScriptError> {
     }
 }
 
-/// The bytes of the word at the start of `rest`: up to a separator or the end of the mark.
+/// The length in bytes of the word at the start of `rest`, up to a separator or the end of the mark.
 fn word_length(rest: &str) -> Result<usize, ScriptError> {
     let close = rest.find(MARK_CLOSE);
     match (rest.find(SEPARATORS), close) {
@@ -75,7 +73,7 @@ fn word_length(rest: &str) -> Result<usize, ScriptError> {
     }
 }
 
-/// The bytes of the JSON object or string at the start of `rest`, if there is one.
+/// The length in bytes of the JSON object or string at the start of `rest`, if there is one.
 fn json_length(rest: &str) -> Option<usize> {
     if !rest.starts_with(['{', '"']) {
         return None;
@@ -94,24 +92,27 @@ mod tests {
         let prompt = r#"do [[sample: tool=Bash, tool_input={"command": "echo [[x]], y=1"} deltas=2]] it"#;
         let input = r#"{"command": "echo [[x]], y=1"}"#;
         assert_eq!(
-            last(prompt).unwrap(),
+            last_mark(prompt).unwrap(),
             [("tool", "Bash"), ("tool_input", input), ("deltas", "2")]
         );
-        assert_eq!(without(prompt), "do  it");
+        assert_eq!(without_marks(prompt), "do  it");
         assert_eq!(
-            last(r#"[[sample: tool_input="a b"]]"#).unwrap(),
+            last_mark(r#"[[sample: tool_input="a b"]]"#).unwrap(),
             [("tool_input", r#""a b""#)]
         );
-        assert!(last("[[sample: tool_input={\"a b\" ]]").is_err());
+        assert!(last_mark("[[sample: tool_input={\"a b\" ]]").is_err());
     }
 
     #[test]
     fn what_is_not_closed_is_refused_and_not_said() {
-        assert_eq!(last("[[sample: gap_ms=1 "), Err(ScriptError::NotClosed));
-        assert_eq!(last("[[sample: gap_ms=1"), Err(ScriptError::NotClosed));
-        assert_eq!(last("[[sample: gap]]"), Err(ScriptError::NotAPair("gap".to_owned())));
-        assert_eq!(last("nothing"), Ok(Vec::new()));
-        assert_eq!(without("a [[sample: x=1]]b [[sample: y"), "a b");
-        assert_eq!(without("plain"), "plain");
+        assert_eq!(last_mark("[[sample: gap_ms=1 "), Err(ScriptError::NotClosed));
+        assert_eq!(last_mark("[[sample: gap_ms=1"), Err(ScriptError::NotClosed));
+        assert_eq!(
+            last_mark("[[sample: gap]]"),
+            Err(ScriptError::NotAPair("gap".to_owned()))
+        );
+        assert_eq!(last_mark("nothing"), Ok(Vec::new()));
+        assert_eq!(without_marks("a [[sample: x=1]]b [[sample: y"), "a b");
+        assert_eq!(without_marks("plain"), "plain");
     }
 }

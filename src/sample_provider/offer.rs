@@ -1,50 +1,50 @@
-//! A tool that a request offers, with arguments that roughly fit its schema.
+//! Tools that a request offers, with arguments that roughly fit their schemas.
 
 use serde_json::{Map, Value, json};
 
-/// A tool the request offers.
+/// A tool that the request offers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Offer {
+pub(super) struct OfferedTool {
     /// The tool's name.
     pub(super) name: String,
-    /// The namespace it is offered in (Responses).
+    /// The namespace that it is in (Responses).
     pub(super) namespace: Option<String>,
-    /// What it takes.
-    pub(super) taking: Taking,
-    /// Arguments that roughly fit its schema; a string where it takes free text.
+    /// The kind of its input.
+    pub(super) input_kind: ToolInputKind,
+    /// Arguments that roughly fit its schema; a string for free text.
     pub(super) arguments: Value,
 }
 
-/// What a tool takes.
+/// The kind of a tool's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taking {
+pub(super) enum ToolInputKind {
     /// A JSON object.
     Json,
-    /// Free text (the Responses protocol's custom tools).
+    /// Free text (custom tools of the Responses protocol).
     Text,
 }
 
-impl Offer {
+impl OfferedTool {
     pub(super) fn new(tool: &Value, schema: &Value) -> Option<Self> {
         Some(Self {
             name: tool.get("name")?.as_str()?.to_owned(),
             namespace: None,
-            taking: Taking::Json,
-            arguments: fitting(schema),
+            input_kind: ToolInputKind::Json,
+            arguments: fitting_arguments(schema),
         })
     }
 
-    /// The arguments as they are written in a stream.
+    /// The arguments as text for a stream.
     pub(super) fn arguments_text(&self) -> String {
         match &self.arguments {
-            Value::String(text) if self.taking == Taking::Text => text.clone(),
+            Value::String(text) if self.input_kind == ToolInputKind::Text => text.clone(),
             other => other.to_string(),
         }
     }
 }
 
-/// An object that roughly fits an object schema: its required properties, or the first one when none is required.
-pub(super) fn fitting(schema: &Value) -> Value {
+/// An object that roughly fits an object schema: its required properties, or the first one if none is required.
+pub(super) fn fitting_arguments(schema: &Value) -> Value {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return json!({});
     };
@@ -77,7 +77,7 @@ fn fitting_property(name: &str, property: &Value) -> Value {
         "integer" | "number" => property.get("minimum").cloned().unwrap_or_else(|| json!(1)),
         "boolean" => json!(true),
         "array" => json!([]),
-        // One level only: deeper schemas are not worth their recursion here.
+        // Only one level: deeper schemas are not worth a recursion here.
         "object" => json!({}),
         _ if ["location", "city", "place"]
             .iter()

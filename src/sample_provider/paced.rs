@@ -1,4 +1,4 @@
-//! A response body that follows its steps.
+//! The body of a response, which follows the response's steps.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use super::connection::ResetFlag;
-use super::ledger::Entry;
-use super::performance::Performance;
-use super::script::Close;
+use super::ledger::SampleLedgerEntry;
+use super::performance::ScriptedResponse;
+use super::script::CutStyle;
 use super::steps::ReplyStep;
 
-/// Before a break, so that what was sent before it leaves the process.
+/// Pause before a break, so that the bytes before it are sent.
 const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
 
-/// The body was broken off on purpose.
+/// The body was broken off as scripted.
 #[derive(Debug, thiserror::Error)]
-#[error("broken off as ordered")]
+#[error("broken off as scripted")]
 pub(super) struct StreamBroken;
 
 /// The body of one response.
-pub(super) struct Paced {
+pub(super) struct PacedBody {
     steps: Arc<[ReplyStep]>,
     next: usize,
     length: Option<u64>,
     gap: Duration,
-    /// The timer of the pauses; each one starts where the last one ended, so that the pace does not drift.
+    /// The timer of the pauses. Each pause starts at the end of the last one, so that the pace does not drift.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
-    entry: Entry,
+    entry: SampleLedgerEntry,
     reset: ResetFlag,
 }
 
-impl Paced {
-    /// The body of `performance`, accounted for in `entry`; `reset` belongs to its connection.
-    pub(super) fn new(performance: &Performance, entry: Entry, reset: ResetFlag) -> Self {
+impl PacedBody {
+    /// The body of `performance`, billed in `entry`. `reset` belongs to its connection.
+    pub(super) fn new(performance: &ScriptedResponse, entry: SampleLedgerEntry, reset: ResetFlag) -> Self {
         Self {
             steps: Arc::clone(&performance.steps),
             next: 0,
@@ -69,7 +69,7 @@ impl Paced {
     }
 }
 
-impl Body for Paced {
+impl Body for PacedBody {
     type Data = Bytes;
     type Error = StreamBroken;
 
@@ -87,7 +87,7 @@ impl Body for Paced {
                 ReplyStep::Settle { deltas, ending } => self.entry.settle(*deltas, *ending),
                 ReplyStep::Send { bytes, deltas } => {
                     self.next += 1;
-                    self.entry.sent(*deltas);
+                    self.entry.on_send(*deltas);
                     if bytes.is_empty() {
                         continue;
                     }
@@ -98,12 +98,12 @@ impl Body for Paced {
                         self.timer = None;
                     }
                     ready!(self.poll_wait(cx, FLUSH_BEFORE_BREAK));
-                    if *close == Close::Reset {
+                    if *close == CutStyle::Reset {
                         self.reset.raise();
                     }
                     return Poll::Ready(Some(Err(StreamBroken)));
                 }
-                // The server's own reading of the connection notices that the client has left, and drops this body.
+                // The server notices when the client leaves, and then drops this body.
                 ReplyStep::Stall => return Poll::Pending,
             }
             self.next += 1;

@@ -1,4 +1,4 @@
-//! Which operation a path asks for. Only the end of the path counts, so that providers with any prefix are played.
+//! The operation that a path requests. Only the end of the path counts, so that any provider's prefix works.
 
 use percent_encoding::percent_decode_str;
 
@@ -6,15 +6,15 @@ use crate::domain::wire::operation::Operation;
 
 /// A recognised path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct PathTarget {
     pub(super) operation: Operation,
-    /// The model, where the path has it.
+    /// The model, if it is in the path.
     pub(super) model: Option<String>,
 }
 
-/// The operation of `path`; `None` for a path of no protocol.
-pub(super) fn target(path: &str) -> Option<Target> {
-    let plain = |operation| Some(Target { operation, model: None });
+/// Parses `path`; `None` for an unknown path. Only its end counts, so that any provider's prefix works.
+pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
+    let plain = |operation| Some(PathTarget { operation, model: None });
     if path.ends_with("/messages/count_tokens") {
         return plain(Operation::CountTokens);
     }
@@ -36,14 +36,14 @@ pub(super) fn target(path: &str) -> Option<Target> {
         "countTokens" => Operation::GeminiCountTokens,
         _ => return None,
     };
-    Some(Target {
+    Some(PathTarget {
         operation,
         model: Some(model.to_owned()),
     })
 }
 
-/// Whether a Gemini query asks for server-sent events (`alt=sse`).
-pub(super) fn asks_for_sse(query: Option<&str>) -> bool {
+/// Whether a Gemini query requests server-sent events (`alt=sse`).
+pub(super) fn is_sse_query(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"))
 }
 
@@ -60,10 +60,10 @@ mod tests {
             ("/responses", Operation::Responses),
             ("/api/v3/responses", Operation::Responses),
         ] {
-            assert_eq!(target(path), Some(Target { operation, model: None }), "{path}");
+            assert_eq!(parse_path(path), Some(PathTarget { operation, model: None }), "{path}");
         }
-        assert_eq!(target("/v1/chat/completions"), None);
-        assert_eq!(target("/v1/models/m:embedContent"), None);
+        assert_eq!(parse_path("/v1/chat/completions"), None);
+        assert_eq!(parse_path("/v1/models/m:embedContent"), None);
     }
 
     #[test]
@@ -72,18 +72,18 @@ mod tests {
             "/v1beta/models/g-2:streamGenerateContent",
             "/v1/models/g-2%3AstreamGenerateContent",
         ] {
-            let expected = Target {
+            let expected = PathTarget {
                 operation: Operation::StreamGenerateContent,
                 model: Some("g-2".to_owned()),
             };
-            assert_eq!(target(path), Some(expected), "{path}");
+            assert_eq!(parse_path(path), Some(expected), "{path}");
         }
     }
 
     #[test]
     fn alt_sse_is_found_among_other_pairs() {
-        assert!(asks_for_sse(Some("key=x&alt=sse")));
-        assert!(!asks_for_sse(Some("alt=json")));
-        assert!(!asks_for_sse(None));
+        assert!(is_sse_query(Some("key=x&alt=sse")));
+        assert!(!is_sse_query(Some("alt=json")));
+        assert!(!is_sse_query(None));
     }
 }

@@ -1,4 +1,4 @@
-//! Answers rendered once and reused, so that the provider costs little beside what is measured with it.
+//! Caches rendered answers, so that the provider costs little compared with what a benchmark measures.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,29 +7,29 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::gemini::Chunking;
+use super::gemini::GeminiFraming;
 use super::mark::MARK_OPEN;
-use super::path::Target;
-use super::performance::Performance;
-use super::settings::{Counting, Settings};
+use super::path::PathTarget;
+use super::performance::ScriptedResponse;
+use super::settings::{SampleSettings, TokenCounting};
 use crate::domain::wire::operation::Operation;
 
-/// Answers kept; further ones are rendered each time.
+/// Maximum number of cached answers; further ones are rendered each time.
 const RENDERED_MAX: usize = 64;
 
-/// What the rendered bytes depend on.
+/// Everything that the rendered bytes depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct RenderedKey {
     operation: Operation,
-    chunking: Chunking,
+    chunking: GeminiFraming,
     model: String,
     stream: bool,
 }
 
-/// The fields that decide whether an answer can be reused; skipping the others builds no tree.
+/// The fields that decide whether an answer can be reused. The others are skipped without building a tree.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Head<'a> {
+struct ReusableRequest<'a> {
     #[serde(default)]
     model: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -37,7 +37,7 @@ struct Head<'a> {
     messages: Option<IgnoredAny>,
     input: Option<IgnoredAny>,
     contents: Option<IgnoredAny>,
-    // With one of these the answer depends on more than the key.
+    // With one of these, the answer depends on more than the key.
     tools: Option<IgnoredAny>,
     thinking: Option<IgnoredAny>,
     reasoning: Option<IgnoredAny>,
@@ -48,13 +48,18 @@ struct Head<'a> {
     generation_config: Option<IgnoredAny>,
 }
 
-/// The key of a request whose answer can be reused; `None` when it has to be looked at as a whole.
-pub(super) fn key(target: &Target, chunking: Chunking, body: &[u8], settings: &Settings) -> Option<Key> {
-    let fixed = settings.counting == Counting::Fixed && settings.script.deltas.is_some();
+/// The key of a request whose answer can be reused; `None` if it cannot.
+pub(super) fn reuse_key(
+    target: &PathTarget,
+    chunking: GeminiFraming,
+    body: &[u8],
+    settings: &SampleSettings,
+) -> Option<RenderedKey> {
+    let fixed = settings.counting == TokenCounting::Fixed && settings.script.deltas.is_some();
     if !fixed || memchr::memmem::find(body, MARK_OPEN.as_bytes()).is_some() {
         return None;
     }
-    let head: Head<'_> = serde_json::from_slice(body).ok()?;
+    let head: ReusableRequest<'_> = serde_json::from_slice(body).ok()?;
     let turns = match target.operation {
         Operation::Messages => head.messages,
         Operation::Responses => head.input,
@@ -75,7 +80,7 @@ pub(super) fn key(target: &Target, chunking: Chunking, body: &[u8], settings: &S
         return None;
     }
     let model = target.model.clone().or_else(|| head.model.map(Cow::into_owned))?;
-    Some(Key {
+    Some(RenderedKey {
         operation: target.operation,
         chunking,
         model,
@@ -84,18 +89,18 @@ pub(super) fn key(target: &Target, chunking: Chunking, body: &[u8], settings: &S
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Rendered {
-    answers: Mutex<HashMap<Key, Performance>>,
+pub(super) struct RenderedAnswers {
+    answers: Mutex<HashMap<RenderedKey, ScriptedResponse>>,
 }
 
-impl Rendered {
+impl RenderedAnswers {
     /// The answer for `key`.
-    pub(super) fn find(&self, key: &Key) -> Option<Performance> {
+    pub(super) fn find(&self, key: &RenderedKey) -> Option<ScriptedResponse> {
         self.answers.lock().get(key).cloned()
     }
 
-    /// Keeps `performance`, as long as there is room.
-    pub(super) fn keep(&self, key: Key, performance: &Performance) {
+    /// Caches `performance`, if there is room.
+    pub(super) fn insert(&self, key: RenderedKey, performance: &ScriptedResponse) {
         let mut answers = self.answers.lock();
         if answers.len() < RENDERED_MAX {
             answers.insert(key, performance.clone());
@@ -106,22 +111,22 @@ impl Rendered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample_provider::script::Script;
+    use crate::sample_provider::script::SampleScript;
 
-    fn settings() -> Settings {
-        let script = Script {
+    fn settings() -> SampleSettings {
+        let script = SampleScript {
             deltas: Some(5),
-            ..Script::default()
+            ..SampleScript::default()
         };
-        Settings {
+        SampleSettings {
             script,
-            counting: Counting::Fixed,
-            ..Settings::default()
+            counting: TokenCounting::Fixed,
+            ..SampleSettings::default()
         }
     }
 
-    fn messages() -> Target {
-        Target {
+    fn messages() -> PathTarget {
+        PathTarget {
             operation: Operation::Messages,
             model: None,
         }
@@ -129,7 +134,7 @@ mod tests {
 
     #[test]
     fn plain_requests_of_fixed_answers_share_a_key() {
-        let key = |body: &str| key(&messages(), Chunking::Sse, body.as_bytes(), &settings());
+        let key = |body: &str| reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings());
         let first = key(r#"{"model":"m","stream":true,"messages":[{"content":"a"}]}"#);
         assert!(first.is_some());
         assert_eq!(
@@ -149,16 +154,16 @@ mod tests {
             "{",
         ] {
             assert_eq!(
-                key(&messages(), Chunking::Sse, body.as_bytes(), &settings()),
+                reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings()),
                 None,
                 "{body}"
             );
         }
-        let counting = Settings {
-            counting: Counting::Text,
+        let counting = SampleSettings {
+            counting: TokenCounting::Text,
             ..settings()
         };
         let body = br#"{"model":"m","messages":[]}"#;
-        assert_eq!(key(&messages(), Chunking::Sse, body, &counting), None);
+        assert_eq!(reuse_key(&messages(), GeminiFraming::Sse, body, &counting), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Why an order cannot be followed.
+//! Errors in scripts.
 
-/// An order that cannot be followed; answered 400 when it came in a request.
+/// An error in a script; in a request, it leads to a 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// The mark has a key that means nothing.
+    /// The mark has an unknown key.
     #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value does not fit its key.
@@ -13,10 +13,10 @@ pub enum ScriptError {
         /// What would be valid.
         expected: &'static str,
     },
-    /// A word of the mark is no `key=value`.
+    /// A word of the mark does not have the form `key=value`.
     #[error("sample mark: `{0}` is not of the form key=value")]
     NotAPair(String),
-    /// The mark has no end.
+    /// The end of the mark is missing.
     #[error("sample mark: `]]` is missing")]
     NotClosed,
 }

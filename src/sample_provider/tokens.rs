@@ -1,18 +1,18 @@
-//! Token counts of the provider's own input and output.
+//! Counts tokens of input and output, and remembers prompts as a provider's prompt cache does.
 
 use serde_json::Value;
 
-use super::settings::Counting;
+use super::settings::TokenCounting;
 
 /// Input tokens under [`Counting::Fixed`].
 const INPUT_FIXED: u64 = 100;
-/// A text longer than this many bytes is estimated, not counted.
+/// Maximum length of a text that is counted, in bytes; a longer one is estimated.
 const EXACT_TEXT_BYTES_MAX: usize = 256 << 10;
-/// Once this many bytes of a request were counted, the rest is estimated.
+/// Maximum number of bytes of a request that are counted; the rest is estimated.
 const EXACT_REQUEST_BYTES_MAX: usize = 4 << 20;
 /// Bytes per token in estimates.
 const BYTES_PER_TOKEN: usize = 4;
-/// Tokens of an image, document or other binary part, whatever its size.
+/// Tokens of an image, document or other binary part, regardless of its size.
 const BINARY_PART_TOKENS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub(super) struct InputTokens {
     pub(super) estimated: bool,
 }
 
-/// The o200k tokens of one text.
+/// Counts the o200k tokens of a text.
 #[cfg(feature = "exact-tokens")]
 pub(super) fn count(text: &str) -> u64 {
     u64::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u64::MAX)
 }
 
-/// The tokens of one text, estimated from its bytes.
+/// Estimates the tokens of a text from its bytes.
 #[cfg(not(feature = "exact-tokens"))]
 pub(super) fn count(text: &str) -> u64 {
     let mut classes = crate::domain::wire::tokens::CharClasses::default();
@@ -36,22 +36,22 @@ pub(super) fn count(text: &str) -> u64 {
     classes.tokens()
 }
 
-/// The tokens of a part of a prompt.
-pub(super) fn of_part(part: &Value) -> u64 {
-    let mut tally = Tally::default();
+/// Counts the tokens of a part of a prompt.
+pub(super) fn count_part(part: &Value) -> u64 {
+    let mut tally = InputTokenTally::default();
     tally.add_value(part);
     tally.tokens.count
 }
 
-/// The tokens of everything a request puts in front of the model.
-pub(super) fn of_request(body: &Value, counting: Counting) -> InputTokens {
-    if counting == Counting::Fixed {
+/// Counts the input tokens of a request.
+pub(super) fn count_input(body: &Value, counting: TokenCounting) -> InputTokens {
+    if counting == TokenCounting::Fixed {
         return InputTokens {
             count: INPUT_FIXED,
             estimated: false,
         };
     }
-    let mut tally = Tally::default();
+    let mut tally = InputTokenTally::default();
     let body = body.get("generateContentRequest").unwrap_or(body);
     let fields = [
         "system",
@@ -74,13 +74,13 @@ pub(super) fn of_request(body: &Value, counting: Counting) -> InputTokens {
 }
 
 #[derive(Default)]
-struct Tally {
+struct InputTokenTally {
     tokens: InputTokens,
     counted_bytes: usize,
 }
 
-impl Tally {
-    // serde_json bounds the depth of what it has parsed to 128.
+impl InputTokenTally {
+    // The recursion is bounded, because serde_json parses at most 128 levels.
     fn add_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add_text(text),
@@ -129,7 +129,7 @@ mod tests {
     fn the_texts_of_a_request_are_counted_and_its_structure_is_not() {
         let body = json!({"model": "not counted", "system": [{"type": "text", "text": "Be brief."}],
             "messages": [{"role": "user", "content": "Hello world"}]});
-        let tokens = of_request(&body, Counting::Text);
+        let tokens = count_input(&body, TokenCounting::Text);
         assert_eq!(
             tokens,
             InputTokens {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_long_part_is_estimated_and_flagged() {
         let body = json!({"contents": [{"parts": [{"text": "a".repeat(EXACT_TEXT_BYTES_MAX + 4)}]}]});
-        let tokens = of_request(&body, Counting::Text);
+        let tokens = count_input(&body, TokenCounting::Text);
         assert_eq!(
             tokens,
             InputTokens {
@@ -158,13 +158,13 @@ mod tests {
     fn an_image_has_the_same_count_whatever_its_size() {
         let body =
             json!({"contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": "A".repeat(99)}}]}]});
-        assert_eq!(of_request(&body, Counting::Text).count, BINARY_PART_TOKENS);
+        assert_eq!(count_input(&body, TokenCounting::Text).count, BINARY_PART_TOKENS);
     }
 
     #[test]
     fn fixed_counts_do_not_look_at_the_request() {
         assert_eq!(
-            of_request(&json!({"messages": ["x"]}), Counting::Fixed).count,
+            count_input(&json!({"messages": ["x"]}), TokenCounting::Fixed).count,
             INPUT_FIXED
         );
     }

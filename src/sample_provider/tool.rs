@@ -1,27 +1,27 @@
-//! Tools: what a request offers, when one is called, and arguments that roughly fit its schema.
+//! Tools: which ones a request offers, and which one to call.
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, text_at};
-use super::offer::{Offer, Taking};
-use super::script::Script;
+use super::ask::{SampleRequest, text_at};
+use super::offer::{OfferedTool, ToolInputKind};
+use super::script::SampleScript;
 use crate::domain::wire::protocol::Protocol;
 
-/// Words in a prompt that ask for a tool, when any is offered.
+/// Words in a prompt that make the answer call an offered tool.
 const ASKING_WORDS: [&str; 3] = ["weather", "forecast", "temperature"];
 
 /// The client-side tools that `body` offers, in order.
-fn offers(protocol: Protocol, body: &Value) -> Vec<Offer> {
-    let tools = list(body, "tools");
+fn offers(protocol: Protocol, body: &Value) -> Vec<OfferedTool> {
+    let tools = array_items(body, "tools");
     match protocol {
         Protocol::Messages => tools
-            .filter_map(|tool| Offer::new(tool, tool.get("input_schema")?))
+            .filter_map(|tool| OfferedTool::new(tool, tool.get("input_schema")?))
             .collect(),
         Protocol::Responses => {
-            // Agents also bring tools along as an item of the input.
-            let added = list(body, "input")
+            // Agents also offer tools in an item of the input.
+            let added = array_items(body, "input")
                 .filter(|item| text_at(item, "/type") == Some("additional_tools"))
-                .flat_map(|item| list(item, "tools"));
+                .flat_map(|item| array_items(item, "tools"));
             tools.chain(added).flat_map(responses_offers).collect()
         }
         Protocol::Gemini => tools
@@ -34,44 +34,52 @@ fn offers(protocol: Protocol, body: &Value) -> Vec<Offer> {
             .filter_map(|declaration| {
                 let names = ["parameters", "parametersJsonSchema", "parameters_json_schema"];
                 let schema = names.iter().find_map(|name| declaration.get(name));
-                Offer::new(declaration, schema.unwrap_or(&Value::Null))
+                OfferedTool::new(declaration, schema.unwrap_or(&Value::Null))
             })
             .collect(),
     }
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+fn array_items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A tool of the Responses protocol, or those of a namespace.
-fn responses_offers(tool: &Value) -> Vec<Offer> {
+/// A tool of the Responses protocol, or the tools of a namespace.
+fn responses_offers(tool: &Value) -> Vec<OfferedTool> {
     if text_at(tool, "/type") != Some("namespace") {
         return responses_offer(tool).into_iter().collect();
     }
     let namespace = text_at(tool, "/name");
-    let within = |offer: Offer| Offer {
+    let within = |offer: OfferedTool| OfferedTool {
         namespace: namespace.map(str::to_owned),
         ..offer
     };
-    list(tool, "tools").filter_map(responses_offer).map(within).collect()
+    array_items(tool, "tools")
+        .filter_map(responses_offer)
+        .map(within)
+        .collect()
 }
 
-fn responses_offer(tool: &Value) -> Option<Offer> {
+fn responses_offer(tool: &Value) -> Option<OfferedTool> {
     match text_at(tool, "/type") {
-        Some("function") => Offer::new(tool, tool.get("parameters").unwrap_or(&Value::Null)),
-        Some("custom") => Some(Offer {
-            taking: Taking::Text,
+        Some("function") => OfferedTool::new(tool, tool.get("parameters").unwrap_or(&Value::Null)),
+        Some("custom") => Some(OfferedTool {
+            input_kind: ToolInputKind::Text,
             arguments: json!("sample"),
-            ..Offer::new(tool, &Value::Null)?
+            ..OfferedTool::new(tool, &Value::Null)?
         }),
         _ => None,
     }
 }
 
-/// The tool to call: one that is forced; without a result yet, the one that a mark names, or the first when the prompt
-/// asks for it.
-pub(super) fn choose(protocol: Protocol, body: &Value, ask: &Ask, script: &Script) -> Option<Offer> {
+/// The tool to call: one that the request forces, or, if the last turn has no tool result, the one that the script names, or
+/// the first one if the prompt has an asking word.
+pub(super) fn choose_tool(
+    protocol: Protocol,
+    body: &Value,
+    ask: &SampleRequest,
+    script: &SampleScript,
+) -> Option<OfferedTool> {
     let (forced, forced_name) = match protocol {
         Protocol::Messages => match text_at(body, "/tool_choice/type") {
             Some("none") => return None,
@@ -123,7 +131,7 @@ pub(super) fn choose(protocol: Protocol, body: &Value, ask: &Ask, script: &Scrip
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample_provider::offer::fitting;
+    use crate::sample_provider::offer::fitting_arguments;
 
     fn weather_schema() -> Value {
         json!({"type": "object", "properties": {"unit": {"type": "string", "enum": ["c", "f"]},
@@ -132,19 +140,19 @@ mod tests {
 
     #[test]
     fn arguments_fit_the_required_properties() {
-        assert_eq!(fitting(&weather_schema()), json!({"location": "Paris"}));
+        assert_eq!(fitting_arguments(&weather_schema()), json!({"location": "Paris"}));
         let gemini = json!({"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}});
-        assert_eq!(fitting(&gemini), json!({"n": 1}));
-        assert_eq!(fitting(&Value::Null), json!({}));
+        assert_eq!(fitting_arguments(&gemini), json!({"n": 1}));
+        assert_eq!(fitting_arguments(&Value::Null), json!({}));
     }
 
-    fn chosen(protocol: Protocol, body: &Value, prompt: &str, result: Option<&str>) -> Option<Offer> {
-        let ask = Ask {
+    fn chosen(protocol: Protocol, body: &Value, prompt: &str, result: Option<&str>) -> Option<OfferedTool> {
+        let ask = SampleRequest {
             prompt: prompt.to_owned(),
             tool_result: result.map(str::to_owned),
-            ..Ask::default()
+            ..SampleRequest::default()
         };
-        choose(protocol, body, &ask, &Script::from_prompt(prompt).unwrap())
+        choose_tool(protocol, body, &ask, &SampleScript::from_prompt(prompt).unwrap())
     }
 
     fn bodies(schema: &Value) -> [(Protocol, Value); 3] {
@@ -195,8 +203,8 @@ mod tests {
         let prompt = r#"[[sample: tool=exec tool_input="text(\"a b\")"]]"#;
         let call = chosen(Protocol::Responses, &body, prompt, None).unwrap();
         assert_eq!(
-            (call.taking, call.namespace.as_deref()),
-            (Taking::Text, Some("functions"))
+            (call.input_kind, call.namespace.as_deref()),
+            (ToolInputKind::Text, Some("functions"))
         );
         assert_eq!(call.arguments_text(), r#"text("a b")"#);
     }

@@ -1,6 +1,5 @@
-//! The admin API: accounts, keys, the log, models and providers, for the subcommands, the console and the portal. On a unix socket
-//! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
-//! is made.
+//! The admin API: accounts, keys, the log, models and providers, for the subcommands, the console and the portal. On a unix
+//! socket the file's mode decides who may connect, over TCP a certificate. Every change is in the audit record before it is made.
 
 mod openapi;
 mod routes;
@@ -17,33 +16,33 @@ use tokio::{
 };
 
 use crate::{
-    admin::{Admin, ConnectionExtension, Peer},
+    admin::{Admin, AdminPeer, ConnectionExtension},
     edges::connection_slots::{ConnectionSlot, ConnectionSlots},
     side::connection::{self, ClientWaits},
 };
 
-/// Connections served at once. Beyond it those that have not asked for anything give way to new ones.
+/// The maximum number of connections. Beyond it, those without a request give way to new ones.
 const CONNECTIONS_MAX: usize = 64;
-/// The pause after a failed accept: most often descriptors have run out, and asking again at once would only burn time.
+/// The pause after a failed accept: usually file descriptors have run out, and an immediate retry would fail again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a whole connection may last: the client makes one call on each.
+/// The maximum lifetime of a connection: clients make one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
-/// How long one may last that takes a backup, or an export of the log.
+/// The maximum lifetime of a connection with a backup, an export or another long call.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
-/// How long a client may take to send a request's head; its answer has all the time that its connection has.
+/// The timeout for a request's head. An answer is limited only by the lifetime of its connection.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(10),
     answer: BACKUP_WAIT,
 };
 
-/// Serves until the watch turns true; running requests may end.
-pub(crate) async fn serve(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
+/// Serves until `shutdown` turns true. Running requests may finish.
+pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
     let router = routes::router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // A closed channel means the same as true: whoever could say so is gone.
+            // A closed channel means the same as true.
             _ = shutdown.wait_for(|stop| *stop) => return,
         };
         let stream = match accepted {
@@ -54,23 +53,23 @@ pub(crate) async fn serve(listener: UnixListener, state: Admin, mut shutdown: wa
                 continue;
             }
         };
-        let Some(slot) = slots.take() else {
+        let Some(slot) = slots.acquire() else {
             continue;
         };
         let router = router.clone();
         tokio::spawn(async move {
             let credentials = stream.peer_cred().ok();
-            let peer = Peer::Process {
+            let peer = AdminPeer::Process {
                 uid: credentials.map(|credentials| credentials.uid()),
                 pid: credentials.and_then(|credentials| credentials.pid()),
             };
-            served(stream, slot, peer, router).await;
+            serve_connection(stream, slot, peer, router).await;
         });
     }
 }
 
-/// Serves a connection for as long as one may last. Its errors are its client's to see.
-async fn served<S>(stream: S, slot: ConnectionSlot, peer: Peer, router: Router)
+/// Serves a connection, at most for its lifetime. Errors are ignored: the client sees them.
+async fn serve_connection<S>(stream: S, slot: ConnectionSlot, peer: AdminPeer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

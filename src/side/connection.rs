@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection to a listener beside the gateway: limits for its client, and way for others while that has not
-//! asked for anything.
+//! Serves an HTTP/1.1 connection to a listener beside the gateway. The client has limits, and the connection gives way to others
+//! while it has no request.
 
 mod write_limit;
 
@@ -25,22 +25,22 @@ use tower_service::Service;
 
 use crate::{edges::connection_slots::ConnectionSlot, side::connection::write_limit::WriteLimit};
 
-/// The most header lines of a request.
+/// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// The largest head of a request, and the read buffer.
+/// The maximum size of a request's head, and of the read buffer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a client may take.
+/// The timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientWaits {
-    /// To send a request's head; the longest that an idle connection is kept.
+    /// The timeout for a request's head, and for an idle connection.
     pub head: Duration,
-    /// To have an answer that is ready for it.
+    /// The timeout for the client to read an answer.
     pub answer: Duration,
 }
 
-/// Serves a connection until it ends or has to give way. From when `closing` returns it carries no further request. Its errors
-/// are its client's to see.
+/// Serves a connection until it ends or gives way. Once `closing` returns, it accepts no further request. Errors are ignored: the
+/// client sees them.
 pub(super) async fn serve<S>(
     stream: S,
     slot: ConnectionSlot,
@@ -55,10 +55,10 @@ pub(super) async fn serve<S>(
     let service = service_fn(move |request: Request<Incoming>| {
         let (mut router, slot) = (router.clone(), Arc::clone(&answering));
         async move {
-            let request = request.map(|body| report_end(body, &slot, ConnectionSlot::has_request));
+            let request = request.map(|body| report_end(body, &slot, ConnectionSlot::on_request));
             // An axum router is always ready.
             let response = Service::call(&mut router, request).await?;
-            Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::has_answered)))
+            Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::on_answered)))
         }
     });
     let stream = WriteLimit::new(stream, waits.answer, Arc::clone(&slot));
@@ -82,7 +82,7 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// A body that reports its end to its connection's slot: it was read or sent, or dropped before.
+/// A body that reports to its connection's slot when it was read or sent to its end, or dropped.
 struct ReportingBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,

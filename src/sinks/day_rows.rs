@@ -1,4 +1,4 @@
-//! The rows of an account that ended on a day, page by page: those of a home, and those of a store's list.
+//! Reads the rows of an account and day page by page, from a log backend or a store's list.
 
 use std::{
     collections::HashSet,
@@ -8,8 +8,8 @@ use std::{
 use crate::{
     domain::ledger::consumption::Row,
     sinks::{
-        asks::{HomeError, LogPage, PAGE_ROWS_MAX, PageAsk},
-        home::LogHome,
+        asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
+        home::LogBackend,
     },
     store::{
         StoreError,
@@ -17,33 +17,33 @@ use crate::{
     },
 };
 
-/// The most rows whose requests are remembered at once: their hashes are in memory meanwhile, some 16 MB.
+/// The maximum number of rows whose requests are in memory at once: their hashes take some 16 MB.
 pub(super) const ROWS_AT_ONCE: usize = 1_000_000;
 
-/// The rows that a home has of a day, each as often as it is there.
+/// Reads a log backend's rows of a day, duplicates included.
 #[derive(Clone)]
 pub(super) struct DayRows<'h> {
-    home: &'h dyn LogHome,
+    home: &'h dyn LogBackend,
     place: (&'h str, i64),
-    ask: PageAsk,
+    ask: LogPageQuery,
     ends: bool,
 }
 
 impl<'h> DayRows<'h> {
-    /// The first ones of an account and day.
-    pub(super) fn new(home: &'h dyn LogHome, (account, day): (&'h str, i64)) -> Self {
+    /// Begins at the first row of an account and day.
+    pub(super) fn new(home: &'h dyn LogBackend, (account, day): (&'h str, i64)) -> Self {
         Self {
             home,
             place: (account, day),
-            ask: PageAsk::of_day(account, day, PAGE_ROWS_MAX),
+            ask: LogPageQuery::for_day(account, day, PAGE_ROWS_MAX),
             ends: false,
         }
     }
 
-    /// The next ones: `limit` or more, or else the last.
-    pub(super) async fn next(&mut self, limit: usize) -> Result<LogPage, HomeError> {
+    /// Reads the next rows: at least `limit`, unless they are the last.
+    pub(super) async fn next(&mut self, limit: usize) -> Result<RowPage, LogBackendError> {
         if self.ends {
-            return Ok(LogPage::default());
+            return Ok(RowPage::default());
         }
         self.ask.limit = limit.min(PAGE_ROWS_MAX);
         let mut page = self.home.page(&self.ask).await?;
@@ -54,18 +54,18 @@ impl<'h> DayRows<'h> {
         Ok(page)
     }
 
-    /// Whether the last ones have been read.
+    /// Whether the last rows have been read.
     pub(super) fn has_ended(&self) -> bool {
         self.ends
     }
 }
 
-/// Shows each row that a home has of an account and day.
-pub(super) async fn each_row(
-    home: &dyn LogHome,
+/// Visits each row of an account and day in a log backend.
+pub(super) async fn for_each_row(
+    home: &dyn LogBackend,
     place: (&str, i64),
     mut visit: impl FnMut(&Row) + Send,
-) -> Result<(), HomeError> {
+) -> Result<(), LogBackendError> {
     let mut rows = DayRows::new(home, place);
     while !rows.has_ended() {
         rows.next(PAGE_ROWS_MAX).await?.rows.iter().for_each(&mut visit);
@@ -73,8 +73,8 @@ pub(super) async fn each_row(
     Ok(())
 }
 
-/// Shows each row of a store's list of an account and day, without the first `skip`; says how many the list has with these.
-pub(super) async fn each_listed(
+/// Visits each row of a store's list of an account and day after the first `skip`; returns the number of rows, including these.
+pub(super) async fn for_each_listed_row(
     lists: &dyn LogLists,
     (account, day): (&str, i64),
     skip: usize,
@@ -91,15 +91,19 @@ pub(super) async fn each_listed(
     }
 }
 
-/// Rows that a home lacks, out of those that were looked for.
-pub(super) struct Missing {
+/// Rows missing from a log backend, among the rows compared.
+pub(super) struct MissingRows {
     hashes: RandomState,
     ids: HashSet<u64>,
 }
 
-impl Missing {
-    /// Looks in a home for the next rows of another place, for `wanted` of them or a few more.
-    pub(super) async fn find(home: &dyn LogHome, rows: &mut DayRows<'_>, wanted: usize) -> Result<Self, HomeError> {
+impl MissingRows {
+    /// Compares a log backend with the next rows of another one, `wanted` of them or a few more.
+    pub(super) async fn find(
+        home: &dyn LogBackend,
+        rows: &mut DayRows<'_>,
+        wanted: usize,
+    ) -> Result<Self, LogBackendError> {
         let mut missing = Self {
             hashes: RandomState::new(),
             ids: HashSet::new(),
@@ -112,7 +116,7 @@ impl Missing {
             missing.ids.extend(ids);
         }
         if !missing.is_empty() {
-            each_row(home, rows.place, |row| {
+            for_each_row(home, rows.place, |row| {
                 missing.remove(row);
             })
             .await?;
@@ -120,13 +124,11 @@ impl Missing {
         Ok(missing)
     }
 
-    /// Whether the home lacks none.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether the home lacks this row of those that were looked for. It is asked about once: a row that is about to be brought is
-    /// not missing any more.
+    /// Removes a row from the missing ones; returns whether it was missing.
     pub(super) fn remove(&mut self, row: &Row) -> bool {
         self.ids.remove(&self.hashes.hash_one(&row.request_id))
     }

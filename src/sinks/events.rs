@@ -1,5 +1,5 @@
-//! Events for billing systems: rows are posted as CloudEvents, signed, to one receiver. Each at least once: a receiver that
-//! has taken a batch without weir hearing of it gets it again, and knows its events by their ids.
+//! Events for billing systems: posts rows as signed CloudEvents to one receiver, each at least once. If the reply to a batch
+//! is lost, the receiver gets the batch again and recognises its events by their ids.
 
 mod cloud_event;
 mod progress;
@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, StatusCode, Uri, header};
 
 use crate::{
     domain::{
-        keys::{secret::Secret, webhook_signature::Signer},
+        keys::{secret::Secret, webhook_signature::WebhookSigner},
         ledger::NodeId,
     },
     edges::{
@@ -23,71 +23,71 @@ use crate::{
         web_client::{WebClient, WebLimits},
     },
     sinks::{
-        batching::{Batching, Linger},
-        events::progress::Progress,
+        batching::{BatchLimits, Linger},
+        events::progress::EventWatermarks,
         sink::{Batch, Sink, SinkError},
     },
 };
 
 /// The name of the sink.
 pub(crate) const NAME: &str = "events";
-/// The media type of a batch: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4. It has
-/// no parameter: JSON is UTF-8, and receivers compare the whole value.
+/// The media type of a batch: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4.
+/// It has no parameter: JSON is UTF-8, and receivers compare the whole value.
 const CONTENT_TYPE: &str = "application/cloudevents-batch+json";
 const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
-/// Nothing of an answer's body is of use; one that has more than this is cut off.
+/// The maximum size of a reply's body, which is not used.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long rows are gathered.
+/// How long a batch waits for rows.
 const LINGER: Linger = Linger::For(Duration::from_secs(1));
 
 /// `[log.events]`, with secrets and files read.
 #[derive(Clone, Debug)]
 pub(crate) struct EventsSettings {
-    /// Where events are posted to.
+    /// The receiver's URL.
     pub url: Uri,
-    /// What they are signed with.
+    /// The secret that events are signed with.
     pub secret: Secret,
-    /// The value of the `authorization` header, if the receiver wants one.
+    /// The value of the `authorization` header; `None` if the receiver needs none.
     pub authorization: Option<Secret>,
     /// The events' `source`.
     pub source: String,
     /// Authorities trusted in place of the platform's, PEM.
     pub ca: Option<Vec<u8>>,
-    /// The most events of one request.
+    /// The maximum number of events in one request.
     pub batch_rows: usize,
-    /// Longest wait for a connection.
+    /// The timeout for a connection.
     pub connect: Duration,
-    /// Longest wait for an answer.
+    /// The timeout for a reply.
     pub answer: Duration,
-    /// The folder with the files that say how far the receiver is.
+    /// The folder with the receiver's watermarks.
     pub folder: PathBuf,
 }
 
 /// Posts rows to a receiver.
-pub(crate) struct Events {
+pub(crate) struct BillingEvents {
     client: WebClient,
     authorization: Option<HeaderValue>,
-    signer: Signer,
-    progress: Progress,
+    signer: WebhookSigner,
+    progress: EventWatermarks,
     settings: EventsSettings,
 }
 
-/// Why events cannot be posted. The texts have nothing of a secret.
+/// Why the settings of events cannot be used. The texts contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventsError {
-    /// There is nobody to trust.
+    /// The trusted authorities cannot be used.
     #[error("[log.events] ca_file: {0}")]
     Roots(#[from] RootsError),
-    /// It is none to sign with.
+    /// The secret cannot sign.
     #[error("[log.events] secret: {0}")]
     Secret(String),
-    /// The text is no header's value.
-    #[error("[log.events] authorization: what it names cannot be the value of a header")]
+    /// The value is not valid in a header.
+    #[error("[log.events] authorization: the value is not valid in a header")]
     Authorization,
 }
 
-impl Events {
-    /// Connects nowhere yet.
+impl BillingEvents {
+    /// Creates the sink without connecting.
     pub(crate) fn new(settings: EventsSettings) -> Result<Self, EventsError> {
         let limits = WebLimits {
             connect: settings.connect,
@@ -103,15 +103,16 @@ impl Events {
         Ok(Self {
             client: WebClient::new(settings.ca.as_deref(), limits)?,
             authorization: authorization.transpose()?,
-            signer: Signer::new(&settings.secret).map_err(EventsError::Secret)?,
-            progress: Progress::new(settings.folder.clone()),
+            signer: WebhookSigner::new(&settings.secret).map_err(EventsError::Secret)?,
+            progress: EventWatermarks::new(settings.folder.clone()),
             settings,
         })
     }
 
     async fn post(&self, batch: &Batch) -> Result<(), SinkError> {
         let body = cloud_event::batch(&self.settings.source, &batch.node, &batch.rows);
-        let body = Bytes::from(body.map_err(|error| SinkError::Unavailable(format!("a row is no JSON: {error}")))?);
+        let body =
+            Bytes::from(body.map_err(|error| SinkError::Unavailable(format!("a row cannot be encoded: {error}")))?);
         let id = format!("{}-{}-{}", batch.node, batch.after, batch.upto);
         let mut request = Request::post(self.settings.url.clone())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
@@ -133,26 +134,26 @@ impl Events {
         let what = if status == StatusCode::PAYLOAD_TOO_LARGE {
             ": lower [log.events] batch_rows"
         } else if status.is_redirection() {
-            ": name the address that it points to, redirects are not followed"
+            ": set url to the address that it redirects to, redirects are not followed"
         } else {
             ""
         };
-        Err(refused(&format!("it answers {}{what}", status.as_u16())))
+        Err(refused(&format!("it answered {}{what}", status.as_u16())))
     }
 }
 
 fn refused(why: &str) -> SinkError {
-    SinkError::Unavailable(format!("the receiver of [log.events] has no events: {why}"))
+    SinkError::Unavailable(format!("the receiver of [log.events] did not take the events: {why}"))
 }
 
 #[async_trait]
-impl Sink for Events {
+impl Sink for BillingEvents {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn batching(&self) -> Batching {
-        Batching {
+    fn batching(&self) -> BatchLimits {
+        BatchLimits {
             rows_max: self.settings.batch_rows,
             linger: LINGER,
         }

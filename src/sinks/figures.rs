@@ -1,4 +1,4 @@
-//! What can be asked of a sink's feeders, of all lanes together.
+//! The statistics of a sink's feeders, over all lanes.
 
 use std::{
     collections::BTreeMap,
@@ -9,94 +9,94 @@ use parking_lot::Mutex;
 
 use crate::domain::ledger::NodeId;
 
-/// Rows are read in the order in which they were recorded. One may have ended so much earlier than one before it, at most.
+/// Rows are read in the order in which they were recorded. A row may have ended at most this much earlier than one before it.
 pub(super) const DISORDER_MS: i64 = 3_600_000;
 
-/// Totals since the start of the process, and what is lacking now.
+/// Totals since the start of the process, and the current lag of each lane.
 #[derive(Debug, Default)]
-pub(crate) struct SinkFigures {
+pub(crate) struct SinkStats {
     rows: AtomicU64,
     failures: AtomicU64,
-    lacking: Mutex<BTreeMap<NodeId, Lacking>>,
+    lacking: Mutex<BTreeMap<NodeId, SinkLag>>,
 }
 
-/// What a sink lacks of a lane.
+/// The rows of a lane that a sink lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lacking {
+enum SinkLag {
     Nothing,
-    /// The rows from one on that ended then.
-    From(i64),
-    /// The sink has not said what it has. The oldest row that the journal has ended then; `None`: it has none, or has not been
-    /// asked.
-    PerhapsAll(Option<i64>),
+    /// The rows from one onwards, which ended at this time.
+    Since(i64),
+    /// Unknown: the sink has not reported its watermark. The journal's oldest row ended at this time; `None` if it has no row, or
+    /// has not been read.
+    Unknown(Option<i64>),
 }
 
-impl Lacking {
-    /// When the oldest row ended that may be lacking.
+impl SinkLag {
+    /// When the oldest row that the sink may lack ended.
     fn oldest(self) -> Option<i64> {
         match self {
             Self::Nothing => None,
-            Self::From(ms) => Some(ms),
-            Self::PerhapsAll(oldest) => oldest,
+            Self::Since(ms) => Some(ms),
+            Self::Unknown(oldest) => oldest,
         }
     }
 }
 
-impl SinkFigures {
-    pub(super) fn took(&self, rows: usize) {
+impl SinkStats {
+    pub(super) fn record_rows(&self, rows: usize) {
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn failed(&self) {
+    pub(super) fn record_failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The sink lacks rows of a lane from one on that ended then; `None`: it lacks none.
-    pub(super) fn lacks(&self, node: &NodeId, from_ms: Option<i64>) {
-        let lacking = from_ms.map_or(Lacking::Nothing, Lacking::From);
+    /// Sets a lane's lag: the sink lacks the rows from one that ended at `from_ms`. `None` if it lacks none.
+    pub(super) fn set_lag(&self, node: &NodeId, from_ms: Option<i64>) {
+        let lacking = from_ms.map_or(SinkLag::Nothing, SinkLag::Since);
         self.lacking.lock().insert(node.clone(), lacking);
     }
 
-    /// Nothing is known yet of what the sink has of a lane, whose oldest row ended then. `None`: it has no row, as far as is known.
-    pub(super) fn may_lack_all(&self, node: &NodeId, oldest_ms: Option<i64>) {
-        self.lacking.lock().insert(node.clone(), Lacking::PerhapsAll(oldest_ms));
+    /// Sets a lane's lag to unknown. Its oldest row ended at `oldest_ms`; `None` if no row is known.
+    pub(super) fn set_lag_unknown(&self, node: &NodeId, oldest_ms: Option<i64>) {
+        self.lacking.lock().insert(node.clone(), SinkLag::Unknown(oldest_ms));
     }
 
-    /// Whether it is known what the sink has of a lane.
-    pub(super) fn knows(&self, node: &NodeId) -> bool {
+    /// Whether a lane's lag is known.
+    pub(super) fn is_lag_known(&self, node: &NodeId) -> bool {
         let lacking = self.lacking.lock().get(node).copied();
-        lacking.is_some_and(|lacking| !matches!(lacking, Lacking::PerhapsAll(_)))
+        lacking.is_some_and(|lacking| !matches!(lacking, SinkLag::Unknown(_)))
     }
 
-    /// The lane is not fed by this process any more.
-    pub(super) fn left(&self, node: &NodeId) {
+    /// Removes a lane that this process no longer feeds.
+    pub(super) fn remove_lane(&self, node: &NodeId) {
         self.lacking.lock().remove(node);
     }
 
-    /// Rows that the sink has acknowledged.
+    /// The number of rows that the sink has acknowledged.
     pub(crate) fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// How often it has refused, or could not be reached.
+    /// How often the sink has refused, or could not be reached.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// For how long the sink has lacked a row of this process's lanes, in milliseconds; 0 if it lacks none. As long as it has not said
-    /// what it has of a lane, it counts as lacking all of it.
+    /// The age of the oldest row of this process's lanes that the sink lacks, in milliseconds; 0 if it lacks none. A lane whose
+    /// lag is unknown counts as lacking entirely.
     pub(crate) fn behind_ms(&self, now_ms: i64) -> u64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| lacking.oldest()).min();
         oldest.map_or(0, |oldest| u64::try_from(now_ms.saturating_sub(oldest)).unwrap_or(0))
     }
 
-    /// The sink has all rows of this process's lanes that ended before this time; [`i64::MIN`]: that is not known.
+    /// The time before which the sink has all rows of this process's lanes; [`i64::MIN`] if that is not known.
     pub(crate) fn complete_before(&self, now_ms: i64) -> i64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| match lacking {
-            Lacking::PerhapsAll(_) => Some(i64::MIN),
-            Lacking::Nothing | Lacking::From(_) => lacking.oldest(),
+            SinkLag::Unknown(_) => Some(i64::MIN),
+            SinkLag::Nothing | SinkLag::Since(_) => lacking.oldest(),
         });
         oldest.min().unwrap_or(now_ms).min(now_ms).saturating_sub(DISORDER_MS)
     }
@@ -109,22 +109,22 @@ mod tests {
 
     #[test]
     fn the_lane_that_is_furthest_behind_decides_what_is_complete() {
-        let figures = SinkFigures::default();
+        let figures = SinkStats::default();
         let now = 100 * DISORDER_MS;
         assert_eq!(
             (figures.complete_before(now), figures.behind_ms(now)),
             (now - DISORDER_MS, 0)
         );
-        figures.lacks(&node(1), Some(now - 5));
-        figures.lacks(&node(2), Some(now - 50));
-        figures.lacks(&node(3), None);
+        figures.set_lag(&node(1), Some(now - 5));
+        figures.set_lag(&node(2), Some(now - 50));
+        figures.set_lag(&node(3), None);
         assert_eq!(
             (figures.complete_before(now), figures.behind_ms(now)),
             (now - 50 - DISORDER_MS, 50)
         );
-        figures.left(&node(2));
+        figures.remove_lane(&node(2));
         assert_eq!(figures.behind_ms(now), 5);
-        figures.lacks(&node(1), Some(now + 50));
+        figures.set_lag(&node(1), Some(now + 50));
         assert_eq!(
             (figures.complete_before(now), figures.behind_ms(now)),
             (now - DISORDER_MS, 0)
@@ -133,15 +133,18 @@ mod tests {
 
     #[test]
     fn a_lane_of_which_nothing_is_known_is_as_far_behind_as_its_oldest_row() {
-        let figures = SinkFigures::default();
+        let figures = SinkStats::default();
         let now = 100 * DISORDER_MS;
-        figures.may_lack_all(&node(1), None);
+        figures.set_lag_unknown(&node(1), None);
         assert_eq!((figures.complete_before(now), figures.behind_ms(now)), (i64::MIN, 0));
-        figures.may_lack_all(&node(1), Some(now - 500));
-        figures.lacks(&node(2), Some(now - 5));
+        figures.set_lag_unknown(&node(1), Some(now - 500));
+        figures.set_lag(&node(2), Some(now - 5));
         assert_eq!((figures.complete_before(now), figures.behind_ms(now)), (i64::MIN, 500));
-        assert_eq!((figures.knows(&node(1)), figures.knows(&node(2))), (false, true));
-        figures.lacks(&node(1), None);
+        assert_eq!(
+            (figures.is_lag_known(&node(1)), figures.is_lag_known(&node(2))),
+            (false, true)
+        );
+        figures.set_lag(&node(1), None);
         assert_eq!(figures.behind_ms(now), 5);
     }
 }

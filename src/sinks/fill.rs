@@ -1,4 +1,4 @@
-//! Brings rows to a home that it lacks although the home before it has them: those from before it was one.
+//! Copies rows from the former log backend to the current one: those from before the change.
 
 use std::sync::Arc;
 
@@ -8,49 +8,50 @@ use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
-        asks::{HomeError, PAGE_ROWS_MAX},
-        day_rows::{DayRows, Missing, ROWS_AT_ONCE},
-        home::{FedHome, LogHome},
+        asks::{LogBackendError, PAGE_ROWS_MAX},
+        day_rows::{DayRows, MissingRows, ROWS_AT_ONCE},
+        home::{FedLogBackend, LogBackend},
         sink::{Batch, Sink, SinkError},
     },
 };
 
-/// The most rows that are handed over at once.
+/// The maximum number of rows in a batch.
 pub(super) const BATCH_ROWS: usize = 10_000;
-/// How often a batch is numbered anew because another process has filled something meanwhile.
+/// How often a batch is renumbered because another process has added rows meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Why a home was not filled, or not wholly. What was brought stays; doing it again goes on from there.
+/// Why not all rows were copied. Copied rows stay; calling [`fill`] again continues with the others.
 #[derive(Debug, Error)]
 pub(crate) enum FillError {
     #[error(transparent)]
-    Home(#[from] HomeError),
+    Home(#[from] LogBackendError),
     #[error(transparent)]
     Sink(#[from] SinkError),
 }
 
-/// Brings the rows of an account and day that ended before `before_ms` from the home before, if the home lacks them; says how many. The
-/// home has whatever journals will ever bring of that time. Hashes of [`ROWS_AT_ONCE`] ids at most are in memory meanwhile.
+/// Copies the rows of an account and day that ended before `before_ms` from the former log backend, if `home` lacks them; returns
+/// their number. No journal may have rows of that time that `home` still lacks. At most [`ROWS_AT_ONCE`] hashes of ids are in
+/// memory.
 pub(crate) async fn fill(
-    home: &dyn FedHome,
-    former: &dyn LogHome,
+    home: &dyn FedLogBackend,
+    former: &dyn LogBackend,
     place: (&str, i64),
     before_ms: i64,
 ) -> Result<u64, FillError> {
     let (mut brought, mut rows) = (0, DayRows::new(former, place));
     while !rows.has_ended() {
         let begin = rows.clone();
-        let mut missing = Missing::find(home, &mut rows, ROWS_AT_ONCE).await?;
-        brought += bring(home, begin, &mut missing, before_ms).await?;
+        let mut missing = MissingRows::find(home, &mut rows, ROWS_AT_ONCE).await?;
+        brought += copy_missing(home, begin, &mut missing, before_ms).await?;
     }
     Ok(brought)
 }
 
-/// Brings those of the rows from a place on that are missing.
-async fn bring(
-    home: &dyn FedHome,
+/// Copies the missing ones of `rows`; returns their number.
+async fn copy_missing(
+    home: &dyn FedLogBackend,
     mut rows: DayRows<'_>,
-    missing: &mut Missing,
+    missing: &mut MissingRows,
     before_ms: i64,
 ) -> Result<u64, FillError> {
     let (mut lacking, mut brought) = (Vec::new(), 0);
@@ -59,17 +60,17 @@ async fn bring(
         let of_page = page.rows.into_iter().filter(|row| missing.remove(row));
         lacking.extend(of_page.filter(|row| row.time_ms < before_ms));
         if lacking.len() >= BATCH_ROWS {
-            brought += append(home, std::mem::take(&mut lacking)).await?;
+            brought += append_copied(home, std::mem::take(&mut lacking)).await?;
         }
     }
     if !lacking.is_empty() {
-        brought += append(home, lacking).await?;
+        brought += append_copied(home, lacking).await?;
     }
     Ok(brought)
 }
 
-/// Hands rows over in the lane that is for them; says how many they were.
-pub(super) async fn append(home: &dyn Sink, rows: Vec<Row>) -> Result<u64, SinkError> {
+/// Appends rows in the lane for copied rows; returns their number.
+pub(super) async fn append_copied(home: &dyn Sink, rows: Vec<Row>) -> Result<u64, SinkError> {
     let node = NodeId::none();
     let mut after = home.watermark(&node).await?;
     let mut attempts = ATTEMPTS_MAX;

@@ -1,4 +1,4 @@
-//! Where the log is read from: the store, files, or a database.
+//! A log backend: the store, files, or a database.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -7,22 +7,22 @@ use async_trait::async_trait;
 use crate::{
     domain::{keys::key::KeyId, ledger::NodeId},
     sinks::{
-        asks::{HomeError, Latest, LogPage, Newest, NewestAsk, PageAsk},
+        asks::{LatestKeyRows, LogBackendError, LogPageQuery, NewestRows, NewestRowsQuery, RowPage},
         sink::Sink,
         slices,
     },
 };
 
-/// A home of the log, as it is read.
+/// A log backend, for reading.
 #[async_trait]
-pub trait LogHome: Send + Sync {
-    /// Its name in messages and answers.
+pub trait LogBackend: Send + Sync {
+    /// Its name in `[log] home`, messages and answers.
     fn name(&self) -> &'static str;
 
-    /// Rows of a day over all lanes, as [`PageAsk`] and [`LogPage`] say.
-    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError>;
+    /// Reads a page of a day's rows, of all lanes.
+    async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError>;
 
-    /// The last rows of a key that ended on one of these days, at most `limit` and
+    /// Reads the last rows of a key that ended on one of these days, at most `limit` and
     /// [`PAGE_ROWS_MAX`](crate::sinks::asks::PAGE_ROWS_MAX).
     async fn latest(
         &self,
@@ -30,18 +30,18 @@ pub trait LogHome: Send + Sync {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Latest, HomeError>;
+    ) -> Result<LatestKeyRows, LogBackendError>;
 
-    /// The newest rows, by pages of slices of time.
-    async fn newest(&self, ask: &NewestAsk) -> Result<Newest, HomeError> {
+    /// Reads the newest rows; by default with pages of time slices.
+    async fn newest(&self, ask: &NewestRowsQuery) -> Result<NewestRows, LogBackendError> {
         slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
 
-    /// Up to which number it has the rows of each lane that has any. `None`: a row is there as soon as it is settled.
-    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError>;
+    /// The watermark of each lane that has rows; `None` if a row is there as soon as it is settled.
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError>;
 }
 
-/// A home that is fed by the journal.
-pub(crate) trait FedHome: LogHome + Sink {}
+/// A log backend that the journal feeds.
+pub(crate) trait FedLogBackend: LogBackend + Sink {}
 
-impl<H: LogHome + Sink> FedHome for H {}
+impl<H: LogBackend + Sink> FedLogBackend for H {}

@@ -1,62 +1,62 @@
-//! The homes of the log that are open, and what brings rows there.
+//! The open log backends.
 
 use std::sync::Arc;
 
 use crate::sinks::{
-    figures::SinkFigures,
-    home::{FedHome, LogHome},
-    reading::LogReading,
+    figures::SinkStats,
+    home::{FedLogBackend, LogBackend},
+    reading::LogReader,
     store_log::StoreLog,
-    tails::Tails,
+    tails::LogTails,
 };
 
-/// Where the log is at home.
+/// The current log backend.
 #[derive(Clone)]
-pub(crate) enum OpenHome {
-    /// A place that the journal is fed to.
+pub(crate) enum OpenLogBackend {
+    /// A sink that the journal feeds.
     Fed(FedLog),
-    /// The store: rows come with their settlement.
+    /// The store, which gets rows with their settlement.
     Store(Arc<StoreLog>),
 }
 
-/// A home that is fed, and how far that is.
+/// A log backend that the journal feeds, with the state of its feeders.
 #[derive(Clone)]
 pub(crate) struct FedLog {
-    /// Where the feeders hand rows over, and where they are read.
-    pub(crate) home: Arc<dyn FedHome>,
-    /// What its feeders have done.
-    pub(crate) figures: Arc<SinkFigures>,
-    /// The rows on their way there.
-    pub(crate) tails: Tails,
+    /// The log backend.
+    pub(crate) home: Arc<dyn FedLogBackend>,
+    /// The statistics of its feeders.
+    pub(crate) stats: Arc<SinkStats>,
+    /// The rows that it has not acknowledged.
+    pub(crate) tails: LogTails,
 }
 
-/// The home before, which is read as long as rows are there.
+/// The former log backend, which is read as long as it has rows.
 #[derive(Clone)]
-pub(crate) enum FormerHome {
-    /// The lists of a Redis that is the home.
+pub(crate) enum FormerLogBackend {
+    /// The lists of a Redis store.
     Store(Arc<StoreLog>),
-    /// Another place than the store.
-    Elsewhere(Arc<dyn LogHome>),
+    /// Not the store.
+    Elsewhere(Arc<dyn LogBackend>),
 }
 
 impl FedLog {
-    /// A home that nothing has been fed to yet.
-    pub(crate) fn new(home: Arc<dyn FedHome>) -> Self {
+    /// A log backend without feeders yet.
+    pub(crate) fn new(home: Arc<dyn FedLogBackend>) -> Self {
         Self {
             home,
-            figures: Arc::default(),
-            tails: Tails::default(),
+            stats: Arc::default(),
+            tails: LogTails::default(),
         }
     }
 
-    /// The name of this home in `[log] home`.
+    /// Its name in `[log] home`.
     pub(crate) fn name(&self) -> &'static str {
-        LogHome::name(&*self.home)
+        LogBackend::name(&*self.home)
     }
 }
 
-impl OpenHome {
-    /// The name in `[log] home`.
+impl OpenLogBackend {
+    /// Its name in `[log] home`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Fed(fed) => fed.name(),
@@ -64,22 +64,22 @@ impl OpenHome {
         }
     }
 
-    /// The log of this home and of the one before it.
-    pub(crate) fn reading(&self, former: Option<&FormerHome>) -> LogReading {
+    /// Reads this log backend and the former one.
+    pub(crate) fn reading(&self, former: Option<&FormerLogBackend>) -> LogReader {
         let former = former.map(|former| match former {
-            FormerHome::Store(store) => Arc::clone(store) as Arc<dyn LogHome>,
-            FormerHome::Elsewhere(home) => Arc::clone(home),
+            FormerLogBackend::Store(store) => Arc::clone(store) as Arc<dyn LogBackend>,
+            FormerLogBackend::Elsewhere(home) => Arc::clone(home),
         });
         match self {
-            Self::Fed(fed) => LogReading::new(Arc::clone(&fed.home) as _, former).fed_by(fed.tails.clone()),
-            Self::Store(store) => LogReading::new(Arc::clone(store) as _, former),
+            Self::Fed(fed) => LogReader::new(Arc::clone(&fed.home) as _, former).with_tails(fed.tails.clone()),
+            Self::Store(store) => LogReader::new(Arc::clone(store) as _, former),
         }
     }
 }
 
-impl FormerHome {
-    /// The home, as it is read.
-    pub(crate) fn as_home(&self) -> &dyn LogHome {
+impl FormerLogBackend {
+    /// The log backend, for reading.
+    pub(crate) fn as_backend(&self) -> &dyn LogBackend {
         match self {
             Self::Store(store) => &**store,
             Self::Elsewhere(home) => &**home,

@@ -1,5 +1,5 @@
-//! The consumption log in Postgres: one table with a partition per day, filled by COPY. How far a node's rows are in it is
-//! written in the same transaction as the rows, so each is there exactly once.
+//! The consumption log in Postgres: one table with a partition per day, filled by COPY. A lane's watermark is written in the
+//! same transaction as its rows, so each row is there exactly once.
 
 mod columns;
 mod connection;
@@ -16,7 +16,7 @@ mod sink;
 mod tests;
 mod tls;
 
-pub(crate) use retention::Retention;
+pub(crate) use retention::PostgresRetention;
 pub(crate) use settings::PostgresSettings;
 pub(crate) use setup::{Grants, set_up};
 pub(crate) use sink::PostgresLog;

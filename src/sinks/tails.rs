@@ -1,4 +1,4 @@
-//! The tails of all lanes that this process feeds to the log's home.
+//! The tails of all lanes that this process feeds to the log backend.
 
 use std::{
     sync::{Arc, Weak},
@@ -11,22 +11,22 @@ use crate::{
     domain::ledger::log_filter::LogFilter,
     edges::clock,
     journal::NumberedRow,
-    sinks::tail::{LaneRows, Tail, TailBehind},
+    sinks::tail::{LaneRows, LogTail, TailBehind},
 };
 
-/// How long a reader waits until what is on disk has been read.
+/// The timeout of a reader that waits until the rows on disk have been read.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long rows are gathered when nobody is to wait for others of their hour any more.
+/// How long a batch waits for rows after [`Tails::hurry`].
 const HURRIED: Duration = Duration::from_secs(1);
 
-/// The rows on their way to the log's home, of each lane as long as it is fed.
+/// The rows on their way to the log backend, of each lane as long as it is fed.
 #[derive(Clone)]
-pub(crate) struct Tails {
-    tails: Arc<Mutex<Vec<Weak<Tail>>>>,
+pub(crate) struct LogTails {
+    tails: Arc<Mutex<Vec<Weak<LogTail>>>>,
     wait: Duration,
 }
 
-impl Default for Tails {
+impl Default for LogTails {
     fn default() -> Self {
         Self {
             tails: Arc::default(),
@@ -35,8 +35,8 @@ impl Default for Tails {
     }
 }
 
-impl Tails {
-    /// None yet, and readers that wait for this long.
+impl LogTails {
+    /// No tails, with another timeout of readers.
     #[cfg(test)]
     pub(super) fn waiting(wait: Duration) -> Self {
         Self {
@@ -45,14 +45,15 @@ impl Tails {
         }
     }
 
-    /// This one too.
-    pub(crate) fn add(&self, tail: &Arc<Tail>) {
+    /// Adds a tail.
+    pub(crate) fn add(&self, tail: &Arc<LogTail>) {
         let mut tails = self.tails.lock();
         tails.retain(|tail| tail.strong_count() > 0);
         tails.push(Arc::downgrade(tail));
     }
 
-    /// The rows that a filter takes, of all lanes. Whoever reads the home after this finds there what has left meanwhile.
+    /// The rows of all lanes that match a filter. Rows that leave the tails meanwhile are in the log backend, if it is read after
+    /// this.
     pub(super) async fn snapshot(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, TailBehind> {
         let until = clock::instant() + self.wait;
         let mut rows = Vec::new();
@@ -62,7 +63,7 @@ impl Tails {
         Ok(rows)
     }
 
-    /// The same of each lane by itself. A lane of which not all can be told is left out.
+    /// The same by lane. Lanes whose rows are not all known are left out.
     pub(super) async fn by_lane(&self, filter: &LogFilter) -> Vec<LaneRows> {
         let until = clock::instant() + self.wait;
         let mut lanes = Vec::new();
@@ -72,14 +73,14 @@ impl Tails {
         lanes
     }
 
-    /// Has rows handed over within a second of their coming from now on: another process is read, and does not see them here.
+    /// From now on hands rows over within a second: the log is read through another process, which does not see these tails.
     pub(crate) fn hurry(&self) {
         for tail in self.all() {
             tail.hurry(HURRIED);
         }
     }
 
-    fn all(&self) -> Vec<Arc<Tail>> {
+    fn all(&self) -> Vec<Arc<LogTail>> {
         self.tails.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -1,10 +1,10 @@
-//! The public stability service. Anybody may read how the models behave; nobody learns how much they are used.
+//! The public stability service. Anybody may read how the models perform; nobody learns how much they are used.
 //!
-//! Pure except for rendered answers and rate limits: time and request come in as a [`PublicRequest`], the answer goes out as a
-//! [`PublicResponse`], whichever listener serves it. `openapi.json` describes it for users.
+//! It does no I/O: a [`PublicRequest`] comes in with its time, and a [`PublicResponse`] goes out, on whichever listener. Its only
+//! state is rendered answers and rate limits. `openapi.json` describes it for users.
 //!
-//! A model named `summary` cannot be requested by itself, because that path is the summary of all models. It is listed
-//! there, and on the status page.
+//! A model named `summary` has no record of its own, because that path is the summary of all models. It is listed there, and on
+//! the status page.
 
 mod accept;
 mod answer;
@@ -32,13 +32,13 @@ pub(crate) use answer::PublicResponse;
 
 use crate::{
     domain::{catalogue::Catalogue, faults::stability::Hour},
-    edges::limiter::{Allowance, Limiter, client::Client},
+    edges::limiter::{Limiter, RateAllowance, client::ClientAddress},
     stability::{
         Snapshot,
         public::{
             answer::{ALLOW, open_headers},
-            document::Document,
-            edition::{Edition, Shelf},
+            document::RenderedDocument,
+            edition::{Edition, EditionCache},
             path::PublicPath,
             refusal::PublicRefusal,
         },
@@ -48,17 +48,17 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How long a browser may keep the answer to a CORS preflight, in seconds.
+/// How long a browser may cache the answer to a CORS preflight, in seconds.
 const PREFLIGHT_SECONDS: &str = "86400";
-/// The description of the service, as it is served.
+/// The description of the service, as served.
 const OPENAPI: &str = include_str!("public/openapi.json");
 
-/// One request, as far as it matters.
+/// The relevant parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublicRequest<'a> {
-    /// The request's method.
+    /// The method.
     pub method: &'a Method,
-    /// Its path, still percent-encoded.
+    /// The path, still percent-encoded.
     pub path: &'a str,
     /// The query, without `?`.
     pub query: Option<&'a str>,
@@ -72,36 +72,36 @@ pub(crate) struct PublicRequest<'a> {
     pub now: Instant,
 }
 
-/// Where the service reads; neither may wait.
-pub(crate) trait Source: Send + Sync {
-    /// The models that there are.
+/// The data of the service. No method may block.
+pub(crate) trait StabilitySource: Send + Sync {
+    /// The catalogue of models.
     fn catalogue(&self) -> Arc<Catalogue>;
-    /// What was counted of them; `None` before the store was read for the first time.
+    /// The counts of all nodes; `None` before the first read from the store.
     fn snapshot(&self) -> Option<Arc<Snapshot>>;
 }
 
-/// `[stability]`, as far as it says how requests are answered.
+/// The settings of `[stability]` that concern requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// How long an answer may be kept: as long as a snapshot lives.
+pub(crate) struct PublicSettings {
+    /// How long an answer may be cached: the lifetime of a snapshot.
     pub refresh: Duration,
-    /// Requests that one client may make.
-    pub allowance: Allowance,
-    /// The peers whose `X-Forwarded-For` is believed.
+    /// The rate limit of one client.
+    pub allowance: RateAllowance,
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
 }
 
-/// The service. One for all listeners, so that they share the limit and the rendered answers.
-pub(crate) struct Public {
-    source: Box<dyn Source>,
-    limiter: Limiter<Client>,
+/// The service, shared by all listeners with its rate limits and rendered answers.
+pub(crate) struct PublicService {
+    source: Box<dyn StabilitySource>,
+    limiter: Limiter<ClientAddress>,
     trusted: Vec<IpNet>,
     cache_control: HeaderValue,
-    shelf: Shelf,
-    openapi: Document,
+    editions: EditionCache,
+    openapi: RenderedDocument,
 }
 
-impl fmt::Debug for Public {
+impl fmt::Debug for PublicService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Public")
             .field("limiter", &self.limiter)
@@ -109,33 +109,33 @@ impl fmt::Debug for Public {
     }
 }
 
-impl Public {
-    /// The service on what it reads. `start` is a moment before the first request.
-    pub(crate) fn new(settings: Settings, source: Box<dyn Source>, start: Instant) -> Self {
+impl PublicService {
+    /// The service on `source`. `start` must be before the first request.
+    pub(crate) fn new(settings: PublicSettings, source: Box<dyn StabilitySource>, start: Instant) -> Self {
         let max_age = format!("public, max-age={}", settings.refresh.as_secs());
         Self {
             source,
             limiter: Limiter::new(settings.allowance, start),
             trusted: settings.trusted_proxies,
             cache_control: HeaderValue::from_str(&max_age).unwrap_or(HeaderValue::from_static("no-cache")),
-            shelf: Shelf::default(),
-            openapi: Document::json(OPENAPI.as_bytes().to_vec()),
+            editions: EditionCache::default(),
+            openapi: RenderedDocument::json(OPENAPI.as_bytes().to_vec()),
         }
     }
 
-    /// The answer to a request; `None` if its path is none of the service's.
+    /// Answers a request; `None` if the path is not the service's.
     pub(crate) fn answer(&self, ask: &PublicRequest<'_>) -> Option<PublicResponse> {
-        let path = PublicPath::of(ask.path)?;
+        let path = PublicPath::parse(ask.path)?;
         Some(self.answer_at(&path, ask).unwrap_or_else(PublicRefusal::answer))
     }
 
-    /// The answer to a path that is neither the service's nor anybody else's.
+    /// The answer for an unknown path.
     pub(crate) fn not_found() -> PublicResponse {
         PublicRefusal::PathNotFound.answer()
     }
 
     fn answer_at(&self, path: &PublicPath<'_>, ask: &PublicRequest<'_>) -> Result<PublicResponse, PublicRefusal> {
-        let client = Client::of(ask.peer, ask.headers, &self.trusted);
+        let client = ClientAddress::from_headers(ask.peer, ask.headers, &self.trusted);
         self.limiter
             .try_acquire(client, ask.now)
             .map_err(|wait| PublicRefusal::RateLimited { wait })?;
@@ -147,7 +147,7 @@ impl Public {
         if path.takes_hours() {
             path::check_hours(ask.query)?;
         }
-        let document = |document: &Document| document.answer(ask.headers, &self.cache_control);
+        let document = |document: &RenderedDocument| document.answer(ask.headers, &self.cache_control);
         match path {
             PublicPath::OpenApi => document(&self.openapi),
             PublicPath::Summary => document(self.edition(ask)?.summary()),
@@ -160,12 +160,12 @@ impl Public {
     fn edition(&self, ask: &PublicRequest<'_>) -> Result<Arc<Edition>, PublicRefusal> {
         let snapshot = self.source.snapshot().ok_or(PublicRefusal::NotReady)?;
         Ok(self
-            .shelf
-            .edition(snapshot, self.source.catalogue(), Hour::of_ms(ask.now_ms)))
+            .editions
+            .edition(snapshot, self.source.catalogue(), Hour::from_unix_ms(ask.now_ms)))
     }
 }
 
-/// What a browser asks before it sends headers that scripts may not send unasked (Fetch standard, CORS preflight).
+/// Answers a CORS preflight, which browsers send before a script may send unusual headers (Fetch standard).
 fn preflight() -> PublicResponse {
     let mut headers = open_headers();
     headers.insert(

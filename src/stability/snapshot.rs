@@ -1,4 +1,4 @@
-//! The last published record, in memory: readers cost the store nothing.
+//! The last published stability record in memory, so that readers do not load the store.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use arc_swap::ArcSwapOption;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    domain::faults::stability::{Bucket, Hour, WINDOW_HOURS},
+    domain::faults::stability::{Hour, ModelCounters, WINDOW_HOURS},
     edges::clock,
     store::{StoreError, stability::StabilityStore, time::StoreTime},
 };
@@ -17,16 +17,16 @@ mod tests;
 /// The longest pause after a failed read.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
-/// The window's hours, as read from the store at one time.
+/// The hours of the window, as read from the store at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// When they were read, by the store's clock, in milliseconds since the Unix epoch.
+    /// The time of the read by the store's clock, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,
-    /// The window's hours then. Hours without requests may be missing.
-    pub buckets: BTreeMap<Hour, Bucket>,
+    /// The hours of the window. Hours without requests may be missing.
+    pub buckets: BTreeMap<Hour, ModelCounters>,
 }
 
-/// Reads the record periodically, for all its readers.
+/// Reads the record periodically for all readers.
 pub(crate) struct Snapshots {
     store: Arc<dyn StabilityStore>,
     time: Arc<StoreTime>,
@@ -35,7 +35,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Reads this store, whose clock is `time`, every `refresh`. Nothing is read yet.
+    /// Will read `store`, whose clock is `time`, every `refresh`.
     pub(crate) fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
         Self {
             store,
@@ -45,13 +45,13 @@ impl Snapshots {
         }
     }
 
-    /// The last snapshot, however old; `None` before the first.
+    /// The last snapshot, of any age; `None` before the first.
     pub(crate) fn get(&self) -> Option<Arc<Snapshot>> {
         self.latest.load_full()
     }
 
-    /// Reads at once and then every `refresh`, until `stopped` turns true or its sender is dropped. A failed read is
-    /// repeated soon; the last snapshot stays.
+    /// Reads at once and then every `refresh`, until `stopped` turns true or its sender is dropped. A failed read is repeated
+    /// soon; until then the last snapshot stays.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut failing = false;
         loop {
@@ -61,9 +61,9 @@ impl Snapshots {
                 Err(_) => self.refresh.min(RETRY_AFTER_MAX),
             };
             match &outcome {
-                Ok(()) if failing => tracing::info!("the stability record is read again"),
+                Ok(()) if failing => tracing::info!("the stability record can be read again"),
                 Err(error) if !failing => {
-                    tracing::warn!(%error, "the stability record cannot be read, what was read last is shown");
+                    tracing::warn!(%error, "the stability record cannot be read; the last one is shown");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -76,7 +76,7 @@ impl Snapshots {
 
     async fn read(&self) -> Result<(), StoreError> {
         let read_at_ms = self.time.now_ms(clock::instant());
-        let now = Hour::of_ms(read_at_ms);
+        let now = Hour::from_unix_ms(read_at_ms);
         let buckets = self.store.buckets(now.plus(1 - WINDOW_HOURS), now).await?;
         self.latest.store(Some(Arc::new(Snapshot { read_at_ms, buckets })));
         Ok(())

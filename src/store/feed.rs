@@ -18,7 +18,7 @@ impl Feed {
         self.version
     }
 
-    /// Counts one change up.
+    /// Adds one change.
     pub(super) fn push(&mut self, digests: Vec<KeyDigest>) {
         self.version += 1;
         if self.changes.len() == FEED_CHANGES_MAX {

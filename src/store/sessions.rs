@@ -1,5 +1,4 @@
-//! The storage of state at providers: which account owns it and who serves it, shared by all nodes and kept for as long
-//! as providers keep such state. Account and identifier are stored as one digest, never in clear.
+//! The storage of state at providers, of sign-ins and of browser sessions, shared by all nodes.
 
 use std::time::Duration;
 
@@ -8,19 +7,21 @@ use async_trait::async_trait;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::StoreError;
 
-/// How long it is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
+/// How long state is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
 /// live longer.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How many names of state an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
+/// The maximum number of states that an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
 pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
 
-/// The memory of state at providers. What is forgotten is not there any more for the account that made it.
+/// The memory of state at providers: which account owns it and who serves it, kept for as long as providers keep such state.
+/// Account and identifier are stored as one digest, never in clear. State that is forgotten is no longer available to its
+/// account.
 #[async_trait]
 pub(crate) trait SessionStore: Send + Sync {
-    /// Who serves each of these, if that is remembered, in their order.
+    /// Who serves each of these states, in their order; `None` for one that is not remembered.
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError>;
 
-    /// Remembers who serves them, as of `now` (seconds since the Unix epoch). The latest word stands.
+    /// Remembers who serves these states, as of `now` (seconds since the Unix epoch). The latest call wins.
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError>;
 }
 

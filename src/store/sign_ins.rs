@@ -1,37 +1,37 @@
-//! The storage of sign-ins: documents under digests, shared by all nodes and kept for a while.
-//!
-//! Access tokens are documents too; [`KeyStore::find`](crate::store::KeyStore::find) tells them, and the feed names those that
-//! end, so that they are cached as keys are. No backup has any of it: after a restore people sign in again.
+//! The storage of sign-ins.
 
 use async_trait::async_trait;
 
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::StoreError;
 
-/// How many documents an embedded store keeps, some kilobytes each at the most; beyond it nobody can sign in.
+/// The maximum number of documents in an embedded store, some kilobytes each at most; beyond it nobody can sign in.
 pub(crate) const EMBEDDED_DOCUMENTS_MAX: usize = 100_000;
 
-/// The documents of sign-ins.
+/// The documents of sign-ins: texts under digests, shared by all nodes and kept for a while.
+///
+/// Access tokens are documents too; [`KeyStore::find`](crate::store::KeyStore::find) returns them, and the feed names those
+/// that end, so that they are cached as keys are. Backups do not include documents: after a restore people sign in again.
 #[async_trait]
 pub(crate) trait SignInStore: Send + Sync {
     /// The document of this name, as long as it is kept.
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError>;
 
-    /// Makes a change in one atomic step, if the documents that it depends on are as expected. False: one is not, and nothing
-    /// has changed. Acknowledged means durable by the engine's own measure.
+    /// Makes a change in one atomic step, if the documents that it depends on are as expected. `false` if one is not; then
+    /// nothing has changed. An acknowledged change is durable by the engine's own measure.
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError>;
 }
 
 /// A change of documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DocumentChange {
-    /// What has to be there before, or not there.
+    /// The documents that must exist before, with this text; `None` for one that must not exist.
     pub expected: Vec<(KeyDigest, Option<String>)>,
-    /// What is there afterwards, and for how many seconds, at least 1.
+    /// The documents that exist afterwards, each for a number of seconds, at least 1.
     pub put: Vec<(KeyDigest, String, u64)>,
-    /// What is not there afterwards.
+    /// The documents that are removed.
     pub removed: Vec<KeyDigest>,
-    /// Access tokens that end with it: they are removed, and every node is told.
+    /// The access tokens that end with the change: they are removed, and every node is notified.
     pub ended: Vec<KeyDigest>,
 }
 

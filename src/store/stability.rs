@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        faults::stability::{Bucket, Hour, Share},
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
         ledger::NodeId,
     },
     store::StoreError,
@@ -16,28 +16,27 @@ use crate::{
 #[cfg(test)]
 pub(crate) mod contract;
 
-/// The most shares that one call tells.
+/// The maximum number of shares in one call.
 pub(crate) const SHARES_MAX: usize = 256;
-/// The most hours that one call reads.
+/// The maximum number of hours that one call reads.
 pub(crate) const HOURS_MAX: i64 = 256;
 
 /// The hourly buckets of one installation.
 ///
-/// A share is a node's alone and told in full, so telling it twice, late, or out of order has the effect of telling the
-/// greatest one once. Dropping a future leaves the store whole.
+/// A share belongs to one node and is always complete, so storing it twice, late, or out of order has the effect of storing
+/// the greatest one once. Dropping a future leaves the store consistent.
 #[async_trait]
 pub(crate) trait StabilityStore: Send + Sync {
-    /// Each share takes the place of what the node told of that hour before, if its [`Share::watermark`] is greater; else
-    /// nothing changes. Each hour changes as a whole. At most [`SHARES_MAX`]. What ended
-    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be passed over.
-    async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError>;
+    /// Replaces the node's share of an hour, if the new one's [`Share::watermark`] is greater; otherwise nothing changes.
+    /// Each hour changes as a whole. At most [`SHARES_MAX`]. Shares of hours that ended
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;
 
     /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing. Of
-    /// more than [`HOURS_MAX`] hours, the last ones. A part that is not readable is left out with a warning.
-    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError>;
+    /// more than [`HOURS_MAX`] hours, the last ones. Unreadable parts are left out with a warning.
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError>;
 
-    /// Moves whenever the store may have lost something it had acknowledged. Whoever has told it shares then tells them
-    /// again.
+    /// Changes whenever the store may have lost acknowledged writes. Nodes then store their shares again.
     fn epochs(&self) -> watch::Receiver<u64>;
 }
 

@@ -1,6 +1,4 @@
-//! The storage of people's sessions in browsers, shared by all nodes. The text in a cookie is never here, only its digest.
-//!
-//! A session ends by the store's clock: after some time without a visit, and at its end in any case.
+//! The storage of browser sessions.
 
 use std::time::Duration;
 
@@ -9,18 +7,19 @@ use sha2::{Digest, Sha256};
 
 use crate::store::StoreError;
 
-/// How many sessions an embedded store keeps, some 200 bytes each; beyond it those end that would end first.
+/// The maximum number of sessions in an embedded store, some 200 bytes each; beyond it those that would end first are
+/// removed.
 pub(crate) const EMBEDDED_WEB_SESSIONS_MAX: u64 = 20_000;
-/// How seldom an embedded store notes visits, each of which is a write to its disk. A session may end that much earlier than
-/// its time without a visit says.
-pub(crate) const VISIT_NOTED_EVERY: Duration = Duration::from_secs(60);
+/// The minimum interval between two visits that an embedded store records: each is a write to its disk. A session may end
+/// that much earlier than its lifetime without a visit says.
+pub(crate) const VISIT_RECORD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// By what a session is found: the digest of the text in its cookie.
+/// The digest of the text in a session's cookie, by which the session is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionDigest([u8; 32]);
 
 impl SessionDigest {
-    /// The digest of a cookie's text. `kind` keeps apart what must not be taken for each other.
+    /// The digest of a cookie's text. Digests of different `kind`s differ.
     pub(crate) fn of(kind: &str, text: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(Sha256::digest(kind));
@@ -28,17 +27,16 @@ impl SessionDigest {
         Self(hash.finalize().into())
     }
 
-    /// Its bytes.
     pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The same as text.
+    /// The digest as hexadecimal text.
     pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A digest that was written by [`Self::to_hex`].
+    /// Reads the text that [`Self::to_hex`] writes.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         if text.len() != 2 * bytes.len() || !text.is_ascii() {
@@ -50,57 +48,60 @@ impl SessionDigest {
         Some(Self(bytes))
     }
 
-    /// One that an engine has stored as bytes.
+    /// A digest that an engine has stored as bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 }
 
-/// How long a session lasts.
+/// The lifetimes of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lifetime {
-    /// Without a visit.
+pub(crate) struct SessionLifetime {
+    /// The lifetime without a visit.
     pub(crate) idle: Duration,
-    /// In all.
+    /// The lifetime in all.
     pub(crate) whole: Duration,
 }
 
-/// A session that goes on, as the store has it.
+/// A session that has not ended, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedWebSession {
-    /// By what it is found.
+    /// The digest by which it is found.
     pub(crate) id: SessionDigest,
-    /// Whose it is.
+    /// The person.
     pub(crate) who: String,
     /// When it ends without a further visit, in milliseconds since the Unix epoch.
     pub(crate) idle_ends_ms: i64,
-    /// When it ends in any case.
+    /// When it ends in any case, in milliseconds since the Unix epoch.
     pub(crate) ends_ms: i64,
 }
 
-/// The sessions of all nodes. Every method is atomic.
+/// The sessions of people in browsers, shared by all nodes. The text in a cookie is never stored, only its digest. Every
+/// method is atomic.
+///
+/// A session ends by the store's clock: after some time without a visit, and at its end in any case.
 #[async_trait]
 pub(crate) trait WebSessionStore: Send + Sync {
-    /// Begins a session of `who`. One that is there already is `who`'s from now on, and ends when it would have ended.
-    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError>;
+    /// Begins a session of `who`. An existing session becomes `who`'s, and its end does not change.
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError>;
 
-    /// Whose session it is, unless it has ended. It was visited then.
+    /// The person of a session; `None` if it has ended. This counts as a visit.
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// Ends a session and says whose it was: only one of several callers is told.
+    /// Ends a session and returns its person, to only one of several callers.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// The sessions that go on, at most so many: those that end last without a further visit, the last one first.
+    /// The sessions that have not ended, at most `most`: those that end last without a further visit, the last one first.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 
-/// What every engine has to do.
+/// The behaviour of every engine.
 #[cfg(test)]
 pub(crate) mod contract {
     use super::*;
     use crate::store::contract::until;
 
-    const LONG: Lifetime = Lifetime {
+    const LONG: SessionLifetime = SessionLifetime {
         idle: Duration::from_secs(1800),
         whole: Duration::from_secs(43_200),
     };
@@ -152,7 +153,7 @@ pub(crate) mod contract {
 
     async fn they_are_listed(store: &dyn WebSessionStore) {
         let (long, short) = (id("lasts long"), id("lasts short"));
-        let half = Lifetime {
+        let half = SessionLifetime {
             whole: LONG.idle / 2,
             ..LONG
         };
@@ -181,7 +182,7 @@ pub(crate) mod contract {
             store.end(&id).await.unwrap();
             assert_eq!(found(&listed(100).await, &id), None);
         }
-        let soon = Lifetime { idle: SHORT, ..LONG };
+        let soon = SessionLifetime { idle: SHORT, ..LONG };
         store.begin(&short, "me", soon).await.unwrap();
         until("a session that has ended is listed no more", async || {
             found(&listed(100).await, &short).is_none()
@@ -193,11 +194,11 @@ pub(crate) mod contract {
     }
 
     async fn ends_of_time(store: &dyn WebSessionStore) {
-        let idle = Lifetime { idle: SHORT, ..LONG };
+        let idle = SessionLifetime { idle: SHORT, ..LONG };
         store.begin(&id("idle"), "me", idle).await.unwrap();
         until_ended(store, &id("idle"), false).await;
         assert_eq!(store.visit(&id("idle")).await.unwrap(), None);
-        let whole = Lifetime { whole: SHORT, ..LONG };
+        let whole = SessionLifetime { whole: SHORT, ..LONG };
         store.begin(&id("whole"), "me", whole).await.unwrap();
         until_ended(store, &id("whole"), true).await;
         assert_eq!(

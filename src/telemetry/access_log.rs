@@ -1,8 +1,8 @@
 //! The access log: one JSON line per request, written by its own thread ([`LineQueue`]). No field can hold a key, a prompt
 //! or an answer.
 //!
-//! The file may be renamed at any time, as log rotation does. The writer notices and opens or creates the file under
-//! its path; SIGHUP makes it check at once.
+//! Log rotation may rename the file at any time. The writer notices and opens or creates the file at its path; SIGHUP makes it
+//! check at once.
 
 use std::{
     io,
@@ -10,23 +10,23 @@ use std::{
     time::Duration,
 };
 
-use super::line_queue::{Line, LineQueue, LineQueueSettings, LogFile, Sink};
+use super::line_queue::{LineQueue, LineQueueSettings, LineSink, LogLine, ReopenableFile};
 
 mod record;
 
 pub(crate) use record::RequestRecord;
 
-/// How long a line waits for others, so that a request need not wake the writer.
+/// How long a line waits for others, so that not each request wakes the writer.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Where the lines go: `[log] access`.
+/// The target of the access log: `[log] access`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccessLogTarget {
-    /// To standard output.
+    /// Standard output.
     Stdout,
-    /// Appended to a file, which is created 0640 if it is missing.
+    /// A file, to which lines are appended; created 0640 if it is missing.
     File(PathBuf),
-    /// Nowhere.
+    /// No access log.
     Off,
 }
 
@@ -46,13 +46,13 @@ pub(crate) enum AccessLogError {
     Thread(io::Error),
 }
 
-/// The log. Shared in an `Arc`; [`AccessLog::close`] at the end of the process.
+/// The access log. Shared in an `Arc`; call [`AccessLog::close`] at the end of the process.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
     lines: Option<LineQueue<Box<RequestRecord>>>,
 }
 
-impl Line for Box<RequestRecord> {
+impl LogLine for Box<RequestRecord> {
     fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()> {
         self.write_json(line).map_err(io::Error::from)
     }
@@ -63,8 +63,8 @@ impl AccessLog {
     pub(crate) fn open(target: &AccessLogTarget, queue_lines: usize) -> Result<Self, AccessLogError> {
         let sink = match target {
             AccessLogTarget::Off => return Ok(Self { lines: None }),
-            AccessLogTarget::Stdout => Sink::Stream(Box::new(io::stdout())),
-            AccessLogTarget::File(path) => Sink::File(open_file(path)?),
+            AccessLogTarget::Stdout => LineSink::Stream(Box::new(io::stdout())),
+            AccessLogTarget::File(path) => LineSink::File(open_file(path)?),
         };
         let settings = LineQueueSettings {
             name: "access log",
@@ -76,34 +76,34 @@ impl AccessLog {
         Ok(Self { lines: Some(lines) })
     }
 
-    /// Takes a record out and hands it to the writer. Never waits: a full queue drops it and counts it.
+    /// Takes the record out and hands it to the writer. Never waits: if the queue is full, the record is dropped and counted.
     pub(crate) fn write(&self, record: &mut RequestRecord) {
         if let Some(lines) = &self.lines {
             lines.write(Box::new(std::mem::take(record)));
         }
     }
 
-    /// Lines lost so far: the queue was full, or the target could not be written.
+    /// The number of lines lost so far: the queue was full, or the target could not be written.
     pub(crate) fn dropped(&self) -> u64 {
         self.lines.as_ref().map_or(0, LineQueue::dropped)
     }
 
-    /// Has the writer open its file again, for log rotation. What was queued before may still go to the old file.
+    /// Has the writer open its file again, for log rotation. Lines that are already queued may still go to the old file.
     pub(crate) fn reopen(&self) {
         if let Some(lines) = &self.lines {
             lines.reopen();
         }
     }
 
-    /// Writes what is queued and ends the writer, waiting at most `wait`. True when everything was written; false when
-    /// the target hung. Records that come later are dropped and counted.
+    /// Writes the queued lines and ends the writer, waiting at most `wait`. Returns `false` if the target hung before all were
+    /// written. Later records are dropped and counted.
     pub(crate) fn close(&self, wait: Duration) -> bool {
         self.lines.as_ref().is_none_or(|lines| lines.close(wait))
     }
 }
 
-fn open_file(path: &Path) -> Result<LogFile, AccessLogError> {
-    LogFile::open(path).map_err(|source| AccessLogError::Open {
+fn open_file(path: &Path) -> Result<ReopenableFile, AccessLogError> {
+    ReopenableFile::open(path).map_err(|source| AccessLogError::Open {
         path: path.to_owned(),
         source,
     })

@@ -1,15 +1,15 @@
-//! Where the listeners of a process are, once they are.
+//! The addresses of a process's listeners, once they are open.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use tokio::sync::watch;
 
-use crate::{side::service::Bound, wiring::StartError};
+use crate::{side::service::BoundAddress, wiring::StartError};
 
-/// How long listening sockets may take to be there.
+/// The timeout for opening the listeners.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// Where a running weir listens.
+/// The addresses of a running weir.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     /// The listener for clients.
@@ -22,33 +22,33 @@ pub(crate) struct Addresses {
     pub admin: PathBuf,
     /// The admin API over TCP.
     pub admin_tcp: Option<SocketAddr>,
-    /// The listener that sends clients to the one with TLS.
+    /// The listener that redirects clients to the one with TLS.
     pub redirect: Option<SocketAddr>,
     /// The operators' console.
     pub console: Option<SocketAddr>,
 }
 
-/// What tells where each listener is bound.
-pub(super) struct Bounds {
-    pub(super) gateway: watch::Receiver<Bound>,
-    pub(super) ops: watch::Receiver<Bound>,
-    pub(super) stability: watch::Receiver<Bound>,
-    pub(super) admin: watch::Receiver<Bound>,
-    pub(super) admin_tcp: Option<watch::Receiver<Bound>>,
-    pub(super) redirect: Option<watch::Receiver<Bound>>,
-    pub(super) console: Option<watch::Receiver<Bound>>,
+/// Reports the address of each listener once it is open.
+pub(super) struct BoundAddresses {
+    pub(super) gateway: watch::Receiver<BoundAddress>,
+    pub(super) ops: watch::Receiver<BoundAddress>,
+    pub(super) stability: watch::Receiver<BoundAddress>,
+    pub(super) admin: watch::Receiver<BoundAddress>,
+    pub(super) admin_tcp: Option<watch::Receiver<BoundAddress>>,
+    pub(super) redirect: Option<watch::Receiver<BoundAddress>>,
+    pub(super) console: Option<watch::Receiver<BoundAddress>>,
 }
 
-impl Bounds {
-    /// Waits for all of them.
+impl BoundAddresses {
+    /// Waits for all addresses.
     ///
     /// # Errors
-    /// One cannot listen, or does not in time.
+    /// A listener cannot be opened, or not in time.
     pub(super) async fn addresses(self) -> Result<Addresses, StartError> {
-        let admin = match bound(self.admin).await? {
-            Bound::Unix(path) => path,
-            Bound::Failed(reason) => return Err(StartError::Listen(reason)),
-            Bound::Waiting | Bound::Tcp(_) => return Err(of_the_wrong_kind()),
+        let admin = match wait_for_address(self.admin).await? {
+            BoundAddress::Unix(path) => path,
+            BoundAddress::Failed(reason) => return Err(StartError::Listen(reason)),
+            BoundAddress::Waiting | BoundAddress::Tcp(_) => return Err(wrong_kind_error()),
         };
         Ok(Addresses {
             gateway: tcp(self.gateway).await?,
@@ -62,27 +62,27 @@ impl Bounds {
     }
 }
 
-async fn optional(watch: Option<watch::Receiver<Bound>>) -> Result<Option<SocketAddr>, StartError> {
+async fn optional(watch: Option<watch::Receiver<BoundAddress>>) -> Result<Option<SocketAddr>, StartError> {
     match watch {
         Some(watch) => tcp(watch).await.map(Some),
         None => Ok(None),
     }
 }
 
-async fn tcp(watch: watch::Receiver<Bound>) -> Result<SocketAddr, StartError> {
-    match bound(watch).await? {
-        Bound::Tcp(address) => Ok(address),
-        Bound::Failed(reason) => Err(StartError::Listen(reason)),
-        Bound::Waiting | Bound::Unix(_) => Err(of_the_wrong_kind()),
+async fn tcp(watch: watch::Receiver<BoundAddress>) -> Result<SocketAddr, StartError> {
+    match wait_for_address(watch).await? {
+        BoundAddress::Tcp(address) => Ok(address),
+        BoundAddress::Failed(reason) => Err(StartError::Listen(reason)),
+        BoundAddress::Waiting | BoundAddress::Unix(_) => Err(wrong_kind_error()),
     }
 }
 
-fn of_the_wrong_kind() -> StartError {
+fn wrong_kind_error() -> StartError {
     StartError::Listen("a listener of the wrong kind".to_owned())
 }
 
-async fn bound(mut watch: watch::Receiver<Bound>) -> Result<Bound, StartError> {
-    let waiting = watch.wait_for(|bound| *bound != Bound::Waiting);
+async fn wait_for_address(mut watch: watch::Receiver<BoundAddress>) -> Result<BoundAddress, StartError> {
+    let waiting = watch.wait_for(|bound| *bound != BoundAddress::Waiting);
     match tokio::time::timeout(START_WAIT, waiting).await {
         Ok(Ok(bound)) => Ok(bound.clone()),
         _ => Err(StartError::Listen("a listener did not start in time".to_owned())),

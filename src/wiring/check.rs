@@ -1,5 +1,5 @@
-//! `weir check`: reads everything that `serve` would read, and starts nothing. It reports every mistake, not only the
-//! first. It contacts the store on request only.
+//! `weir check`: reads everything that `weir serve` would read, and starts nothing. It reports every mistake, not only the first.
+//! It contacts the store only on request.
 
 use std::io::Write;
 
@@ -12,18 +12,18 @@ use crate::{
     edges::clock,
     front::tls::certificate::Certificate,
     wiring::{
-        catalogue, log_sinks, notices, output::printed, sign_in, start_error::StartError, store_check, tls, trust,
+        catalogue, log_sinks, notices, output::print_result, sign_in, start_error::StartError, store_check, tls, trust,
     },
 };
 
-/// What a configuration comes to that has no mistake.
-struct Sound {
+/// The result of checking a configuration without mistakes.
+struct CheckedConfig {
     providers: usize,
     on: usize,
     models: usize,
     certificates: tls::Identities,
     warnings: Vec<String>,
-    /// The providers that are off: behind what matters, for most operators have keys of a few only.
+    /// The providers that are off; printed last, since most operators have keys of only a few.
     off: Option<String>,
 }
 
@@ -31,22 +31,22 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     let unreadable = |error: crate::config::ConfigError| StartError::Configuration(error.to_string());
     let (config, mut errors) = Config::examine(&args.conf).map_err(unreadable)?;
     if let Some(config) = &config {
-        errors.extend(store_check::faults(config));
+        errors.extend(store_check::store_faults(config));
     }
     let sound = config.as_ref().and_then(|config| examine(config, &mut errors));
     match (sound, &config) {
         (Some(mut sound), Some(config)) if errors.is_empty() => {
             if args.store {
-                sound.warnings.extend(store_check::look(config)?);
+                sound.warnings.extend(store_check::store_advice(config)?);
             }
             sound.warnings.extend(sound.off.take());
-            printed(tell(args, &sound, out))
+            print_result(print_check(args, &sound, out))
         }
         _ => {
             errors.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
             if args.json {
-                let told = json!({ "ok": false, "errors": errors.iter().map(told).collect::<Vec<_>>() });
-                printed(writeln!(out, "{told}"))?;
+                let told = json!({ "ok": false, "errors": errors.iter().map(error_json).collect::<Vec<_>>() });
+                print_result(writeln!(out, "{told}"))?;
             }
             let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
             Err(StartError::Configuration(lines.join("\n")))
@@ -54,16 +54,16 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     }
 }
 
-/// What the configuration names, read; `None` with a mistake in it.
-fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
+/// Reads everything that the configuration names; `None` if there is a mistake.
+fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig> {
     let places = &config.catalogue.places;
     if let Some(ca_file) = &config.upstream.ca_file
-        && let Err(message) = trust::bundle(ca_file)
+        && let Err(message) = trust::joined_bundle(ca_file)
     {
         errors.push(places.fault("upstream.ca_file", message));
     }
     if let (true, Some(path)) = (config.sign_in.enabled, &config.sign_in.managed_settings)
-        && let Err(message) = sign_in::settings(path)
+        && let Err(message) = sign_in::read_managed_settings(path)
     {
         errors.push(places.fault("sign_in.managed_settings", message));
     }
@@ -77,7 +77,7 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
         let key = "console.openid.client_secret";
         errors.push(places.fault(key, format!("key `{key}`: {why}")));
     }
-    if let Err(why) = notices::secret(&config.notices) {
+    if let Err(why) = notices::notice_secret(&config.notices) {
         errors.push(places.fault("notices.secret", format!("key `notices.secret`: {why}")));
     }
     let certificates = tls::read(config)
@@ -88,18 +88,16 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
             let expiring = tls::warnings(&certificates, clock::unix_seconds());
             let on = catalogue.providers().filter(|provider| provider.is_on()).count();
             let off = catalogue::providers_off(&warnings, on > 0);
-            let others = warnings
-                .iter()
-                .filter(|warning| !warning.is_of_a_provider_that_is_off());
-            Some(Sound {
+            let others = warnings.iter().filter(|warning| !warning.is_provider_off());
+            Some(CheckedConfig {
                 providers: catalogue.providers().count(),
                 on,
-                models: catalogue.models().count(),
+                models: catalogue.served_models().count(),
                 off,
                 warnings: others
                     .map(ToString::to_string)
                     .chain(log_sinks::warning(config).map(str::to_owned))
-                    .chain(sign_in::warning(config))
+                    .chain(sign_in::template_warning(config))
                     .chain(expiring)
                     .collect(),
                 certificates,
@@ -112,12 +110,12 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
     }
 }
 
-fn told(error: &FileError) -> serde_json::Value {
+fn error_json(error: &FileError) -> serde_json::Value {
     json!({ "file": error.file, "line": error.line, "key": error.key, "message": error.message })
 }
 
-fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Result<()> {
-    let Sound {
+fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) -> std::io::Result<()> {
+    let CheckedConfig {
         providers,
         on,
         models,
@@ -153,7 +151,7 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
         let until = tls::day(one.valid_until());
         writeln!(
             out,
-            "certificate: [{listener}] good for {} until {until} ({} key)",
+            "certificate: [{listener}] valid for {} until {until} ({} key)",
             one.names(),
             one.kind()
         )?;
@@ -165,13 +163,13 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
     writeln!(
         out,
         "ok: {conf} with {} ({on} on) and {}",
-        counted(*providers, "provider"),
-        counted(*models, "model")
+        with_noun(*providers, "provider"),
+        with_noun(*models, "model")
     )
 }
 
-/// So many of something.
-fn counted(number: usize, noun: &str) -> String {
+/// A number with its noun in singular or plural.
+fn with_noun(number: usize, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{s}")
 }
@@ -183,7 +181,7 @@ mod tests {
     #[test]
     fn one_is_no_plural() {
         assert_eq!(
-            [0, 1, 2].map(|number| counted(number, "model")),
+            [0, 1, 2].map(|number| with_noun(number, "model")),
             ["0 models", "1 model", "2 models"]
         );
     }

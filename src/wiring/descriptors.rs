@@ -2,22 +2,22 @@
 
 use crate::config::Config;
 
-/// What the process opens besides connections of clients and providers: its own files, the store, and the ops and admin
-/// listeners, which are to answer however many clients there are. Some are accepted before they are counted.
+/// Descriptors that are not shared: for the process's own files, the store, the ops and admin listeners, which must always
+/// respond, and connections that are accepted before they are counted.
 const RESERVED: u64 = 200;
-/// What each of the gateway's workers opens: its scheduler's, and a handle of the listening socket.
+/// Descriptors of each gateway worker: its scheduler's, and a handle of the listening socket.
 const PER_WORKER: u64 = 8;
 
-/// What one client's connection and one running request may need: itself, a connection to a provider with two handles on it,
-/// and a share of those kept for later.
+/// Descriptors of one client's connection with a running request: itself, a connection to a provider with two handles, and a
+/// share of the pool.
 const PER_CLIENT: u64 = 4;
 
-/// The most connections to the listener that sends clients on.
+/// Maximum number of connections to the redirect listener.
 const REDIRECT_CONNECTIONS_MAX: usize = 64;
-/// The most connections to the operators' console.
+/// Maximum number of connections to the operators' console.
 const CONSOLE_CONNECTIONS_MAX: usize = 256;
 
-/// The share of each part.
+/// The maximum of each kind of connection, so that all fit into the process's limit of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     /// Connections of clients to the gateway.
@@ -28,14 +28,14 @@ pub(super) struct Descriptors {
     pub(super) pool: usize,
     /// Connections to the public stability service.
     pub(super) stability: usize,
-    /// Connections to the listener that sends clients on.
+    /// Connections to the redirect listener.
     pub(super) redirect: usize,
     /// Connections to the operators' console.
     pub(super) console: usize,
 }
 
 impl Descriptors {
-    /// As many as are configured, or as the process may open.
+    /// The configured maximums, or lower ones if the process may not open that many files.
     pub(super) fn share(config: &Config) -> Self {
         let wanted = Self {
             clients: config.connections.max,
@@ -65,7 +65,7 @@ impl Descriptors {
     }
 }
 
-/// The soft limit of this process; `None` if there is none, or it cannot be read.
+/// This process's soft limit of open files; `None` if it is unlimited or cannot be read.
 fn open_files_max() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

@@ -1,10 +1,10 @@
-//! The last message of a start: where weir listens, and what to do next.
+//! The last message of a start: weir's address, and what to do next.
 
 use std::path::Path;
 
 use super::bounds::Addresses;
 
-/// This program, as it was called: by that it is found again, in the `PATH` or not.
+/// This program's name as it was called, quoted for a shell: it works with and without the `PATH`.
 pub(super) fn program() -> String {
     let called = std::env::args_os().next().filter(|called| !called.is_empty());
     let called = called.map_or_else(|| "weir".to_owned(), |called| called.to_string_lossy().into_owned());
@@ -15,8 +15,8 @@ pub(super) fn program() -> String {
     }
 }
 
-/// Where clients connect, and the command that whoever runs weir for the first time needs next.
-pub(super) fn ready(addresses: &Addresses, tls: bool, conf: &Path) -> String {
+/// The message of a start: the address for clients, and the next commands of a first start.
+pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path) -> String {
     let (conf, scheme, weir) = (conf.display(), if tls { "https" } else { "http" }, program());
     format!(
         "ready at {scheme}://{gateway}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
@@ -43,9 +43,9 @@ mod tests {
             redirect: None,
             console: None,
         };
-        let tls = ready(&addresses, true, Path::new("conf/weir.toml"));
+        let tls = ready_text(&addresses, true, Path::new("conf/weir.toml"));
         assert!(tls.starts_with("ready at https://127.0.0.1:8080, next: "), "{tls}");
-        let line = ready(&addresses, false, Path::new("conf/weir.toml"));
+        let line = ready_text(&addresses, false, Path::new("conf/weir.toml"));
         assert!(line.starts_with("ready at http://127.0.0.1:8080, next: "), "{line}");
         assert!(line.contains("--conf conf/weir.toml --id me"), "{line}");
         assert!(line.contains(&format!("`{} key create --conf", program())), "{line}");

@@ -1,5 +1,5 @@
-//! The lanes of the journal that others have left: what they owed is charged and settled, what they counted is told, and the
-//! store can be told again what it forgets.
+//! Orphaned journals: those of processes that have ended. Their open requests are charged, their steps are settled, also again
+//! after the store has lost writes, and their counts are published.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,52 +12,52 @@ use tokio::{
 
 use crate::{
     config::{JournalConfig, JournalSink},
-    journal::{Journal, JournalError, Opened, lanes},
+    journal::{Journal, JournalError, OpenedJournal, lanes},
     money::{
-        notices::Charged,
+        notices::ChargedAccounts,
         settlement::{Settler, charge_left_over},
     },
     stability::Publisher,
-    store::{KeyStore, embedded::ledger::Books, ledger::LedgerStore, stability::StabilityStore},
+    store::{KeyStore, embedded::ledger::AccountTable, ledger::LedgerStore, stability::StabilityStore},
     wiring::log_sinks::LogSinks,
 };
 
-/// How often lanes are looked for whose processes have ended, while another process has one; and otherwise.
+/// How often orphaned journals are looked for: while another process has a journal in the folder, and otherwise.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
-/// How long the tasks of a lane may take to end.
+/// The timeout for ending the tasks of a journal.
 const END_WAIT: Duration = Duration::from_secs(2);
 
-/// What settles the lanes that others have left.
-pub(crate) struct LeftLanes {
+/// Settles the orphaned journals.
+pub(crate) struct OrphanedJournals {
     settings: JournalConfig,
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
     stability: Arc<dyn StabilityStore>,
-    charged: Arc<Charged>,
+    charged: Arc<ChargedAccounts>,
     sinks: LogSinks,
-    open: Mutex<Vec<Lane>>,
-    /// Whether further ones are looked for. Locked while some are opened.
+    open: Mutex<Vec<OrphanedJournal>>,
+    /// Whether further journals are looked for. Locked while some are opened.
     looking: tokio::sync::Mutex<bool>,
     /// Notified when they are looked for again.
     again: Notify,
 }
 
-/// One of them.
-struct Lane {
+/// An open orphaned journal, and the tasks that settle it.
+struct OrphanedJournal {
     journal: Arc<Journal>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl LeftLanes {
-    /// None yet.
+impl OrphanedJournals {
+    /// Starts without any journal.
     pub(super) fn new(
         settings: JournalConfig,
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
         stability: Arc<dyn StabilityStore>,
-        charged: Arc<Charged>,
+        charged: Arc<ChargedAccounts>,
         sinks: LogSinks,
     ) -> Self {
         Self {
@@ -73,11 +73,11 @@ impl LeftLanes {
         }
     }
 
-    /// Takes one: charges what was running in it, and begins to settle it.
+    /// Adopts a journal: charges its open requests, and starts to settle it.
     ///
     /// # Errors
-    /// The journal has no room for the charges. They are made when it is opened again.
-    pub(super) async fn take(&self, opened: Opened) -> Result<(), JournalError> {
+    /// The journal has no room for the charges, which are then made when it is opened again.
+    pub(super) async fn adopt(&self, opened: OpenedJournal) -> Result<(), JournalError> {
         let journal = charge_left_over(opened, &*self.ledger).await?;
         let stop = watch::Sender::new(false);
         let settler = Settler::new(
@@ -85,7 +85,7 @@ impl LeftLanes {
             Arc::clone(&self.ledger),
             Arc::clone(&self.keys) as _,
         )
-        .noting(Arc::clone(&self.charged));
+        .with_charged(Arc::clone(&self.charged));
         let (settled, told) = (stop.subscribe(), stop.subscribe());
         let publisher = Publisher::new(
             Arc::clone(&journal) as _,
@@ -97,11 +97,11 @@ impl LeftLanes {
             tokio::spawn(Arc::new(publisher).run(told)),
         ];
         tasks.extend(self.sinks.feeds(&journal, &stop.subscribe()).map(tokio::spawn));
-        self.open.lock().push(Lane { journal, stop, tasks });
+        self.open.lock().push(OrphanedJournal { journal, stop, tasks });
         Ok(())
     }
 
-    /// Looks for further ones until `stopped` turns true.
+    /// Looks for further orphaned journals until `stopped` turns true.
     pub(super) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let (mut refused, mut pause) = (BTreeSet::new(), LOOK_EVERY);
         loop {
@@ -116,29 +116,30 @@ impl LeftLanes {
                 continue;
             }
             let settings = self.settings.clone();
-            let found = tokio::task::spawn_blocking(move || (lanes::open_left(&settings, &mut refused), refused)).await;
+            let found =
+                tokio::task::spawn_blocking(move || (lanes::open_orphaned(&settings, &mut refused), refused)).await;
             let Ok((found, refused_now)) = found else { return };
             refused = refused_now;
-            // Of those in use one is written to here, and some have been left.
+            // One of those in use is this process's own, the others are open here.
             if found.in_use > self.open.lock().len() + 1 {
                 pause = LOOK_EVERY;
             }
             for opened in found.opened {
                 let node = opened.journal.node().clone();
-                match self.take(opened).await {
+                match self.adopt(opened).await {
                     Ok(()) => {
-                        tracing::info!(%node, "a process has ended: what it has left in the journal is settled here")
+                        tracing::info!(%node, "a process has ended: its journal is settled here")
                     }
                     Err(error) => {
-                        tracing::error!(%error, "what a process has left in the journal cannot be charged yet")
+                        tracing::error!(%error, "open requests in the journal of an ended process cannot be charged yet")
                     }
                 }
             }
         }
     }
 
-    /// Closes all of them, for the process that comes next, and looks for no others.
-    pub(super) async fn leave(&self) {
+    /// Closes all journals for the successor, and stops looking for others.
+    pub(super) async fn close_all(&self) {
         *self.looking.lock().await = false;
         let lanes = std::mem::take(&mut *self.open.lock());
         for lane in &lanes {
@@ -146,45 +147,46 @@ impl LeftLanes {
         }
         for lane in lanes {
             for task in lane.tasks {
-                // What it holds keeps the lane open for longer; the next process then opens it later.
+                // A task that does not end keeps the journal open; the successor then opens it later.
                 let _ = timeout(END_WAIT, task).await;
             }
         }
     }
 
-    /// Looks for them again.
-    pub(super) async fn look_again(&self) {
+    /// Starts looking for orphaned journals again.
+    pub(super) async fn resume_looking(&self) {
         *self.looking.lock().await = true;
         self.again.notify_one();
     }
 
-    /// Waits until the store has all that they owe now.
+    /// Waits until the store has all steps that these journals have now.
     pub(super) async fn drained(&self) {
         for journal in self.journals() {
-            journal.drained().await;
+            journal.wait_until_acknowledged().await;
         }
     }
 
-    /// The journals that are open.
+    /// The open journals.
     pub(super) fn journals(&self) -> Vec<Arc<Journal>> {
         let open = self.open.lock();
         open.iter().map(|lane| Arc::clone(&lane.journal)).collect()
     }
 }
 
-/// Notes how far journals know their steps as applied; what it returns tells them that all of these are in the store's file. A
-/// journal that knows of more than the ledger has is told nothing: its settlement has not asked yet.
-pub(super) fn applied(journals: Vec<Arc<Journal>>, books: &Books) -> impl FnOnce() + use<> {
+/// Records which steps the ledger has applied, as far as each journal knows; the returned closure tells the journals that all
+/// of these are in the store's file. A journal that believes more steps to be applied than the ledger has is left out: its
+/// settlement has not read the watermark yet.
+pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
         let before = journal.acknowledged_before();
-        let has = |account| books.applied(journal.node(), account) >= journal.acknowledged_step(account);
-        let has_all = journal.accounts().iter().all(|account| has(account));
+        let has = |account| books.watermark(journal.node(), account) >= journal.acknowledged_step(account);
+        let has_all = journal.account_names().iter().all(|account| has(account));
         has_all.then_some((journal, before))
     });
     let known: Vec<(Arc<Journal>, u64)> = known.collect();
     move || {
         for (journal, before) in known {
-            journal.sink_has(JournalSink::EMBEDDED_STORE.name, before);
+            journal.set_sink_position(JournalSink::EMBEDDED_STORE.name, before);
         }
     }
 }
@@ -193,14 +195,14 @@ pub(super) fn applied(journals: Vec<Arc<Journal>>, books: &Books) -> impl FnOnce
 mod tests {
     use super::*;
     use crate::{
-        domain::ledger::{Change, Step},
+        domain::ledger::{AccountChange, Step},
         journal::STEP_BYTES_MAX,
         store::embedded::ledger::EmbeddedLedger,
     };
 
     /// How much of the journal the store is not known to have written.
     fn unwritten(journal: &Journal) -> u64 {
-        journal.sink_behind_bytes(JournalSink::EMBEDDED_STORE.name)
+        journal.sink_lag_bytes(JournalSink::EMBEDDED_STORE.name)
     }
 
     #[tokio::test]
@@ -216,17 +218,19 @@ mod tests {
         let journal = Journal::open(&settings).unwrap().journal;
         let ledger = EmbeddedLedger::open(&folder.path().join("store"), clock).unwrap();
         let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-        journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
-        let tell = || applied(vec![Arc::clone(&journal)], &ledger.books());
+        journal
+            .append_step("acme", AccountChange::nothing(), 0, &mut room)
+            .unwrap();
+        let tell = || record_applied(vec![Arc::clone(&journal)], &ledger.books());
 
         // Its process before had an answer of which the file has nothing.
-        journal.acknowledged("acme", 1);
+        journal.acknowledge("acme", 1);
         tell()();
         assert!(unwritten(&journal) > 0);
 
         let step = Step {
             seq: 1,
-            change: Change::nothing(),
+            change: AccountChange::nothing(),
         };
         assert_eq!(ledger.apply(journal.node(), "acme", &[step], 0).await, Ok(1));
         let written = tell();
@@ -235,7 +239,7 @@ mod tests {
         journal
             .append_step(
                 "acme",
-                Change::nothing(),
+                AccountChange::nothing(),
                 0,
                 &mut journal.reserve(STEP_BYTES_MAX).unwrap(),
             )

@@ -1,21 +1,21 @@
-//! The sink that posts events, from its settings.
+//! Builds the sink that posts events, from its settings.
 
 use std::sync::Arc;
 
 use crate::{
     config::{Config, log_events::LogEventsConfig},
-    sinks::events::{Events, EventsSettings},
+    sinks::events::{BillingEvents, EventsSettings},
     wiring::{
         StartError,
         log_postgres::{pem, secret},
     },
 };
 
-/// The folder in the journal's that says how far the receiver is.
-const FOLDER: &str = "events";
+/// The folder, in the journal's, with the position of the receiver.
+const EVENTS_FOLDER: &str = "events";
 
-/// Connects nowhere yet.
-pub(super) fn open(events: &LogEventsConfig, config: &Config) -> Result<Arc<Events>, StartError> {
+/// Builds the sink that posts events; does not connect yet.
+pub(super) fn open_events(events: &LogEventsConfig, config: &Config) -> Result<Arc<BillingEvents>, StartError> {
     let authorization = events.authorization.as_ref();
     let settings = EventsSettings {
         url: events.url.clone(),
@@ -32,8 +32,8 @@ pub(super) fn open(events: &LogEventsConfig, config: &Config) -> Result<Arc<Even
         batch_rows: events.batch_rows,
         connect: events.connect,
         answer: events.answer,
-        folder: config.journal.path.join(FOLDER),
+        folder: config.journal.path.join(EVENTS_FOLDER),
     };
-    let events = Events::new(settings).map_err(|error| StartError::Configuration(error.to_string()))?;
+    let events = BillingEvents::new(settings).map_err(|error| StartError::Configuration(error.to_string()))?;
     Ok(Arc::new(events))
 }

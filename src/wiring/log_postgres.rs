@@ -1,4 +1,4 @@
-//! The log's home in Postgres, from its settings.
+//! Opens the log backend in Postgres, from its settings.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,26 +7,26 @@ use tokio::{runtime::Runtime, sync::watch};
 use crate::{
     config::{log_postgres::LogPostgresConfig, secret_source},
     domain::{catalogue::SecretRef, keys::secret::Secret, ledger::consumption::RETENTION_DAYS},
-    sinks::postgres::{PostgresLog, PostgresSettings, Retention},
+    sinks::postgres::{PostgresLog, PostgresRetention, PostgresSettings},
     wiring::StartError,
 };
 
-/// Connects nowhere yet: a database that is away keeps weir from nothing.
-pub(super) fn open(
+/// Opens the log backend in Postgres; does not connect yet, so that weir starts without the database.
+pub(super) fn open_postgres(
     config: &LogPostgresConfig,
     background: &Runtime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Arc<PostgresLog>, StartError> {
     let wrong = |error: &dyn std::fmt::Display| StartError::Configuration(error.to_string());
-    let settings = settings(config, &config.url)?;
-    let retention = Retention::new(settings.clone()).map_err(|error| wrong(&error))?;
+    let settings = postgres_settings(config, &config.url)?;
+    let retention = PostgresRetention::new(settings.clone()).map_err(|error| wrong(&error))?;
     let log = PostgresLog::new(settings).map_err(|error| wrong(&error))?;
     background.spawn(retention.run(stopped.clone()));
     Ok(Arc::new(log))
 }
 
-/// The settings, with the connection string that a reference names.
-pub(super) fn settings(config: &LogPostgresConfig, url: &SecretRef) -> Result<PostgresSettings, StartError> {
+/// The settings, with the connection string at `url`.
+pub(super) fn postgres_settings(config: &LogPostgresConfig, url: &SecretRef) -> Result<PostgresSettings, StartError> {
     Ok(PostgresSettings {
         url: secret("[log.postgres] url", url)?,
         tls: config.tls,
@@ -42,16 +42,16 @@ pub(super) fn settings(config: &LogPostgresConfig, url: &SecretRef) -> Result<Po
     })
 }
 
-/// A secret that has to be there.
+/// Reads a required secret.
 pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartError> {
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => Err(StartError::Configuration(format!("{key}: {reference} is not there"))),
+        Ok(None) => Err(StartError::Configuration(format!("{key}: {reference} is missing"))),
         Err(reason) => Err(StartError::Configuration(format!("{key}: {reason}"))),
     }
 }
 
-/// The content of a file with certificates.
+/// Reads a file with certificates.
 pub(super) fn pem(key: &str, path: &Path) -> Result<Vec<u8>, StartError> {
     std::fs::read(path).map_err(|error| StartError::Configuration(format!("{key} {}: {error}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! What tells that a quota or a balance is about to be over, from its configuration.
+//! Builds the settings of notices from the configuration.
 
 use crate::{
     config::{notices::NoticesConfig, secret_source},
@@ -7,10 +7,10 @@ use crate::{
     wiring::StartError,
 };
 
-/// The settings, with the secret that messages are signed with.
-pub(super) fn settings(config: &NoticesConfig) -> Result<NoticeSettings, StartError> {
+/// The settings of notices, with the secret that signs them.
+pub(super) fn notice_settings(config: &NoticesConfig) -> Result<NoticeSettings, StartError> {
     let wrong = |why: String| StartError::Configuration(format!("[notices] secret: {why}"));
-    let secret = secret(config).map_err(wrong)?;
+    let secret = notice_secret(config).map_err(wrong)?;
     let webhook = config.webhook().zip(secret);
     let webhook = webhook.map(|((url, _), secret)| Webhook::new(url.clone(), &secret, config.timeout));
     Ok(NoticeSettings {
@@ -20,16 +20,16 @@ pub(super) fn settings(config: &NoticesConfig) -> Result<NoticeSettings, StartEr
     })
 }
 
-/// The secret of the receiver; `None` without one.
+/// The secret that signs notices; `None` without a receiver.
 ///
 /// # Errors
-/// It is not where the configuration says, or is none to sign with.
-pub(super) fn secret(config: &NoticesConfig) -> Result<Option<Secret>, String> {
+/// The secret is missing, or cannot sign.
+pub(super) fn notice_secret(config: &NoticesConfig) -> Result<Option<Secret>, String> {
     let Some((_, reference)) = config.webhook() else {
         return Ok(None);
     };
     let secret = secret_source::read(reference)?;
-    let secret = secret.ok_or_else(|| format!("{reference} is not there"))?;
+    let secret = secret.ok_or_else(|| format!("{reference} is missing"))?;
     Webhook::check(&secret).map_err(|why| format!("{reference}: {why}"))?;
     Ok(Some(secret))
 }

@@ -1,39 +1,39 @@
-//! Tells the service manager how far the process is, as sd_notify(3) has it. Without one nothing is told.
+//! Notifies the service manager of the process's state, by sd_notify(3). Without a service manager this does nothing.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::sync::watch;
 
-/// It serves, or has dealt with a reload.
-pub(super) fn ready() {
-    tell(&[NotifyState::Ready]);
+/// Reports that the process serves, or has finished a reload.
+pub(super) fn notify_ready() {
+    notify_manager(&[NotifyState::Ready]);
 }
 
-/// It loads its configuration anew; [`ready`] ends that.
+/// Reports that a reload begins; [`ready`] ends it.
 pub(super) fn reloading() {
-    // Type=notify-reload wants to know since when.
+    // Type=notify-reload needs the time.
     match NotifyState::monotonic_usec_now() {
-        Ok(since) => tell(&[NotifyState::Reloading, since]),
-        Err(_) => tell(&[NotifyState::Reloading]),
+        Ok(since) => notify_manager(&[NotifyState::Reloading, since]),
+        Err(_) => notify_manager(&[NotifyState::Reloading]),
     }
 }
 
-/// Another process serves in its place, and is the one to look at from now on; this ends a reload.
+/// Reports that the successor serves and is the main process from now on; this ends a reload.
 pub(super) fn succeeded_by(pid: u32) {
-    tell(&[NotifyState::MainPid(pid), NotifyState::Ready]);
+    notify_manager(&[NotifyState::MainPid(pid), NotifyState::Ready]);
 }
 
-/// It has begun to stop, which takes at most `time`: `TimeoutStopSec=` need not be changed with `drain_seconds`.
+/// Reports that the process stops, within at most `time`: so `TimeoutStopSec=` need not follow `drain_seconds`.
 pub(super) fn stopping(time: Duration) {
     let extended = format!("EXTEND_TIMEOUT_USEC={}", time.as_micros());
-    tell(&[NotifyState::Stopping, NotifyState::Custom(&extended)]);
+    notify_manager(&[NotifyState::Stopping, NotifyState::Custom(&extended)]);
 }
 
-/// Tells that the background still gets its turns, twice as often as the service manager (`WatchdogSec=`) wants to hear it.
-/// Ends at once where it does not, and when another process is looked at instead.
+/// Reports that background tasks still run, twice as often as the service manager's `WatchdogSec=`. Returns at once without that
+/// setting, and when the successor is the main process.
 pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
-    // An interval of no length cannot be kept.
+    // An interval of zero is not possible.
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
@@ -43,12 +43,12 @@ pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
             _ = turns.tick() => {}
             _ = handed_over.wait_for(|handed_over| *handed_over) => return,
         }
-        tell(&[NotifyState::Watchdog]);
+        notify_manager(&[NotifyState::Watchdog]);
     }
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify_manager(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager at $NOTIFY_SOCKET cannot be told; it may take weir for dead");
+        tracing::warn!(%error, "the service manager at $NOTIFY_SOCKET cannot be notified; it may consider weir dead");
     }
 }

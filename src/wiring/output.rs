@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use crate::wiring::start_error::StartError;
 
-/// What came of writing to standard output. Whoever reads it may have seen enough (`| head`): that is no failure.
-pub(super) fn printed(written: std::io::Result<()>) -> Result<(), StartError> {
+/// The result of writing to standard output. A reader may close it early (`| head`), which is not a failure.
+pub(super) fn print_result(written: std::io::Result<()>) -> Result<(), StartError> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|error| StartError::failed("standard output", error)),

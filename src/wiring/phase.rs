@@ -1,4 +1,4 @@
-//! How far the end of weir has come, and how far that of the server which its services are part of.
+//! The phases of weir's end, and of the end of the server that its services are part of.
 
 use pingora::server::ExecutionPhase;
 use tokio::{
@@ -9,21 +9,21 @@ use tokio::{
     },
 };
 
-/// How far the end of weir has come.
+/// The phase of weir's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Serving,
-    /// SIGTERM, or a server that shuts down: nothing new is accepted, what runs may end.
+    /// After SIGTERM, or when the server shuts down: nothing new is accepted, running requests may end.
     Draining,
-    /// SIGINT, a second SIGTERM, or a server that drops its services: at once.
+    /// After SIGINT or a second SIGTERM, or when the server drops its services: everything ends at once.
     Stopping,
 }
 
-/// How far a server has come, by its own account.
+/// The phases that a server announces.
 pub(super) struct ServerPhases {
-    /// The phase that follows for weir where the server's owner decides about the end.
+    /// The resulting phase of weir, if the server's owner decides about the end.
     pub(super) phase: watch::Receiver<Phase>,
-    /// Turns true when the server has dropped all that ran in it.
+    /// Turns true when the server has dropped everything that ran in it.
     pub(super) ended: watch::Receiver<bool>,
 }
 
@@ -44,7 +44,7 @@ impl ServerPhases {
                     Ok(ExecutionPhase::ShutdownRuntimes) => {
                         phase.send_replace(Phase::Stopping);
                     }
-                    // A server that is dropped without having run says nothing more.
+                    // A server that is dropped without having run announces nothing.
                     Ok(ExecutionPhase::Terminated) | Err(RecvError::Closed) => break,
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
                 }

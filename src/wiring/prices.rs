@@ -7,14 +7,14 @@ use crate::{
     domain::{money::price::PriceList, strict_toml::FileError},
 };
 
-/// A price list larger than this is refused unread.
+/// Maximum size of a price list; a larger one is not read.
 const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads what `[prices]` names.
+/// Reads the price lists of `[prices]`: the shipped one and the operator's own file.
 ///
 /// # Errors
-/// Every fault of the list.
-pub(crate) fn list(config: &Config) -> Result<PriceList, Vec<FileError>> {
+/// All errors in the list.
+pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     let list = if config.prices.shipped {
         PriceList::shipped()?
     } else {
@@ -24,14 +24,14 @@ pub(crate) fn list(config: &Config) -> Result<PriceList, Vec<FileError>> {
         return Ok(list);
     };
     let name = path.display().to_string();
-    let text = read(path).map_err(|error| {
+    let text = read_price_list(path).map_err(|error| {
         let message = format!("[prices] file {name}: {error}; name a readable price list");
         vec![config.catalogue.places.fault("prices.file", message)]
     })?;
-    Ok(list.with(PriceList::read(&name, &text)?))
+    Ok(list.extended_by(PriceList::read(&name, &text)?))
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
+fn read_price_list(path: &Path) -> std::io::Result<String> {
     if fs::metadata(path)?.len() > PRICE_FILE_BYTES_MAX {
         return Err(std::io::Error::other("it is larger than 1 MiB"));
     }

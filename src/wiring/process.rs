@@ -1,10 +1,10 @@
-//! Whose process weir runs in.
+//! The process that weir runs in: its owner, its signals, its service manager, and its file descriptors.
 
-/// Whose process weir runs in. Signals, the service manager and the end of the process are the business of its owner.
+/// The owner of the process that weir runs in. Signals, the service manager and the end of the process are the owner's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Process {
+pub(crate) enum ProcessOwner {
     /// weir's: `weir serve` or `weir demo`.
     Own,
-    /// Another program's, to whose server weir's services were added.
+    /// Another program's, with weir's services added to its server.
     Foreign,
 }

@@ -1,43 +1,43 @@
-//! Builds the public stability service from this process's parts.
+//! Builds the stability record and the public stability service from this process's parts.
 
 use std::sync::Arc;
 
 use crate::{
     config::Config,
     domain::catalogue::Catalogue,
-    edges::{clock, limiter::Allowance},
-    providers::live::LiveCell,
+    edges::{clock, limiter::RateAllowance},
+    providers::live::CurrentConfig,
     stability::{
         Snapshot, Snapshots,
-        public::{Public, Settings, Source},
+        public::{PublicService, PublicSettings, StabilitySource},
     },
 };
 
-/// Built from `[stability]`.
-pub(crate) fn build(config: &Config, live: &Arc<LiveCell>, snapshots: &Arc<Snapshots>) -> Arc<Public> {
+/// Builds the public stability service from `[stability]`.
+pub(crate) fn build(config: &Config, live: &Arc<CurrentConfig>, snapshots: &Arc<Snapshots>) -> Arc<PublicService> {
     let stability = &config.stability;
-    let settings = Settings {
+    let settings = PublicSettings {
         refresh: stability.refresh,
-        allowance: Allowance {
+        allowance: RateAllowance {
             per_minute: stability.requests_per_minute,
             burst: stability.burst,
             clients_max: stability.addresses_max,
         },
         trusted_proxies: stability.trusted_proxies.clone(),
     };
-    let reads = Reads {
+    let reads = NodeStabilitySource {
         live: Arc::clone(live),
         snapshots: Arc::clone(snapshots),
     };
-    Arc::new(Public::new(settings, Box::new(reads), clock::instant()))
+    Arc::new(PublicService::new(settings, Box::new(reads), clock::instant()))
 }
 
-struct Reads {
-    live: Arc<LiveCell>,
+struct NodeStabilitySource {
+    live: Arc<CurrentConfig>,
     snapshots: Arc<Snapshots>,
 }
 
-impl Source for Reads {
+impl StabilitySource for NodeStabilitySource {
     fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.live.get().catalogue)
     }

@@ -4,7 +4,7 @@ use tokio::runtime::Runtime;
 
 use crate::wiring::start_error::StartError;
 
-/// One thread, for a command that asks and waits.
+/// A runtime with one thread, for a command.
 pub(super) fn client_runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

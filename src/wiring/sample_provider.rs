@@ -7,13 +7,13 @@ use crate::{
     wiring::start_error::StartError,
 };
 
-/// Runs until a signal ends it.
-pub(super) fn run(args: &SampleProviderArgs) -> Result<(), StartError> {
+/// Runs `weir sample-provider` until a signal ends it.
+pub(super) fn run_sample_provider(args: &SampleProviderArgs) -> Result<(), StartError> {
     let running = runtime(args.threads)?.block_on(sample_provider::run(args));
     running.map_err(|error| StartError::failed("the sample provider", error))
 }
 
-/// `threads` workers; 0 means one per core.
+/// A runtime with `threads` workers; 0 means one per core.
 fn runtime(threads: usize) -> Result<Runtime, StartError> {
     let mut builder = match threads {
         1 => tokio::runtime::Builder::new_current_thread(),

@@ -1,4 +1,4 @@
-//! Builds what signs agents in, and what those that are signed in are told.
+//! Builds the sign-in of agents, and the settings for signed-in agents.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 
 use crate::{
     config::Config,
-    domain::sign_in::{managed_settings::ManagedSettings, sign_ins::Lifetimes},
-    gateway::reply::agent_settings::Agents,
+    domain::sign_in::{managed_settings::ManagedSettings, sign_ins::TokenLifetimes},
+    gateway::reply::agent_settings::SignedInAgents,
     sign_in::{AgentSignIns, SignInSettings},
     store::{KeyStore, sign_ins::SignInStore, time::StoreTime},
     wiring::StartError,
 };
 
-/// The largest file of settings for agents.
+/// Maximum size of the file with settings for agents.
 const SETTINGS_BYTES_MAX: u64 = 256 * 1024;
 
-/// What signs agents in; `None`: it is off.
-pub(super) fn build(
+/// The sign-in of agents; `None` if it is off.
+pub(super) fn build_sign_ins(
     config: &Config,
     documents: Arc<dyn SignInStore>,
     keys: &Arc<dyn KeyStore>,
@@ -25,7 +25,7 @@ pub(super) fn build(
 ) -> Option<Arc<AgentSignIns>> {
     let section = &config.sign_in;
     let settings = SignInSettings {
-        lifetimes: Lifetimes {
+        lifetimes: TokenLifetimes {
             access_seconds: section.access_seconds,
             sign_in_seconds: section.sign_in_seconds,
         },
@@ -38,28 +38,32 @@ pub(super) fn build(
     section.enabled.then(|| Arc::new(build()))
 }
 
-/// What agents that are signed in are told; `None`: none can sign in.
+/// The settings for signed-in agents; `None` if agents cannot sign in.
 ///
 /// # Errors
-/// The file of their settings cannot be used.
-pub(super) fn agents(config: &Config) -> Result<Option<Agents>, StartError> {
+/// The file with their settings cannot be used.
+pub(super) fn agent_settings(config: &Config) -> Result<Option<SignedInAgents>, StartError> {
     let section = &config.sign_in;
     if !section.enabled {
         return Ok(None);
     }
-    let settings = section.managed_settings.as_deref().map(settings).transpose();
+    let settings = section
+        .managed_settings
+        .as_deref()
+        .map(read_managed_settings)
+        .transpose();
     let wrong = |why| StartError::Configuration(format!("[sign_in] managed_settings: {why}"));
     let settings = settings.map_err(wrong)?;
-    Ok(Some(Agents { settings }))
+    Ok(Some(SignedInAgents { settings }))
 }
 
-/// Providers where everybody has an account, or can make one.
+/// OpenID providers at which everybody has an account, or can create one.
 const OPEN_TO_EVERYBODY: [&str; 14] = [
     "accounts.google.com",
     "login.microsoftonline.com/common/v2.0",
     "login.microsoftonline.com/consumers/v2.0",
     "login.microsoftonline.com/organizations/v2.0",
-    // The tenant of all private accounts.
+    // The tenant of personal accounts.
     "login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
     "appleid.apple.com",
     "www.facebook.com",
@@ -72,8 +76,8 @@ const OPEN_TO_EVERYBODY: [&str; 14] = [
     "www.paypal.com",
 ];
 
-/// Why a template may give keys to people whom nobody meant.
-pub(super) fn warning(config: &Config) -> Option<String> {
+/// A warning if a template may give keys to people who should not get one.
+pub(super) fn template_warning(config: &Config) -> Option<String> {
     let template = config
         .sign_in
         .template
@@ -84,19 +88,19 @@ pub(super) fn warning(config: &Config) -> Option<String> {
     let is_open = OPEN_TO_EVERYBODY.iter().any(|open| open.eq_ignore_ascii_case(place));
     is_open.then(|| {
         format!(
-            "[sign_in.template] gives a key that account `{}` pays for to everybody with an account at {issuer}, where everybody can \
-             have one: name `groups` whose members get one",
+            "[sign_in.template] gives a key, paid by account `{}`, to everybody with an account at {issuer}, and everybody can create \
+             an account there: set `groups` to limit it to their members",
             template.account
         )
     })
 }
 
-/// Reads a file of settings. `Err` says which one and what is wrong with it.
-pub(super) fn settings(path: &Path) -> Result<ManagedSettings, String> {
+/// Reads the file with settings for agents. The error names the file and says what is wrong with it.
+pub(super) fn read_managed_settings(path: &Path) -> Result<ManagedSettings, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let bytes = std::fs::metadata(path).map_err(|error| wrong(&error))?.len();
     if bytes > SETTINGS_BYTES_MAX {
-        let why = format!("it has {bytes} bytes, at most {SETTINGS_BYTES_MAX} are read");
+        let why = format!("has {bytes} bytes, more than {SETTINGS_BYTES_MAX}");
         return Err(wrong(&why));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;

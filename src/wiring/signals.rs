@@ -1,4 +1,4 @@
-//! Handles signals, in a process of weir's own: those that end it, and the one that has it reload.
+//! Handles signals in a process of weir's own: those that end it, and SIGHUP for a reload.
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
@@ -10,7 +10,7 @@ use tokio::{
 use crate::wiring::{phase::Phase, reload::ReloadTrigger};
 
 /// Listens for the signals that end the process, on the current runtime.
-pub(crate) fn phase() -> std::io::Result<watch::Receiver<Phase>> {
+pub(crate) fn watch_phase() -> std::io::Result<watch::Receiver<Phase>> {
     let phase = watch::Sender::new(Phase::Serving);
     let watch = phase.subscribe();
     let mut terminate = signal(SignalKind::terminate())?;
@@ -29,26 +29,26 @@ pub(crate) fn phase() -> std::io::Result<watch::Receiver<Phase>> {
     Ok(watch)
 }
 
-/// Asks for a reload on each SIGHUP, on the current runtime.
+/// Triggers a reload on each SIGHUP, on the current runtime.
 pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            reload.ask();
+            reload.request();
         }
     });
     Ok(())
 }
 
-/// Ends Pingora when it is told to. That is not when the process is: the gateway closes long before the listeners beside it
-/// do, so that whoever watches a node that drains goes on seeing it.
+/// Ends Pingora when the value turns true. That is later than the signal: the gateway closes long before the other listeners,
+/// so that a draining node can still be monitored.
 #[derive(Debug)]
 pub(crate) struct TerminationWatch(pub watch::Receiver<bool>);
 
 #[async_trait]
 impl ShutdownSignalWatch for TerminationWatch {
     async fn recv(&self) -> ShutdownSignal {
-        // A sender that is gone has nothing more to say.
+        // A dropped sender counts as the end.
         let _ = self.0.clone().wait_for(|end| *end).await;
         ShutdownSignal::GracefulTerminate
     }

@@ -11,17 +11,17 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// What deals with the record.
-pub(crate) struct Stability {
-    /// What is published.
+/// The stability record: this node's publisher, and the snapshot of all nodes' counts.
+pub(crate) struct StabilityParts {
+    /// The published record.
     pub snapshots: Arc<Snapshots>,
     publisher: Arc<Publisher>,
-    /// Ends after the last telling, when `stop` has turned true.
+    /// Ends after the last publication, once `stop` has turned true.
     publishing: JoinHandle<()>,
 }
 
-impl Stability {
-    /// Starts telling what the journal counts, and reading the record every `refresh`.
+impl StabilityParts {
+    /// Starts to publish the journal's counts, and to read the record every `refresh`.
     pub(crate) fn build(
         store: Arc<dyn StabilityStore>,
         journal: &Arc<Journal>,
@@ -42,19 +42,19 @@ impl Stability {
         }
     }
 
-    /// Has the figures read when somebody scrapes.
+    /// Adds a sampler for the record's figures.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (publisher, snapshots) = (Arc::clone(&self.publisher), Arc::clone(&self.snapshots));
-        metrics.sample(move |metrics| {
+        metrics.add_sampler(move |metrics| {
             let read_at = snapshots
                 .get()
                 .map_or(0, |snapshot| snapshot.read_at_ms.div_euclid(1000));
-            metrics.store.stability_untold_hours.set(publisher.untold_hours());
+            metrics.store.stability_untold_hours.set(publisher.unsent_hours());
             metrics.store.stability_read_at.set(read_at);
         });
     }
 
-    /// Waits for the last telling. After the background was told to stop.
+    /// Waits for the last publication. Call it after the background was stopped.
     pub(crate) async fn end(self) {
         let _ = self.publishing.await;
     }

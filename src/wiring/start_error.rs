@@ -2,22 +2,22 @@
 
 use std::fmt::Display;
 
-/// Why weir does not start, or a command failed.
+/// Why weir did not start, or a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration or a rule file is wrong: exit code 78.
     #[error("{0}")]
     Configuration(String),
-    /// An address or a socket cannot be taken.
+    /// An address or a socket cannot be used.
     #[error("cannot listen: {0}")]
     Listen(String),
-    /// A client command did not succeed.
+    /// A client command failed.
     #[error("{0}")]
     Client(String),
-    /// Something else that is needed cannot be had.
+    /// Something else failed.
     #[error("{what}: {why}")]
     Failed {
-        /// The action that failed.
+        /// The part or action that failed.
         what: &'static str,
         /// The error's text.
         why: String,

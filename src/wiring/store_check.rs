@@ -1,5 +1,4 @@
-//! `weir check` for the store: whether the files and secrets in its settings exist, and on request what its servers
-//! report.
+//! `weir check` for the store: checks the files and secrets in its settings, and on request its servers.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -12,13 +11,13 @@ use crate::{
     wiring::{runtimes::client_runtime, start_error::StartError, store},
 };
 
-/// How long the servers may take to be there.
+/// The timeout for connecting to the servers.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// How often they are looked at until then.
+/// The interval at which the connection is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the settings of the configured store refer to and is not there, or is not what it has to be.
-pub(super) fn faults(config: &Config) -> Vec<FileError> {
+/// Errors in the files and secrets that the store's settings refer to.
+pub(super) fn store_faults(config: &Config) -> Vec<FileError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Vec::new();
     };
@@ -38,19 +37,19 @@ pub(super) fn faults(config: &Config) -> Vec<FileError> {
         faults.push(fault("ca_file", &why));
     }
     if faults.is_empty()
-        && let Err(StartError::Configuration(why)) = opened(redis)
+        && let Err(StartError::Configuration(why)) = open_redis(redis)
     {
         faults.push(fault("tls", &why));
     }
     faults
 }
 
-/// Why a secret cannot be had, and what to do; `None` if it can.
+/// Why a secret cannot be read, and what to do; `None` if it can.
 pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
     match secret_source::read(reference) {
         Ok(Some(_)) => None,
         Ok(None) => Some(format!(
-            "{reference} is not there, {}",
+            "{reference} is missing, {}",
             match reference {
                 SecretRef::Env(_) => "set the variable in the environment of weir",
                 SecretRef::File(_) => "write the secret into that file",
@@ -65,36 +64,36 @@ fn ca_file_fault(path: &Path) -> Option<String> {
     match fs::read(path) {
         Err(error) => Some(format!("{}: {error}, name a readable PEM file", path.display())),
         Ok(bytes) if !String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----") => {
-            Some(format!("{}: holds no PEM certificate", path.display()))
+            Some(format!("{}: contains no PEM certificate", path.display()))
         }
         Ok(_) => None,
     }
 }
 
-fn opened(redis: &RedisConfig) -> Result<RedisStore, StartError> {
+fn open_redis(redis: &RedisConfig) -> Result<RedisStore, StartError> {
     let settings = store::redis_settings(redis)?;
     RedisStore::open(&settings).map_err(|error| StartError::Configuration(error.to_string()))
 }
 
-/// Connects to the store and says what an operator should see to.
+/// Connects to the store and returns advice for the operator.
 ///
 /// # Errors
-/// The store is away, or its servers are not used because of how they are set up.
-pub(super) fn look(config: &Config) -> Result<Vec<String>, StartError> {
+/// The store is unreachable, or its servers are not used because of their settings.
+pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Ok(Vec::new());
     };
-    let store = Arc::new(opened(redis)?);
+    let store = Arc::new(open_redis(redis)?);
     client_runtime()?.block_on(async {
         let (_go_on, stop) = watch::channel(false);
         tokio::select! {
             () = store.run(stop) => Err(StartError::failed("the store", "it was closed")),
-            said = asked(&store) => said,
+            said = read_advice(&store) => said,
         }
     })
 }
 
-async fn asked(store: &RedisStore) -> Result<Vec<String>, StartError> {
+async fn read_advice(store: &RedisStore) -> Result<Vec<String>, StartError> {
     let settled = async {
         while !store.is_connected() && !store.trouble().refused {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -106,7 +105,7 @@ async fn asked(store: &RedisStore) -> Result<Vec<String>, StartError> {
         return Err(StartError::failed("the store", trouble.details.join("; ")));
     }
     let mut said = trouble.details;
-    // What rights are missing, and what was evicted where, is said in full already.
+    // The details already have the missing rights and the evictions in full.
     let warnings = store.warnings().into_iter();
     let general = warnings.filter(|warning| !matches!(warning, StoreWarning::MissingRights | StoreWarning::Evicted));
     said.extend(general.map(|warning| warning.advice().to_owned()));

@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// Where the platforms keep their roots as one PEM file; `SSL_CERT_FILE` comes first.
+/// The platforms' PEM files with trusted roots; `SSL_CERT_FILE` precedes them.
 const PLATFORM_BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -17,9 +17,9 @@ const PLATFORM_BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Pingora takes either the platform's roots or one file; this is the one file that holds both. It has to live as long
-/// as the server is being built.
-pub(crate) fn bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
+/// Joins the certificate authorities trusted for providers in one file: the platform's, and those of `[upstream] ca_file`, since
+/// Pingora reads either the platform's or one file. The file must exist until the server is built.
+pub(crate) fn joined_bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
     let own = fs::read_to_string(ca_file).map_err(|error| {
         format!(
             "[upstream] ca_file {}: {error}; name a readable PEM file",
@@ -28,7 +28,7 @@ pub(crate) fn bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
     })?;
     if !own.contains("-----BEGIN CERTIFICATE-----") {
         return Err(format!(
-            "[upstream] ca_file {}: holds no PEM certificate",
+            "[upstream] ca_file {}: contains no PEM certificate",
             ca_file.display()
         ));
     }

@@ -1,18 +1,17 @@
-//! The record of an account, its limits and its state, as the admin API changes it: only one that was made from the present record
-//! takes its place.
+//! Changes the record of an account: its limits and its state. A new record replaces only the record that it was made from.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    admin::{Admin, author::Author, peer::Peer},
+    admin::{Admin, author::Author, peer::AdminPeer},
     api::{
-        accounts::{Account, ChangedAccount},
+        accounts::{AccountDetails, ChangedAccount},
         error::AdminError,
         names::AccountId,
     },
     domain::{
-        keys::change::MadeFrom,
+        keys::change::ChangePrecondition,
         ledger::{AccountRecord, AccountView},
         version::Version,
     },
@@ -20,18 +19,18 @@ use crate::{
     store::{StoreError, ledger::RECORD_CONFLICTS_MAX},
 };
 
-/// An account that is there: a mistyped name must not make one.
-pub(in crate::admin) async fn existing(admin: &Admin, id: &str) -> Result<AccountView, AdminError> {
+/// An existing account: a mistyped name must not create one.
+pub(in crate::admin) async fn existing_account(admin: &Admin, id: &str) -> Result<AccountView, AdminError> {
     let id: AccountId = id.parse().map_err(|why: String| AdminError::of_field("account", why))?;
     let missing = || {
         AdminError::not_found(format!(
-            "there is no account `{id}`: `weir account list` shows those there are, `weir account create --id {id}` makes it"
+            "account `{id}` does not exist: `weir account list` shows all accounts, `weir account create --id {id}` creates it"
         ))
     };
     admin.ledger.account(id.as_str()).await?.ok_or_else(missing)
 }
 
-/// Has an account's record become what `decide` makes of it, if it still has the version that the author names, or none is.
+/// Changes an account's record by `decide`, if the record still has the version that the author names, if any.
 pub(super) async fn change_record(
     admin: &Admin,
     author: Author,
@@ -40,20 +39,20 @@ pub(super) async fn change_record(
     decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
 ) -> Result<ChangedAccount, AdminError> {
     let condition = match author.from {
-        MadeFrom::Version(version) => Some(version),
-        MadeFrom::Anything | MadeFrom::Text(_) => None,
+        ChangePrecondition::Version(version) => Some(version),
+        ChangePrecondition::Anything | ChangePrecondition::Text(_) => None,
     };
     let _turn = admin.changing.lock().await;
-    let from = existing(admin, id.as_str()).await?.record;
-    has_version(id, condition, &from, &decide(&from))?;
-    audit(admin, author.peer, id.as_str(), operation, question).await?;
+    let from = existing_account(admin, id.as_str()).await?.record;
+    check_version(id, condition, &from, &decide(&from))?;
+    audit_account(admin, author.peer, id.as_str(), operation, question).await?;
     put_record(admin, (id, condition), from, decide).await?;
-    Ok(changed(admin, id.as_str(), Submitted::Applied).await)
+    Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
 }
 
-/// Puts what `decide` makes of an account's record in its place, and decides again where another node has changed it meanwhile:
-/// so only what a change names is changed. Then writes it into the journal, also where it stood so already: whoever does that
-/// again may be unsure of the journal.
+/// Replaces an account's record by the result of `decide`, and decides again if another node has changed it in the meantime: so
+/// only the named fields change. Then writes the record to the journal, even if it was the same before, because the caller may be
+/// repeating a change whose write to the journal failed.
 pub(super) async fn put_record(
     admin: &Admin,
     (id, condition): (&AccountId, Option<Version>),
@@ -62,18 +61,18 @@ pub(super) async fn put_record(
 ) -> Result<(), AdminError> {
     for _ in 0..RECORD_CONFLICTS_MAX {
         let to = decide(&from);
-        has_version(id, condition, &from, &to)?;
+        check_version(id, condition, &from, &to)?;
         if admin.ledger.set_terms(id.as_str(), &from, &to).await? {
             let noted = admin.changes.account_changed(id.as_str(), &to).await;
-            return noted.map_err(|error| unsure(&error));
+            return noted.map_err(|error| maybe_undone(&error));
         }
-        from = existing(admin, id.as_str()).await?.record;
+        from = existing_account(admin, id.as_str()).await?.record;
     }
-    Err(StoreError::Busy(format!("account `{id}` is changed again and again")).into())
+    Err(StoreError::Busy(format!("account `{id}` keeps being changed by others")).into())
 }
 
-/// Refuses a change of another version than the present one. What is so already is no change.
-fn has_version(
+/// Refuses a change of another version than the present one, unless it would change nothing.
+fn check_version(
     id: &AccountId,
     condition: Option<Version>,
     from: &AccountRecord,
@@ -84,25 +83,25 @@ fn has_version(
         None => Ok(()),
         Some(version) => Err(AdminError::changed(
             format!(
-                "account `{id}` has changed since version {version} and is at {present}: nothing was changed; `weir account show \
-                 {id}` shows it"
+                "account `{id}` has changed since version {version} and is at {present}: nothing was changed; `weir account \
+                 show {id}` shows it"
             ),
             present,
         )),
     }
 }
 
-/// The store has made the change, and might yet lose it.
-fn unsure(error: &AccountChangeError) -> AdminError {
+/// The store has made the change, but may lose it in a failover.
+fn maybe_undone(error: &AccountChangeError) -> AdminError {
     AdminError::failed(format!(
-        "the account was changed, but a failover of the store could undo it: {error}; then do it again"
+        "the account was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
     ))
 }
 
-/// Records a change in the audit record, before it is made: the question, and the account's name.
-pub(super) async fn audit(
+/// Records a change before it is made: the question and the account's name.
+pub(super) async fn audit_account(
     admin: &Admin,
-    peer: Peer,
+    peer: AdminPeer,
     id: &str,
     operation: &'static str,
     question: &(impl Serialize + Sync),
@@ -115,15 +114,15 @@ pub(super) async fn audit(
     Ok(admin.audit(peer, operation, "", &values).await?)
 }
 
-/// The account after a change. Without an answer of the store only that the change is recorded.
-pub(super) async fn changed(admin: &Admin, id: &str, submitted: Submitted) -> ChangedAccount {
+/// The account after a change. If the store does not answer, only that the change is recorded.
+pub(super) async fn changed_account(admin: &Admin, id: &str, submitted: Submitted) -> ChangedAccount {
     let known = match (submitted, admin.ledger.account(id).await) {
         (Submitted::Applied, Ok(account)) => account,
         _ => None,
     };
     ChangedAccount {
         id: id.to_owned(),
-        facts: known.map(|account| Account::from(&account).facts),
+        facts: known.map(|account| AccountDetails::from(&account).facts),
         applied: submitted == Submitted::Applied,
         operation_id: None,
         repeated: None,

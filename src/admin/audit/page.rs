@@ -1,4 +1,4 @@
-//! Reads the audit record from its end.
+//! Reads the audit record backwards.
 
 use std::{
     fs::File,
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::api::node::{AuditLine, AuditPage};
 
-/// The most lines of a page.
+/// The maximum number of lines on a page.
 const LINES_MAX: usize = 50;
-/// The most bytes that are read for a page. A line has at most some 64 KiB: what one request of the admin API has.
+/// The maximum number of bytes read for a page. A line has at most about 64 KiB, the size limit of a request of the admin API.
 const BYTES_MAX: u64 = 256 * 1024;
 
-/// The last lines in front of a place in the file, or of its end.
-pub(super) fn read(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
+/// The last lines before a position in the file, or before its end.
+pub(super) fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut file = File::open(path)?;
     let end = file.metadata()?.len();
     let end = before.map_or(end, |before| before.min(end));
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut at = end;
     for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
         let begins = at - line.len() as u64;
-        // What begins in front of what was read is for the next page.
+        // A line that begins before the bytes that were read is left for the next page.
         if lines.len() == LINES_MAX || (begins == start && start > 0) {
             break;
         }
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
             lines.push(serde_json::from_str(text).unwrap_or_else(no_json));
         }
     }
-    // A line that is longer than what is read would hold up the reading for ever.
+    // Skip a line that is longer than what is read: otherwise reading would not get past it.
     let next = if at == end && start > 0 { start } else { at };
     Ok(AuditPage {
         changes: lines,
@@ -70,7 +70,7 @@ mod tests {
     fn all(path: &Path) -> (Vec<Value>, usize) {
         let (mut lines, mut pages, mut before) = (Vec::new(), 0, None);
         loop {
-            let page = read(path, before).unwrap();
+            let page = read_backwards(path, before).unwrap();
             lines.extend(page.changes.into_iter().map(other));
             pages += 1;
             match page.next {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_none_is_shown_as_it_is() {
-        let page = read(file("half a li\n{}\n").path(), None).unwrap();
+        let page = read_backwards(file("half a li\n{}\n").path(), None).unwrap();
         let lines = page.changes.into_iter().map(other);
         assert_eq!(
             lines.collect::<Vec<_>>(),

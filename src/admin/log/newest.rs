@@ -3,41 +3,41 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    admin::{Admin, ask::Answered, author::Author},
+    admin::{Admin, ask::AdminHandler, author::Author},
     api::{
         error::AdminError,
         log::{ListNewestRows, NewestPage},
         names::AccountId,
     },
     edges::clock,
-    sinks::asks::{ListsCursor, Newest, NewestAsk, NewestCursor, SliceCursor},
+    sinks::asks::{ListsCursor, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor},
 };
 
-/// What a place begins with that is one by time.
+/// The prefix of a cursor into a backend that is read by time.
 const HOME: &str = "h*";
 
-impl Answered for ListNewestRows {
+impl AdminHandler for ListNewestRows {
     async fn answer(self, admin: &Admin, _: Author) -> Result<NewestPage, AdminError> {
         let Self(asked) = self;
-        let newest = admin.log.newest(NewestAsk {
-            filter: asked.wanted(admin).await?,
-            from: asked.place(read)?,
+        let newest = admin.log.newest(NewestRowsQuery {
+            filter: asked.row_filter(admin).await?,
+            from: asked.parse_cursor(read_newest_cursor)?,
             limit: asked.rows_max(),
-            until: clock::instant() + asked.look_at_most(),
+            until: clock::instant() + asked.search_time(),
         });
-        let Newest { rows, next, looked_at } = newest.await?;
+        let NewestRows { rows, next, looked_at } = newest.await?;
         Ok(NewestPage {
-            rows: asked.shown(admin, rows),
-            next: next.as_ref().map(text),
+            rows: asked.to_log_rows(admin, rows),
+            next: next.as_ref().map(write_newest_cursor),
             looked_at,
             unknown_model: asked.unknown_model(admin),
         })
     }
 }
 
-/// In the store's lists `DAY`, and of each account `*ACCOUNT*LEFT`; else `h*LENGTH*TIME*ACCOUNT*REQUEST`. Nothing in it needs another
-/// form in an address.
-fn text(cursor: &NewestCursor) -> String {
+/// Writes a cursor: in the store's lists `DAY` and, per account, `*ACCOUNT*LEFT`; otherwise `h*LENGTH*TIME*ACCOUNT*REQUEST`. It
+/// needs no encoding in a URL.
+fn write_newest_cursor(cursor: &NewestCursor) -> String {
     match cursor {
         NewestCursor::InLists(ListsCursor { day, left }) => {
             let mut text = day.to_string();
@@ -55,8 +55,8 @@ fn text(cursor: &NewestCursor) -> String {
     }
 }
 
-/// What [`text`] has written; `None`: that it is not.
-fn read(text: &str) -> Option<NewestCursor> {
+/// Reads a cursor that [`text`] has written; `None` for any other text.
+fn read_newest_cursor(text: &str) -> Option<NewestCursor> {
     if let Some(of_home) = text.strip_prefix(HOME) {
         let mut parts = of_home.splitn(4, '*');
         let (length, time) = (parts.next()?, parts.next()?);
@@ -91,7 +91,7 @@ mod tests {
                 day: 20_758,
                 left: left.collect(),
             });
-            assert_eq!(read(&text(&cursor)), Some(cursor));
+            assert_eq!(read_newest_cursor(&write_newest_cursor(&cursor)), Some(cursor));
         }
         for (account, request_id) in [("", ""), ("a.b-c", "req_Ab1")] {
             let cursor = NewestCursor::InSlices(SliceCursor {
@@ -100,7 +100,7 @@ mod tests {
                 request_id: request_id.into(),
                 length_ms: 3_600_000,
             });
-            assert_eq!(read(&text(&cursor)), Some(cursor));
+            assert_eq!(read_newest_cursor(&write_newest_cursor(&cursor)), Some(cursor));
         }
         for wrong in [
             "",
@@ -113,7 +113,7 @@ mod tests {
             "h*1*2",
             "h*x*2*a*b",
         ] {
-            assert_eq!(read(wrong), None, "{wrong}");
+            assert_eq!(read_newest_cursor(wrong), None, "{wrong}");
         }
     }
 }

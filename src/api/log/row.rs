@@ -1,4 +1,4 @@
-//! A row of the consumption log, as it is told.
+//! A row of the consumption log, in answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::{
         values::{Moment, Nullable, nullable},
     },
     domain::{
-        ledger::{consumption::Row, price_lines::RowLine, tag::Tag},
+        ledger::{consumption::Row, price_lines::ChargeLine, tag::Tag},
         wire::usage::Usage,
     },
 };
@@ -23,14 +23,14 @@ pub(crate) struct LogRow {
     /// The row.
     #[serde(flatten)]
     pub(crate) row: Row,
-    /// The lines of its charge, if they were asked for; null: it was charged at prices that are not in force.
+    /// The lines of its charge, if requested; null: it was charged at prices that are no longer in force.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) price_lines: Nullable<Vec<RowLine>>,
+    pub(crate) price_lines: Nullable<Vec<ChargeLine>>,
 }
 
 impl LogRow {
     /// A row with these lines of its charge.
-    pub(crate) fn new(row: Row, price_lines: Nullable<Vec<RowLine>>) -> Self {
+    pub(crate) fn new(row: Row, price_lines: Nullable<Vec<ChargeLine>>) -> Self {
         Self {
             time: Moment::of_millis(row.time_ms),
             row,
@@ -40,15 +40,15 @@ impl LogRow {
 }
 
 schema!(Tag, { "type": "string", "description": Tag::RULE });
-schema!(RowLine, {
+schema!(ChargeLine, {
     "type": "object",
     "properties": {
-        "model": { "type": "string", "description": "the model that consumed it, where several did" },
+        "model": { "type": "string", "description": "the model that consumed it, if there were several" },
         "counted": { "type": "string", "description": "a count of the row, or `request` for the fee of a request" },
         "count": { "type": "integer" },
-        "price_usd": { "type": "string", "description": "the price of what `per` says" },
+        "price_usd": { "type": "string", "description": "the price per unit of `per`" },
         "per": { "enum": ["1M tokens", "call"] },
-        "factor": { "type": "string", "description": "the factor on the price, if it is not 1" },
+        "factor": { "type": "string", "description": "the factor on the price, unless it is 1" },
         "cost_usd": { "type": "string", "description": "exact, not rounded" },
     },
     "required": ["counted", "count", "price_usd", "per", "cost_usd"],
@@ -56,7 +56,7 @@ schema!(RowLine, {
 schema!(Usage, { "type": "object", "description": "Counts that are zero are left out.", "properties": counts() });
 schema!(Row, { "type": "object", "properties": properties(), "required": required() });
 
-/// The fields that every row has.
+/// The fields of every row.
 fn required() -> Vec<&'static str> {
     "time_ms admitted_ms request_id account key_id protocol model_asked model provider status outcome stream usage_source \
      price_version cost_nano_usd latency_ms ttft_ms"

@@ -1,4 +1,4 @@
-//! Goes through days of accounts, and tells of what differs on one.
+//! Goes through days of accounts, and describes differences.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::{ToSpan, tz::TimeZone};
 use crate::{
     api::{
         log::{
-            Day,
+            UtcDay,
             checks::{DifferingSums, SumsDifference, SumsSubject},
         },
         names::AccountId,
@@ -15,32 +15,30 @@ use crate::{
     cli::{
         account_names,
         admin_client::{AdminClient, AdminClientError},
-        progress::Progress,
+        progress::CommandProgress,
     },
     edges::clock,
 };
 
-/// How long a comparison of a day may take, or what is brought then.
+/// The timeout for comparing one day, or copying its rows.
 pub(super) const VERIFY_WAIT: Duration = Duration::from_secs(3600);
 
-/// Does something for each day from `from` to before `until` of one account, or of all, and shows how far it is; says how many accounts
-/// that were.
-pub(super) async fn each(
+/// Calls `visit` for each day from `from` to before `until` of one account, or of all, and shows the progress; returns the
+/// number of accounts.
+pub(super) async fn for_each_day(
     client: &AdminClient,
     account: Option<&AccountId>,
-    (from, until): (Day, Day),
-    progress: &Progress,
-    mut visit: impl AsyncFnMut(&AccountId, Day) -> Result<(), AdminClientError>,
+    (from, until): (UtcDay, UtcDay),
+    progress: &CommandProgress,
+    mut visit: impl AsyncFnMut(&AccountId, UtcDay) -> Result<(), AdminClientError>,
 ) -> Result<u64, AdminClientError> {
     if from >= until {
-        return Err(AdminClientError::Usage(
-            "--until is not after --from, so no day is left".to_owned(),
-        ));
+        return Err(AdminClientError::Usage("--until must be after --from".to_owned()));
     }
     let accounts: Vec<AccountId> = match account {
         Some(account) => vec![account.clone()],
         None => {
-            let names = account_names::read(client).await?;
+            let names = account_names::read_account_names(client).await?;
             let names = names.iter().map(|name| name.parse());
             names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?
         }
@@ -51,31 +49,31 @@ pub(super) async fn each(
     for account in &accounts {
         for day in days() {
             progress.show(format_args!("{account}  {day}"));
-            visit(account, Day(day)).await?;
+            visit(account, UtcDay(day)).await?;
             progress.advance(1);
         }
     }
     Ok(count)
 }
 
-/// Whose sums differ, and each number on both sides.
-pub(super) fn shown(difference: &SumsDifference) -> String {
+/// Describes differing sums: whose they are, and each number on both sides.
+pub(super) fn difference_text(difference: &SumsDifference) -> String {
     format!(
-        "{} model {}: kept {}; rows {}",
-        whose(difference.of, difference.name.as_deref()),
+        "{} model {}: sums {}; rows {}",
+        subject_text(difference.of, difference.name.as_deref()),
         difference.model,
-        listed(&difference.kept),
-        listed(&difference.rows),
+        counts_text(&difference.kept),
+        counts_text(&difference.rows),
     )
 }
 
-/// Whose sums or counters, with the name of the key or the tag.
-pub(super) fn whose(of: SumsSubject, name: Option<&str>) -> String {
+/// The subject of sums or counters, with the name of the key or tag.
+pub(super) fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
     name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
 }
 
-fn listed(sums: &DifferingSums) -> String {
-    let counts = sums.usage.named().filter(|(_, count)| *count > 0);
+fn counts_text(sums: &DifferingSums) -> String {
+    let counts = sums.usage.named_parts().filter(|(_, count)| *count > 0);
     let all: Vec<String> = [
         sums.requests.map(|requests| format!("requests {requests}")),
         sums.errors.map(|errors| format!("errors {errors}")),
@@ -97,16 +95,16 @@ fn listed(sums: &DifferingSums) -> String {
     }
 }
 
-/// This day in UTC.
-pub(super) fn today() -> Day {
+/// Today's date in UTC.
+pub(super) fn today() -> UtcDay {
     let now = jiff::Timestamp::from_second(clock::unix_seconds()).unwrap_or_default();
-    Day(now.to_zoned(TimeZone::UTC).date())
+    UtcDay(now.to_zoned(TimeZone::UTC).date())
 }
 
-/// A date, or a time for the date that it lies on in UTC.
-pub(super) fn date(text: &str) -> Result<Day, String> {
+/// Parses a date, or a time, which stands for its date in UTC.
+pub(super) fn date(text: &str) -> Result<UtcDay, String> {
     text.parse().or_else(|wanted| {
         let time = text.parse::<jiff::Timestamp>().map_err(|_| wanted)?;
-        Ok(Day(time.to_zoned(TimeZone::UTC).date()))
+        Ok(UtcDay(time.to_zoned(TimeZone::UTC).date()))
     })
 }

@@ -1,4 +1,4 @@
-//! The homes of the log: what brings rows from the one before, and what removes them there.
+//! `weir log move`: copies rows from the previous log backend to the new one, and removes them there.
 
 use std::io::Write;
 
@@ -9,23 +9,23 @@ use super::days::{self, VERIFY_WAIT, date};
 use crate::{
     api::{
         log::{
-            Day,
-            checks::{FillLogHome, LogHome, RemoveFormerRows, ShowLogHome},
+            UtcDay,
+            checks::{FillLogHome, LogBackendView, RemoveFormerRows, ShowLogHome},
         },
         names::AccountId,
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        progress::{Progress, ProgressArgs, Unit},
+        progress::{CommandProgress, ProgressArgs, ProgressUnit},
     },
 };
 
-/// The name of the home that is the store.
+/// The name of the log backend that is the store.
 pub(super) const STORE: &str = "store";
 
-/// A home that rows can be brought to.
+/// A log backend that rows can be copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum To {
+pub enum MoveTarget {
     /// The Parquet files of `[log.files]`.
     Files,
     /// The table of `[log.postgres]`.
@@ -35,19 +35,19 @@ pub enum To {
 /// `weir log move`
 #[derive(Args, Clone, Debug)]
 pub struct MoveArgs {
-    /// The home that `[log] home` names
+    /// The log backend that `[log] home` names
     #[arg(long, value_enum)]
-    pub to: To,
+    pub to: MoveTarget,
     /// The first day, in UTC [default: as far back as rows are kept]
     #[arg(long, value_name = "DATE", value_parser = date)]
-    pub(crate) from: Option<Day>,
+    pub(crate) from: Option<UtcDay>,
     /// Only days before this one [default: tomorrow]
     #[arg(long, value_name = "DATE", value_parser = date)]
-    pub(crate) until: Option<Day>,
+    pub(crate) until: Option<UtcDay>,
     /// Only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Where the store was the home: remove the rows of each day there that the home is found to have
+    /// If the store was the previous log backend: remove the rows of each day that the new one is verified to have
     #[arg(long)]
     pub remove: bool,
     #[command(flatten)]
@@ -58,19 +58,19 @@ pub struct MoveArgs {
     pub client: ClientArgs,
 }
 
-/// Brings all rows that the home before has and the home lacks to the home, and removes them there if that is asked for.
+/// Copies all rows that only the previous log backend has to the new one, and removes them there if requested.
 pub(super) async fn move_rows(
     args: &MoveArgs,
     client: &AdminClient,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    let homes = of(client).await?;
+    let homes = read_log_backends(client).await?;
     let wanted = args.home(&homes)?;
     let days = (args.from.unwrap_or(homes.from), args.until.unwrap_or(homes.until));
     let mut all = MoveCounts::default();
-    let progress = Progress::start(args.progress, "Moving", Unit::Days, None);
-    let mut lines = progress.above(&mut *out);
-    days::each(client, args.account.as_ref(), days, &progress, async |account, day| {
+    let progress = CommandProgress::start(args.progress, "Moving", ProgressUnit::Days, None);
+    let mut lines = progress.lines_above(&mut *out);
+    days::for_each_day(client, args.account.as_ref(), days, &progress, async |account, day| {
         let mut moved = MoveCounts {
             rows: fill(client, account, day).await?,
             ..MoveCounts::default()
@@ -79,20 +79,20 @@ pub(super) async fn move_rows(
             moved.remove(client, account, day).await?;
         }
         all.add(&moved);
-        moved.tell(account, day, args, &mut lines)
+        moved.print_day(account, day, args, &mut lines)
     })
     .await?;
     drop(progress);
     if !args.client.json {
-        writeln!(out, "{} rows brought to {wanted}", all.rows)?;
+        writeln!(out, "{} rows copied to {wanted}", all.rows)?;
         if args.remove {
             writeln!(out, "{} rows removed from the store", all.removed)?;
         }
     }
     if all.staying > 0 {
         return Err(AdminClientError::Refused(format!(
-            "{} days, of an account each, stay in the store: `weir log verify` names what differs, or the lanes that may still \
-             bring rows",
+            "{} days of accounts stay in the store: `weir log verify` shows what differs, or which journals may still send \
+             rows",
             all.staying
         )));
     }
@@ -100,20 +100,20 @@ pub(super) async fn move_rows(
 }
 
 impl MoveArgs {
-    /// The name of the home that rows are brought to.
-    fn home(&self, homes: &LogHome) -> Result<&'static str, AdminClientError> {
+    /// The name of the log backend that rows are copied to.
+    fn home(&self, homes: &LogBackendView) -> Result<&'static str, AdminClientError> {
         let wanted = match self.to {
-            To::Files => "files",
-            To::Postgres => "postgres",
+            MoveTarget::Files => "files",
+            MoveTarget::Postgres => "postgres",
         };
         let why = match homes.former.as_deref() {
             _ if homes.home != wanted => format!(
-                "the log's home is {}, not {wanted}: name it in `[log] home` and start weir anew",
-                shown(&homes.home)
+                "the log backend is {}, not {wanted}: set `[log] home` and restart weir",
+                backend_name(&homes.home)
             ),
-            None => "name the home before in `[log] former_home` and start weir anew".to_owned(),
+            None => "name the previous log backend in `[log] former_home` and restart weir".to_owned(),
             Some(former) if self.remove && former != STORE => {
-                format!("--remove is for rows in the store, and the home before is {former}")
+                format!("--remove is for rows in the store, but the previous log backend is {former}")
             }
             Some(_) => return Ok(wanted),
         };
@@ -121,24 +121,24 @@ impl MoveArgs {
     }
 }
 
-/// What became of a day of an account, or of all.
+/// The result for a day of an account, or for all.
 #[derive(Default)]
 struct MoveCounts {
-    /// How many rows were brought.
+    /// Copied rows.
     rows: u64,
-    /// How many were removed where they were.
+    /// Rows that were removed from the store.
     removed: u64,
-    /// Days that the home is not found to have.
+    /// Days that the new log backend is not verified to have.
     staying: u64,
 }
 
 impl MoveCounts {
-    async fn remove(&mut self, client: &AdminClient, account: &AccountId, day: Day) -> Result<(), AdminClientError> {
+    async fn remove(&mut self, client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<(), AdminClientError> {
         let asked = RemoveFormerRows {
             account: account.clone(),
             day,
         };
-        let removed = client.ask_within(VERIFY_WAIT, None, &asked).await?.read()?;
+        let removed = client.request_within(VERIFY_WAIT, None, &asked).await?.read()?;
         self.removed = removed.rows;
         self.staying = u64::from(!removed.proven);
         Ok(())
@@ -150,10 +150,10 @@ impl MoveCounts {
         self.staying += other.staying;
     }
 
-    fn tell(
+    fn print_day(
         &self,
         account: &AccountId,
-        day: Day,
+        day: UtcDay,
         args: &MoveArgs,
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
@@ -180,31 +180,31 @@ impl MoveCounts {
     }
 }
 
-/// What became of a day of an account, for scripts.
+/// The result for a day of an account, for scripts.
 #[derive(Serialize)]
 struct MoveLine<'a> {
     account: &'a AccountId,
-    day: Day,
+    day: UtcDay,
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     removed: Option<u64>,
 }
 
-/// Asks which homes the log has.
-pub(super) async fn of(client: &AdminClient) -> Result<LogHome, AdminClientError> {
-    client.ask(&ShowLogHome {}).await?.read()
+/// Reads which log backends the log has.
+pub(super) async fn read_log_backends(client: &AdminClient) -> Result<LogBackendView, AdminClientError> {
+    client.request(&ShowLogHome {}).await?.read()
 }
 
-/// What a home is called.
-pub(super) fn shown(home: &str) -> &str {
+/// A log backend's name for people.
+pub(super) fn backend_name(home: &str) -> &str {
     if home == STORE { "the store" } else { home }
 }
 
-/// Brings the rows of a day of an account to the home that it lacks; says how many.
-pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: Day) -> Result<u64, AdminClientError> {
+/// Copies the rows of a day of an account that the log backend lacks; returns their number.
+pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<u64, AdminClientError> {
     let asked = FillLogHome {
         account: account.clone(),
         day,
     };
-    Ok(client.ask_within(VERIFY_WAIT, None, &asked).await?.read()?.rows)
+    Ok(client.request_within(VERIFY_WAIT, None, &asked).await?.read()?.rows)
 }

@@ -9,14 +9,14 @@ use crate::{config::DEFAULT_PATH, domain::catalogue::SecretRef};
 /// `weir log init`
 #[derive(Args, Clone, Debug)]
 pub struct LogInitArgs {
-    /// The configuration that names the log's home
+    /// The configuration that names the log backend
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Where the connection string of the role is found that makes and owns everything: env:NAME, file:PATH or
-    /// credential:NAME [default: the url of the configuration]
+    /// The connection string of the role that creates and owns everything, as env:NAME, file:PATH or credential:NAME
+    /// [default: the url in the configuration]
     #[arg(long, value_name = "SECRET")]
     pub owner: Option<SecretRef>,
-    /// A role that gets the rights to write the log, and no others; may be repeated
+    /// A role that gets only the rights to write the log; may be repeated
     #[arg(long, value_name = "ROLE")]
     pub grant_writer: Vec<String>,
     /// A role that gets the right to read the log; may be repeated

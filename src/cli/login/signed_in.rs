@@ -1,4 +1,4 @@
-//! The file that has a machine's tokens, for its owner alone. One process at a time uses it.
+//! The file with a machine's tokens, which only its owner can read. One process at a time uses it.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -11,48 +11,48 @@ use serde::{Deserialize, Serialize};
 
 use thiserror::Error;
 
-use super::gateway::Tokens;
+use super::gateway::MachineTokens;
 use crate::{cli::partial_file::partial_path, domain::keys::secret::Secret};
 
 const IN_CONFIG: &str = "weir/sign-in.json";
 
-/// Why the file is of no use.
+/// Why the file cannot be used.
 #[derive(Debug, Error)]
-pub(crate) enum FileError {
-    /// There is no place for it.
+pub(crate) enum SignInFileError {
+    /// The file's folder is unknown.
     #[error("neither HOME nor XDG_CONFIG_HOME is set: name a file with --file")]
-    Homeless,
-    /// It cannot be read or written.
+    FolderUnknown,
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     System {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// It is another one.
-    #[error("{}: this is no file of weir login: delete it, or name another one with --file", .0.display())]
+    /// The file has other contents.
+    #[error("{}: not written by weir login: delete it, or name another file with --file", .0.display())]
     Unreadable(PathBuf),
-    /// Nobody is signed in.
-    #[error("nobody is signed in ({} is not there): run weir login URL", .0.display())]
-    Nobody(PathBuf),
+    /// The machine is not signed in.
+    #[error("not signed in ({} does not exist): run weir login URL", .0.display())]
+    NotSignedIn(PathBuf),
 }
 
-/// A machine that is signed in.
+/// The sign-in of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SignedIn {
-    /// Where, as `https://HOST`.
+pub(super) struct SavedSignIn {
+    /// The gateway, as `https://HOST`.
     pub(super) gateway: String,
-    /// What the gateway is verified by, if not by the machine's authorities.
+    /// The authorities that the gateway is verified by; `None` for the machine's.
     pub(super) ca_file: Option<PathBuf>,
     pub(super) access_token: Secret,
-    /// When the access token ends, in seconds since the Unix epoch.
+    /// When the access token expires, in seconds since the Unix epoch.
     pub(super) expires_at: i64,
     pub(super) refresh_token: Secret,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct SignInRecord {
     gateway: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ca_file: Option<PathBuf>,
@@ -61,9 +61,9 @@ struct Written {
     refresh_token: String,
 }
 
-impl SignedIn {
-    /// With tokens that were given now.
-    pub(super) fn new(gateway: String, ca_file: Option<PathBuf>, tokens: Tokens, now: i64) -> Self {
+impl SavedSignIn {
+    /// A sign-in with tokens that were issued now.
+    pub(super) fn new(gateway: String, ca_file: Option<PathBuf>, tokens: MachineTokens, now: i64) -> Self {
         Self {
             gateway,
             ca_file,
@@ -73,22 +73,22 @@ impl SignedIn {
         }
     }
 
-    /// The tokens are replaced by those that were given now.
-    pub(super) fn take(&mut self, tokens: Tokens, now: i64) {
+    /// Replaces the tokens by those that were issued now.
+    pub(super) fn replace_tokens(&mut self, tokens: MachineTokens, now: i64) {
         *self = Self::new(self.gateway.clone(), self.ca_file.take(), tokens, now);
     }
 }
 
-/// Where the file is.
+/// The location of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SignInFileLocation {
     path: PathBuf,
     is_named: bool,
 }
 
-impl Place {
-    /// The named file, or the one of this user.
-    pub(super) fn of(named: Option<PathBuf>) -> Result<Self, FileError> {
+impl SignInFileLocation {
+    /// The named file, or this user's default one.
+    pub(super) fn find(named: Option<PathBuf>) -> Result<Self, SignInFileError> {
         if let Some(path) = named {
             return Ok(Self { path, is_named: true });
         }
@@ -98,7 +98,7 @@ impl Place {
                 .map(PathBuf::from)
         };
         let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-        let path = config.ok_or(FileError::Homeless)?.join(IN_CONFIG);
+        let path = config.ok_or(SignInFileError::FolderUnknown)?.join(IN_CONFIG);
         Ok(Self { path, is_named: false })
     }
 
@@ -106,7 +106,7 @@ impl Place {
         &self.path
     }
 
-    /// A command of weir on this file, for a shell.
+    /// A weir command on this file, for a shell.
     pub(super) fn command(&self, word: &str) -> String {
         if self.is_named {
             format!(
@@ -118,8 +118,8 @@ impl Place {
         }
     }
 
-    /// The file, for this process alone until it is done.
-    pub(super) fn locked(&self) -> Result<Locked<'_>, FileError> {
+    /// Locks the file for this process until the result is dropped.
+    pub(super) fn lock(&self) -> Result<LockedSignInFile<'_>, SignInFileError> {
         let lock = || {
             if let Some(folder) = self.path.parent() {
                 DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -131,33 +131,34 @@ impl Place {
             Ok(lock)
         };
         let lock = lock().map_err(|source| self.failed(source))?;
-        Ok(Locked {
+        Ok(LockedSignInFile {
             place: self,
             _lock: lock,
         })
     }
 
-    fn failed(&self, source: io::Error) -> FileError {
+    fn failed(&self, source: io::Error) -> SignInFileError {
         let path = self.path.clone();
         match source.kind() {
-            ErrorKind::NotFound => FileError::Nobody(path),
-            _ => FileError::System { path, source },
+            ErrorKind::NotFound => SignInFileError::NotSignedIn(path),
+            _ => SignInFileError::System { path, source },
         }
     }
 }
 
-/// The file, as long as nobody else uses it.
-pub(super) struct Locked<'p> {
-    place: &'p Place,
+/// The file, locked for this process.
+pub(super) struct LockedSignInFile<'p> {
+    place: &'p SignInFileLocation,
     _lock: File,
 }
 
-impl Locked<'_> {
-    pub(super) fn read(&self) -> Result<SignedIn, FileError> {
+impl LockedSignInFile<'_> {
+    pub(super) fn read(&self) -> Result<SavedSignIn, SignInFileError> {
         let place = self.place;
         let text = fs::read(&place.path).map_err(|source| place.failed(source))?;
-        let written: Written = serde_json::from_slice(&text).map_err(|_| FileError::Unreadable(place.path.clone()))?;
-        Ok(SignedIn {
+        let written: SignInRecord =
+            serde_json::from_slice(&text).map_err(|_| SignInFileError::Unreadable(place.path.clone()))?;
+        Ok(SavedSignIn {
             gateway: written.gateway,
             ca_file: written.ca_file,
             access_token: Secret::new(written.access_token),
@@ -166,10 +167,10 @@ impl Locked<'_> {
         })
     }
 
-    /// Replaces it in one step.
-    pub(super) fn write(&self, signed_in: &SignedIn) -> Result<(), FileError> {
+    /// Replaces the file atomically.
+    pub(super) fn write(&self, signed_in: &SavedSignIn) -> Result<(), SignInFileError> {
         let path = &self.place.path;
-        let written = Written {
+        let written = SignInRecord {
             gateway: signed_in.gateway.clone(),
             ca_file: signed_in.ca_file.clone(),
             access_token: signed_in.access_token.expose().to_owned(),
@@ -178,7 +179,7 @@ impl Locked<'_> {
         };
         let replace = || {
             let partial = partial_path(path);
-            // What an interrupted one left may be open to others.
+            // The remains of an interrupted write may be open to others.
             match fs::remove_file(&partial) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -188,19 +189,19 @@ impl Locked<'_> {
             file.sync_all()?;
             fs::rename(&partial, path)
         };
-        replace().map_err(|source| FileError::System {
+        replace().map_err(|source| SignInFileError::System {
             path: path.clone(),
             source,
         })
     }
 
-    /// Removes it.
-    pub(super) fn remove(&self) -> Result<(), FileError> {
+    /// Removes the file.
+    pub(super) fn remove(&self) -> Result<(), SignInFileError> {
         fs::remove_file(&self.place.path).map_err(|source| self.place.failed(source))
     }
 }
 
-/// A file for its owner alone.
+/// Options for a file that only its owner can read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -213,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    fn signed_in(access: &str) -> SignedIn {
-        SignedIn {
+    fn signed_in(access: &str) -> SavedSignIn {
+        SavedSignIn {
             gateway: "https://weir.example".to_owned(),
             ca_file: None,
             access_token: Secret::new(access),
@@ -227,9 +228,9 @@ mod tests {
     fn tokens_are_read_again_and_are_for_their_owner_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/sign-in.json");
-        let place = Place::of(Some(path.clone())).unwrap();
-        let locked = place.locked().unwrap();
-        assert!(matches!(locked.read(), Err(FileError::Nobody(_))));
+        let place = SignInFileLocation::find(Some(path.clone())).unwrap();
+        let locked = place.lock().unwrap();
+        assert!(matches!(locked.read(), Err(SignInFileError::NotSignedIn(_))));
         // An open file of that name is not written into.
         fs::write(partial_path(&path), "").unwrap();
         for access in ["first", "second"] {
@@ -246,17 +247,17 @@ mod tests {
         let made = fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(made.permissions().mode() & 0o777, 0o700);
         fs::write(&path, "{}").unwrap();
-        assert!(matches!(locked.read(), Err(FileError::Unreadable(_))));
+        assert!(matches!(locked.read(), Err(SignInFileError::Unreadable(_))));
         locked.remove().unwrap();
-        assert!(matches!(locked.read(), Err(FileError::Nobody(_))));
+        assert!(matches!(locked.read(), Err(SignInFileError::NotSignedIn(_))));
     }
 
     #[test]
     fn a_file_is_used_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sign-in.json");
-        let place = Place::of(Some(path.clone())).unwrap();
-        let locked = place.locked().unwrap();
+        let place = SignInFileLocation::find(Some(path.clone())).unwrap();
+        let locked = place.lock().unwrap();
         let again = private().open(path.with_extension("json.lock")).unwrap();
         assert!(again.try_lock().is_err());
         drop(locked);
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_command_can_be_pasted() {
-        let place = Place::of(Some(PathBuf::from("/a b/it's"))).unwrap();
+        let place = SignInFileLocation::find(Some(PathBuf::from("/a b/it's"))).unwrap();
         assert_eq!(place.command("token"), r"weir token --file '/a b/it'\''s'");
     }
 

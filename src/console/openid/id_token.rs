@@ -1,28 +1,28 @@
-//! The ID token, checked (OpenID Connect Core 1.0, section 3.1.3.7). Its form is that of RFC 7515, section 3.1.
+//! Checks ID tokens (OpenID Connect Core 1.0, section 3.1.3.7), which are signed as RFC 7515, section 3.1, says.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-use super::keys::{Algorithm, Keys};
+use super::keys::{IdTokenAlgorithm, IdTokenKeys};
 
-/// By how much the provider's clock may differ from this node's, in seconds.
+/// The accepted difference between the provider's clock and this node's, in seconds.
 const SKEW: i64 = 60;
-/// How old a token may be that was asked for just now, in seconds.
+/// The maximum age of a token, which has just been requested, in seconds.
 const AGE_MAX: i64 = 600;
 
-/// What a token has to say.
+/// The values that a token must have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedClaims<'a> {
     pub(super) issuer: &'a str,
     pub(super) client_id: &'a str,
     pub(super) nonce: &'a str,
-    /// Now, in seconds since the Unix epoch.
+    /// The time, in seconds since the Unix epoch.
     pub(super) now: i64,
 }
 
-/// Why a token is not believed.
+/// Why a token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum IdTokenFault {
     Form,
     Algorithm,
     Signature,
@@ -34,53 +34,57 @@ pub(crate) enum Fault {
     Subject,
 }
 
-impl Fault {
+impl IdTokenFault {
     /// What is wrong with it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Form => "it has not the form of one",
+            Self::Form => "it is malformed",
             Self::Algorithm => {
-                "it is signed in a way that is not taken: RS, PS or ES with 256 or 384 bits, RS512, PS512 or EdDSA"
+                "its signature algorithm is not supported: use RS, PS or ES with 256 or 384 bits, RS512, PS512 or EdDSA"
             }
-            Self::Signature => "none of the provider's keys has signed it",
-            Self::Issuer => "it is another issuer's",
+            Self::Signature => "it is not signed by any of the provider's keys",
+            Self::Issuer => "it is from another issuer",
             Self::Audience => "it is for another client",
             Self::Expired => "it has expired: compare the clocks of provider and weir",
-            Self::Issued => "it was not issued just now: compare the clocks of provider and weir",
+            Self::Issued => "it was not issued recently: compare the clocks of provider and weir",
             Self::Nonce => "it belongs to another sign-in",
-            Self::Subject => "it does not say whom it is about",
+            Self::Subject => "its subject is missing or too long",
         }
     }
 }
 
-/// The claims of a token that says what is expected and is signed by one of `keys`.
-pub(super) fn check(token: &str, keys: &Keys, expected: &Expected<'_>) -> Result<Value, Fault> {
-    let (message, signature) = token.rsplit_once('.').ok_or(Fault::Form)?;
-    let (header, payload) = message.split_once('.').ok_or(Fault::Form)?;
-    let header = json(header)?;
-    let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Fault::Form)?;
-    // What has to be understood is more than is understood here.
+/// The claims of a token that matches `expected` and is signed by one of `keys`.
+pub(super) fn check(token: &str, keys: &IdTokenKeys, expected: &ExpectedClaims<'_>) -> Result<Value, IdTokenFault> {
+    let (message, signature) = token.rsplit_once('.').ok_or(IdTokenFault::Form)?;
+    let (header, payload) = message.split_once('.').ok_or(IdTokenFault::Form)?;
+    let header = decode_json(header)?;
+    let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| IdTokenFault::Form)?;
+    // It names extensions that must be understood, and weir understands none.
     if header.get("crit").is_some() {
-        return Err(Fault::Form);
+        return Err(IdTokenFault::Form);
     }
-    let name = header.get("alg").and_then(Value::as_str).ok_or(Fault::Form)?;
-    let algorithm = Algorithm::named(name).ok_or(Fault::Algorithm)?;
+    let name = header.get("alg").and_then(Value::as_str).ok_or(IdTokenFault::Form)?;
+    let algorithm = IdTokenAlgorithm::named(name).ok_or(IdTokenFault::Algorithm)?;
     let id = header.get("kid").and_then(Value::as_str);
-    if !keys.have_signed(message.as_bytes(), &signature, (name, algorithm, id)) {
-        return Err(Fault::Signature);
+    if !keys.verify_any(message.as_bytes(), &signature, (name, algorithm, id)) {
+        return Err(IdTokenFault::Signature);
     }
-    let claims = json(payload)?;
-    agrees(&claims, expected)?;
+    let claims = decode_json(payload)?;
+    check_claims(&claims, expected)?;
     Ok(claims)
 }
 
-fn json(part: &str) -> Result<Value, Fault> {
-    let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Form)?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|_| Fault::Form)?;
-    if value.is_object() { Ok(value) } else { Err(Fault::Form) }
+fn decode_json(part: &str) -> Result<Value, IdTokenFault> {
+    let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| IdTokenFault::Form)?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| IdTokenFault::Form)?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(IdTokenFault::Form)
+    }
 }
 
-fn agrees(claims: &Value, expected: &Expected<'_>) -> Result<(), Fault> {
+fn check_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<(), IdTokenFault> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     // Times may have a fraction (RFC 7519, section 2).
     #[expect(
@@ -92,7 +96,7 @@ fn agrees(claims: &Value, expected: &Expected<'_>) -> Result<(), Fault> {
         value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
     };
     if text("iss") != Some(expected.issuer) {
-        return Err(Fault::Issuer);
+        return Err(IdTokenFault::Issuer);
     }
     let client = expected.client_id;
     let (for_this, for_others) = match claims.get("aud") {
@@ -102,22 +106,22 @@ fn agrees(claims: &Value, expected: &Expected<'_>) -> Result<(), Fault> {
     };
     let party = text("azp");
     if !for_this || (for_others && party.is_none()) || party.is_some_and(|party| party != client) {
-        return Err(Fault::Audience);
+        return Err(IdTokenFault::Audience);
     }
-    if time("exp").ok_or(Fault::Expired)? <= expected.now.saturating_sub(SKEW) {
-        return Err(Fault::Expired);
+    if time("exp").ok_or(IdTokenFault::Expired)? <= expected.now.saturating_sub(SKEW) {
+        return Err(IdTokenFault::Expired);
     }
-    let issued = time("iat").ok_or(Fault::Issued)?;
+    let issued = time("iat").ok_or(IdTokenFault::Issued)?;
     let ahead = expected.now.saturating_add(SKEW);
     if issued > ahead || issued < expected.now.saturating_sub(AGE_MAX) || time("nbf").is_some_and(|from| from > ahead) {
-        return Err(Fault::Issued);
+        return Err(IdTokenFault::Issued);
     }
     if text("nonce") != Some(expected.nonce) {
-        return Err(Fault::Nonce);
+        return Err(IdTokenFault::Nonce);
     }
     // Section 2: at most 255 characters.
     if !text("sub").is_some_and(|subject| (1..=255).contains(&subject.len())) {
-        return Err(Fault::Subject);
+        return Err(IdTokenFault::Subject);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! The provider's keys (RFC 7517), and what they have signed (RFC 7518, section 3; RFC 8037).
+//! The provider's keys (RFC 7517), and the signatures that they verify (RFC 7518, section 3; RFC 8037).
 //!
-//! Only signatures that a public key verifies are taken: none that anybody can make, `none`, and none by a shared secret.
+//! Only signatures by a private key are accepted: neither `none`, which anybody can make, nor those by a shared secret.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{
@@ -10,19 +10,19 @@ use ring::signature::{
 };
 use serde_json::Value;
 
-/// The most keys of a set that are looked at.
+/// The maximum number of keys of a set; further ones are ignored.
 const KEYS_MAX: usize = 64;
 
-/// How something is signed.
+/// A signature algorithm.
 #[derive(Clone, Copy)]
-pub(super) enum Algorithm {
+pub(super) enum IdTokenAlgorithm {
     Rsa(&'static RsaParameters),
-    /// On a curve, by the name that keys have for it.
+    /// On the elliptic curve with this name in keys.
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
-impl Algorithm {
-    /// The algorithm of a name.
+impl IdTokenAlgorithm {
+    /// The algorithm with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rsa(&RSA_PKCS1_2048_8192_SHA256),
@@ -41,47 +41,47 @@ impl Algorithm {
 
 /// A set of keys.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keys(Vec<Key>);
+pub(super) struct IdTokenKeys(Vec<IdTokenKey>);
 
 #[derive(Clone, Debug)]
-struct Key {
+struct IdTokenKey {
     id: Option<String>,
-    /// The one algorithm that it is for, if it says so.
+    /// The only algorithm that it is for; `None` if the key does not name one.
     algorithm: Option<String>,
-    material: Material,
+    material: KeyMaterial,
 }
 
 #[derive(Clone, Debug)]
-enum Material {
+enum KeyMaterial {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     Curve { name: String, point: Vec<u8> },
 }
 
-impl Keys {
-    /// Reads a set. What is no key for signatures is left out.
+impl IdTokenKeys {
+    /// Reads a set. Entries that are not keys for signatures are left out.
     pub(super) fn read(set: &Value) -> Self {
         let keys = set.get("keys").and_then(Value::as_array);
         let keys = keys.map(Vec::as_slice).unwrap_or_default();
-        Self(keys.iter().take(KEYS_MAX).filter_map(Key::read).collect())
+        Self(keys.iter().take(KEYS_MAX).filter_map(IdTokenKey::read).collect())
     }
 
-    /// Whether one of them has signed `message`: the one of this id, if the signature names one.
-    pub(super) fn have_signed(
+    /// Whether one of the keys has signed `message`: the key `id`, if the signature names one.
+    pub(super) fn verify_any(
         &self,
         message: &[u8],
         signature: &[u8],
-        (name, algorithm, id): (&str, Algorithm, Option<&str>),
+        (name, algorithm, id): (&str, IdTokenAlgorithm, Option<&str>),
     ) -> bool {
-        let meant = |key: &&Key| {
+        let meant = |key: &&IdTokenKey| {
             id.is_none_or(|id| key.id.as_deref().is_none_or(|known| known == id))
                 && key.algorithm.as_deref().is_none_or(|known| known == name)
         };
         let mut keys = self.0.iter().filter(meant);
-        keys.any(|key| key.has_signed(message, signature, algorithm))
+        keys.any(|key| key.verify(message, signature, algorithm))
     }
 }
 
-impl Key {
+impl IdTokenKey {
     fn read(key: &Value) -> Option<Self> {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
@@ -89,16 +89,16 @@ impl Key {
             return None;
         }
         let material = match text("kty")? {
-            "RSA" => Material::Rsa {
+            "RSA" => KeyMaterial::Rsa {
                 n: bytes("n")?,
                 e: bytes("e")?,
             },
-            "EC" => Material::Curve {
+            "EC" => KeyMaterial::Curve {
                 name: text("crv")?.to_owned(),
                 // Uncompressed (SEC 1, section 2.3.3).
                 point: [vec![4], bytes("x")?, bytes("y")?].concat(),
             },
-            "OKP" => Material::Curve {
+            "OKP" => KeyMaterial::Curve {
                 name: text("crv")?.to_owned(),
                 point: bytes("x")?,
             },
@@ -111,12 +111,12 @@ impl Key {
         })
     }
 
-    fn has_signed(&self, message: &[u8], signature: &[u8], algorithm: Algorithm) -> bool {
+    fn verify(&self, message: &[u8], signature: &[u8], algorithm: IdTokenAlgorithm) -> bool {
         match (&self.material, algorithm) {
-            (Material::Rsa { n, e }, Algorithm::Rsa(parameters)) => RsaPublicKeyComponents { n, e }
+            (KeyMaterial::Rsa { n, e }, IdTokenAlgorithm::Rsa(parameters)) => RsaPublicKeyComponents { n, e }
                 .verify(parameters, message, signature)
                 .is_ok(),
-            (Material::Curve { name, point }, Algorithm::Curve(curve, algorithm)) => {
+            (KeyMaterial::Curve { name, point }, IdTokenAlgorithm::Curve(curve, algorithm)) => {
                 name == curve
                     && UnparsedPublicKey::new(algorithm, point)
                         .verify(message, signature)

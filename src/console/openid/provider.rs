@@ -1,4 +1,4 @@
-//! The provider as it is known here: its document and its keys, asked for when they are needed.
+//! The OpenID provider's metadata and keys, fetched when they are needed.
 
 use std::{
     sync::Arc,
@@ -9,45 +9,45 @@ use arc_swap::ArcSwapOption;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::domain::sign_in::endpoint::Endpoint;
+use crate::domain::sign_in::endpoint::SecureUrl;
 
 use super::{
-    failure::Failure,
-    fetch::Fetch,
-    id_token::{self, Expected, Fault},
-    keys::Keys,
-    metadata::{self, Metadata},
+    failure::SignInFailure,
+    fetch::OpenIdClient,
+    id_token::{self, ExpectedClaims, IdTokenFault},
+    keys::IdTokenKeys,
+    metadata::{self, OpenIdMetadata},
 };
 
-/// How long the document is good without being read again.
+/// How long metadata and keys are used without fetching them again.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long it is good while the provider does not say anything newer.
+/// How long they are used while they cannot be fetched again.
 const USABLE: Duration = Duration::from_secs(24 * 3600);
-/// How long nobody asks again after a failure.
+/// The pause after a failed fetch.
 const REST: Duration = Duration::from_secs(2);
 
-/// What is known of it, and the way to ask it.
-pub(super) struct Provider {
+/// An OpenID provider, with what is known of it.
+pub(super) struct OpenIdProvider {
     issuer: String,
-    fetch: Fetch,
-    document: ArcSwapOption<Document>,
-    /// Held by whoever asks for the document, so that it is asked for once; when that failed last, and why.
+    fetch: OpenIdClient,
+    document: ArcSwapOption<CachedMetadata>,
+    /// Held while the metadata is fetched, so that it is fetched once. Holds the time and reason of the last failure.
     asking: Mutex<Option<(Instant, String)>>,
-    keys: ArcSwapOption<KeySet>,
+    keys: ArcSwapOption<CachedKeys>,
 }
 
-struct Document {
-    metadata: Arc<Metadata>,
+struct CachedMetadata {
+    metadata: Arc<OpenIdMetadata>,
     read: Instant,
 }
 
-struct KeySet {
-    keys: Keys,
+struct CachedKeys {
+    keys: IdTokenKeys,
     read: Instant,
 }
 
-impl Provider {
-    pub(super) fn new(issuer: String, fetch: Fetch) -> Self {
+impl OpenIdProvider {
+    pub(super) fn new(issuer: String, fetch: OpenIdClient) -> Self {
         Self {
             issuer,
             fetch,
@@ -57,21 +57,21 @@ impl Provider {
         }
     }
 
-    /// The way to it.
-    pub(super) fn fetch(&self) -> &Fetch {
+    /// The client for its endpoints.
+    pub(super) fn client(&self) -> &OpenIdClient {
         &self.fetch
     }
 
-    /// What it said of itself last, however long ago.
-    pub(super) fn known(&self) -> Option<Arc<Metadata>> {
+    /// Its last known metadata, of any age.
+    pub(super) fn last_metadata(&self) -> Option<Arc<OpenIdMetadata>> {
         Some(Arc::clone(&self.document.load_full()?.metadata))
     }
 
-    /// What it says of itself.
+    /// Its metadata.
     ///
     /// # Errors
-    /// It cannot be asked, or says nothing usable.
-    pub(super) async fn metadata(&self, now: Instant) -> Result<Arc<Metadata>, String> {
+    /// The metadata cannot be fetched, or is not usable.
+    pub(super) async fn metadata(&self, now: Instant) -> Result<Arc<OpenIdMetadata>, String> {
         let within = |limit: Duration| {
             let known = self.document.load_full()?;
             (now.saturating_duration_since(known.read) < limit).then(|| Arc::clone(&known.metadata))
@@ -80,7 +80,7 @@ impl Provider {
             return Ok(fresh);
         }
         let mut failed = self.asking.lock().await;
-        // Somebody may have asked meanwhile.
+        // Another task may have fetched it in the meantime.
         if let Some(fresh) = within(FRESH) {
             return Ok(fresh);
         }
@@ -89,12 +89,15 @@ impl Provider {
             .filter(|(at, _)| now.saturating_duration_since(*at) < REST);
         let asked = match rests {
             Some((_, why)) => Err(why.clone()),
-            None => self.ask().await.inspect_err(|why| *failed = Some((now, why.clone()))),
+            None => self
+                .fetch_metadata()
+                .await
+                .inspect_err(|why| *failed = Some((now, why.clone()))),
         };
         match asked {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
-                let document = Document {
+                let document = CachedMetadata {
                     metadata: Arc::clone(&metadata),
                     read: now,
                 };
@@ -104,52 +107,52 @@ impl Provider {
             }
             Err(why) => {
                 let known = within(USABLE).ok_or_else(|| why.clone())?;
-                tracing::warn!(%why, "the OpenID provider's document is that of before");
+                tracing::warn!(%why, "cannot fetch the OpenID provider's metadata: the previous metadata is used");
                 Ok(known)
             }
         }
     }
 
-    /// The claims of a token that is signed by a key of the provider and says what is expected. The provider is asked for its keys
-    /// anew where none of the known ones has signed it, once, for it changes them when it likes; and as often as for its document,
-    /// for it may have withdrawn one that somebody else has, too.
-    pub(super) async fn verified(
+    /// The claims of a token that is signed by one of the provider's keys and matches `expected`. The keys are fetched again,
+    /// once, if none of the known ones has signed the token, because the provider may change them at any time; and as often as
+    /// the metadata, because it may have withdrawn a key that somebody else knows.
+    pub(super) async fn verify(
         &self,
-        metadata: &Metadata,
+        metadata: &OpenIdMetadata,
         token: &str,
-        expected: &Expected<'_>,
+        expected: &ExpectedClaims<'_>,
         now: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, SignInFailure> {
         let known = self.keys.load_full();
         let within = |limit: Duration| {
             let known = known.as_ref()?;
             (now.saturating_duration_since(known.read) < limit).then_some(&known.keys)
         };
         let fresh = within(FRESH).map(|keys| id_token::check(token, keys, expected));
-        if let Some(checked) = fresh.filter(|checked| *checked != Err(Fault::Signature)) {
-            return checked.map_err(Failure::Token);
+        if let Some(checked) = fresh.filter(|checked| *checked != Err(IdTokenFault::Signature)) {
+            return checked.map_err(SignInFailure::Token);
         }
         let set = match self.fetch.get(&metadata.jwks_uri, None).await {
             Ok(set) => set,
             Err(why) => {
-                // Those that were fresh have been tried.
+                // Fresh keys have been tried already.
                 let usable = within(USABLE).filter(|_| within(FRESH).is_none());
-                let keys = usable.ok_or_else(|| Failure::Provider(why.message.clone()))?;
-                tracing::warn!(why = %why.message, "the OpenID provider's keys are those of before");
-                return id_token::check(token, keys, expected).map_err(Failure::Token);
+                let keys = usable.ok_or_else(|| SignInFailure::Provider(why.message.clone()))?;
+                tracing::warn!(why = %why.message, "cannot fetch the OpenID provider's keys: the previous keys are used");
+                return id_token::check(token, keys, expected).map_err(SignInFailure::Token);
             }
         };
-        let keys = Keys::read(&set);
+        let keys = IdTokenKeys::read(&set);
         let checked = id_token::check(token, &keys, expected);
-        self.keys.store(Some(Arc::new(KeySet { keys, read: now })));
-        checked.map_err(Failure::Token)
+        self.keys.store(Some(Arc::new(CachedKeys { keys, read: now })));
+        checked.map_err(SignInFailure::Token)
     }
 
-    async fn ask(&self) -> Result<Metadata, String> {
-        let address = metadata::address(&self.issuer);
-        let endpoint = Endpoint::parse(&address).ok_or_else(|| format!("{address} is no address with https"))?;
+    async fn fetch_metadata(&self) -> Result<OpenIdMetadata, String> {
+        let address = metadata::document_url(&self.issuer);
+        let endpoint = SecureUrl::parse(&address).ok_or_else(|| format!("{address} is not an https URL"))?;
         let document = self.fetch.get(&endpoint, None).await.map_err(|why| why.message)?;
-        Metadata::read(&document, &self.issuer)
+        OpenIdMetadata::read(&document, &self.issuer)
     }
 }
 
@@ -169,7 +172,7 @@ mod tests {
     use crate::edges::clock;
 
     const ISSUER: &str = "https://login.example";
-    const EXPECTED: Expected<'_> = Expected {
+    const EXPECTED: ExpectedClaims<'_> = ExpectedClaims {
         issuer: ISSUER,
         client_id: "weir",
         nonce: "n",
@@ -227,13 +230,11 @@ mod tests {
             "issuer": ISSUER, "authorization_endpoint": endpoint("auth"), "token_endpoint": endpoint("token"),
             "jwks_uri": endpoint("keys"),
         });
-        let metadata = Metadata::read(&document, ISSUER).unwrap();
-        let provider = Provider::new(ISSUER.to_owned(), Fetch::new(None).unwrap());
+        let metadata = OpenIdMetadata::read(&document, ISSUER).unwrap();
+        let provider = OpenIdProvider::new(ISSUER.to_owned(), OpenIdClient::new(None).unwrap());
         let start = clock::instant();
         let believed = async |seed, after| {
-            let checked = provider
-                .verified(&metadata, &token(seed), &EXPECTED, start + after)
-                .await;
+            let checked = provider.verify(&metadata, &token(seed), &EXPECTED, start + after).await;
             (checked.is_ok(), site.asked.load(Ordering::SeqCst))
         };
         let moment = Duration::from_secs(1);

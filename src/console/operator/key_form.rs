@@ -1,4 +1,4 @@
-//! The form of a key: a new one, and what can be changed of one there is.
+//! The forms for a new key and for changing a key.
 
 use maud::{Markup, html};
 
@@ -7,151 +7,153 @@ use crate::{
     api::{
         accounts::ListAccounts,
         error::AdminError,
-        keys::{CreateKey, Key, UpdateKey},
+        keys::{CreateKey, KeyDetails, UpdateKey},
         names::ModelNames,
     },
     console::{
-        desk::Desk,
-        fields::Fields,
-        forms::{Field, SEED, changed, is_changed, read},
-        frame::Page,
+        desk::PageContext,
+        fields::FormFields,
+        forms::{InputField, SEED, changed_value, is_changed, parse_field},
+        frame::HtmlPage,
         limits,
     },
     domain::{
         keys::key::KeyId,
-        ledger::{OperationId, Reset},
+        ledger::{OperationId, QuotaReset},
     },
 };
 
-/// The most accounts that are offered.
+/// The maximum number of accounts to choose from.
 const ACCOUNTS_MAX: u64 = 200;
-const RESETS: [(Reset, &str); 4] = [
-    (Reset::None, "Never"),
-    (Reset::Daily, "Every day"),
-    (Reset::Weekly, "Every Monday"),
-    (Reset::Monthly, "On the first of every month"),
+const RESETS: [(QuotaReset, &str); 4] = [
+    (QuotaReset::None, "Never"),
+    (QuotaReset::Daily, "Every day"),
+    (QuotaReset::Weekly, "Every Monday"),
+    (QuotaReset::Monthly, "On the first of every month"),
 ];
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
+pub(super) async fn new_key_page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
     let page = ListAccounts {
         after: None,
         limit: Some(ACCOUNTS_MAX),
     };
-    let accounts = &desk.look(page).await?.accounts;
+    let accounts = &context.fetch(page).await?.accounts;
     let action = "/keys";
     let only = match &accounts[..] {
         [only] => only.id.as_str(),
         _ => "",
     };
-    let account = Field {
-        value: desk.query.given("account").unwrap_or(only),
+    let account = InputField {
+        value: context.query.non_empty("account").unwrap_or(only),
         choices: Some("accounts"),
-        ..Field::needed("account", "Account that pays")
+        ..InputField::required("account", "Account that pays")
     };
     let content = html! {
         @if accounts.is_empty() {
-            p class="card" role="alert" { "A key needs an account that pays. " a href="/accounts" { "Make one first." } }
+            p class="card" role="alert" { "A key needs an account that pays. " a href="/accounts" { "Create one first." } }
         }
-        (desk.forms.form(action, "card fields", &html! {
-            (desk.forms.input(action, &Field::needed("name", "Name")))
-            (desk.forms.input(action, &account))
+        (context.forms.form(action, "card fields", &html! {
+            (context.forms.input(action, &InputField::required("name", "Name")))
+            (context.forms.input(action, &account))
             datalist id="accounts" { @for account in accounts { option value=(account.id) {} } }
-            (terms(desk, action, None))
-            (desk.forms.seed(action))
+            (term_inputs(context, action, None))
+            (context.forms.seed(action))
             button { "Create the key" }
         }))
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "New key".to_owned(),
         content,
     })
 }
 
 /// The form that changes a key.
-pub(super) fn change(desk: &Desk<'_>, action: &str, key: &Key) -> Markup {
-    let name = Field {
+pub(super) fn change_form(context: &PageContext<'_>, action: &str, key: &KeyDetails) -> Markup {
+    let name = InputField {
         value: &key.name,
-        ..Field::needed("name", "Name")
+        ..InputField::required("name", "Name")
     };
     let content = html! {
         input type="hidden" name="version" value=(key.version);
-        (desk.forms.input(action, &name))
-        (terms(desk, action, Some(key)))
+        (context.forms.input(action, &name))
+        (term_inputs(context, action, Some(key)))
         button { "Change the key" }
     };
-    desk.forms.form(action, "fields", &content)
+    context.forms.form(action, "fields", &content)
 }
 
-/// What a key may spend, on what, until when and how fast.
-fn terms(desk: &Desk<'_>, action: &str, key: Option<&Key>) -> Markup {
-    let forms = &desk.forms;
+/// The inputs for a key's quota, models, expiry and rates.
+fn term_inputs(context: &PageContext<'_>, action: &str, key: Option<&KeyDetails>) -> Markup {
+    let forms = &context.forms;
     let text = |value: Option<String>| value.unwrap_or_default();
     let quota = text(key.and_then(|key| key.quota_usd).map(|quota| quota.to_string()));
     let expires = text(key.and_then(|key| key.expires_at).map(|end| end.to_string()));
     let now = key.map_or("", |key| key.reset.as_str());
-    let reset = forms.entered(action, "reset").unwrap_or(now);
+    let reset = forms.entered_value(action, "reset").unwrap_or(now);
     let models = text(key.and_then(|key| key.models.as_ref()).map(|models| models.join("\n")));
     let limits = key.map_or([None; 3], |key| [key.rpm, key.tpm, key.concurrency]);
     html! {
-        (forms.input(action, &Field::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
+        (forms.input(action, &InputField::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
         label {
-            span { "The quota begins anew" (forms.now(action, "reset", now)) }
+            span { "The quota resets" (forms.current_value(action, "reset", now)) }
             select name="reset" {
                 @for (choice, name) in RESETS { option value=(choice.as_str()) selected[choice.as_str() == reset] { (name) } }
             }
             input type="hidden" name="was.reset" value=(now);
         }
-        (forms.input(action, &Field::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never, or such as 2027-01-31")))
+        (forms.input(action, &InputField::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never, or such as 2027-01-31")))
         label {
-            span { "Models, a line each" (forms.now(action, "models", &models)) }
-            textarea name="models" rows="3" placeholder="All" { (forms.entered(action, "models").unwrap_or(&models)) }
+            span { "Models, one per line" (forms.current_value(action, "models", &models)) }
+            textarea name="models" rows="3" placeholder="All" { (forms.entered_value(action, "models").unwrap_or(&models)) }
             input type="hidden" name="was.models" value=(models);
         }
-        (limits::exhausted(forms, action, key))
-        (limits::notify(forms, action, key.and_then(|key| key.notify_percent), "As the account says"))
-        (limits::rates(forms, action, limits))
+        (limits::exhaustion_inputs(forms, action, key))
+        (limits::notice_input(forms, action, key.and_then(|key| key.notify_percent), "As the account says"))
+        (limits::rate_inputs(forms, action, limits))
     }
 }
 
-/// The key of the form that makes one. Sent again after a failure of which nobody knows what it has done, it makes no second key.
-pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Page, AdminError> {
-    let (on_exhausted, finish_factor) = limits::changed_exhausted(form)?;
+/// Creates the key of the form. If the form is sent again after a failure with an unknown outcome, no second key is created.
+pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Result<HtmlPage, AdminError> {
+    let (on_exhausted, finish_factor) = limits::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
     let key = CreateKey {
-        expires_at: changed(form, "expires_at")?.flatten(),
-        models: changed(form, "models")?.flatten(),
+        expires_at: changed_value(form, "expires_at")?.flatten(),
+        models: changed_value(form, "models")?.flatten(),
         operation_id: OperationId::parse(form.text("operation")),
-        seed: form.given(SEED).map(|seed| desk.session.seed(seed)),
-        quota_usd: changed(form, "quota_usd")?,
+        seed: form.non_empty(SEED).map(|seed| context.session.seed(seed)),
+        quota_usd: changed_value(form, "quota_usd")?,
         reset: form.text("reset").parse().ok(),
         on_exhausted,
         finish_factor,
-        notify_percent: changed(form, "notify_percent")?,
+        notify_percent: changed_value(form, "notify_percent")?,
         rpm,
         tpm,
         concurrency,
-        ..CreateKey::new(read(form, "account")?, read(form, "name")?)
+        ..CreateKey::new(parse_field(form, "account")?, parse_field(form, "name")?)
     };
-    let key = desk.ask(key).await?;
-    Ok(made_key::page(desk, &key, "The key is made").await)
+    let key = context.change(key).await?;
+    Ok(made_key::key_text_page(context, &key, "The key is created").await)
 }
 
-/// The update of what is entered and differs from what the form was made with.
-pub(super) fn update(id: KeyId, form: &Fields) -> Result<UpdateKey, AdminError> {
-    let (on_exhausted, finish_factor) = limits::changed_exhausted(form)?;
+/// The update with the fields that differ from what the form was rendered with.
+pub(super) fn read_update(id: KeyId, form: &FormFields) -> Result<UpdateKey, AdminError> {
+    let (on_exhausted, finish_factor) = limits::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
-    // Browsers part lines in their own way.
+    // Browsers change line ends.
     let was: Option<ModelNames> = form.text("was.models").parse().ok();
-    let models = changed(form, "models")?.filter(|models| *models != was);
+    let models = changed_value(form, "models")?.filter(|models| *models != was);
     Ok(UpdateKey {
-        name: is_changed(form, "name").then(|| read(form, "name")).transpose()?,
-        expires_at: changed(form, "expires_at")?,
+        name: is_changed(form, "name")
+            .then(|| parse_field(form, "name"))
+            .transpose()?,
+        expires_at: changed_value(form, "expires_at")?,
         models,
-        quota_usd: changed(form, "quota_usd")?,
+        quota_usd: changed_value(form, "quota_usd")?,
         reset: form.text("reset").parse().ok().filter(|_| is_changed(form, "reset")),
         on_exhausted,
         finish_factor,
-        notify_percent: changed(form, "notify_percent")?,
+        notify_percent: changed_value(form, "notify_percent")?,
         rpm,
         tpm,
         concurrency,
@@ -168,7 +170,7 @@ mod tests {
     /// What a form changes, as the body that asks for it.
     fn changed(form: &str) -> Value {
         let id = KeyId::parse("key_0000000000000001").unwrap();
-        let update = update(id, &Fields::read(form.as_bytes())).unwrap();
+        let update = read_update(id, &FormFields::read(form.as_bytes())).unwrap();
         let mut body = serde_json::to_value(update).unwrap();
         body.as_object_mut().unwrap().remove("id");
         body
@@ -215,7 +217,7 @@ mod tests {
                 "notify_percent: some of 50, 75, 80, 90, 95, 100",
             ),
         ] {
-            let refused = update(id.clone(), &Fields::read(form.as_bytes())).unwrap_err();
+            let refused = read_update(id.clone(), &FormFields::read(form.as_bytes())).unwrap_err();
             assert!(refused.to_string().starts_with(said), "{refused}");
         }
     }

@@ -1,25 +1,25 @@
-//! The page of a key that has just got its text, which is on no other page.
+//! The page with the text of a new or rotated key. No other page shows it.
 
 use maud::html;
 
 use crate::{
-    api::{keys::Key, providers::ListModels},
+    api::{keys::KeyDetails, providers::ListModels},
     console::{
-        desk::{Desk, below},
-        frame::Page,
+        desk::{PageContext, below},
+        frame::HtmlPage,
         new_key,
     },
 };
 
 /// The key's text and how to use it.
-pub(super) async fn page(desk: &Desk<'_>, key: &Key, title: &str) -> Page {
-    // The key is made: whatever cannot be read now, its text is shown.
-    let listed = desk.look(ListModels {}).await.unwrap_or_default();
+pub(super) async fn key_text_page(context: &PageContext<'_>, key: &KeyDetails, title: &str) -> HtmlPage {
+    // The key exists now, so its text is shown even if the models cannot be read.
+    let listed = context.fetch(ListModels {}).await.unwrap_or_default();
     let content = html! {
-        (new_key::section(key, &listed.models, &desk.source.gateway()))
+        (new_key::section(key, &listed.models, &context.source.gateway()))
         p class="pages" { a href=(below("/keys", key.id.as_str())) { "The key's page" } " " a href="/keys" { "All keys" } }
     };
-    Page {
+    HtmlPage {
         title: title.to_owned(),
         content,
     }

@@ -1,35 +1,35 @@
-//! One model: who serves it, and everything that its price list says.
+//! The page of one model: its providers and all its prices.
 
 use maud::{Markup, html};
 
 use crate::{
     api::{error::AdminError, providers::ListModels},
-    console::{desk::Desk, fields::query, frame::Page, view},
+    console::{desk::PageContext, fields::to_query, frame::HtmlPage, view},
     domain::{
         faults::stability::Health,
-        money::price::{PerToken, Price, Tier},
+        money::price::{Price, Tier, TokenPrice},
         wire::Protocol,
     },
     stability::public::look::label,
 };
 
-pub(super) async fn page(desk: &Desk<'_>, name: &str) -> Result<Page, AdminError> {
-    let listed = desk.look(ListModels {}).await?;
+pub(super) async fn model_page(context: &PageContext<'_>, name: &str) -> Result<HtmlPage, AdminError> {
+    let listed = context.fetch(ListModels {}).await?;
     let mut models = listed.models.iter();
     let model = models
         .find(|model| model.name == name)
-        .ok_or_else(|| AdminError::not_found("No provider that is on serves a model of this name."))?;
-    let window = desk.source.window();
+        .ok_or_else(|| AdminError::not_found("No enabled provider serves a model of this name."))?;
+    let window = context.source.window();
     let found = window.as_ref().and_then(|window| window.find(name));
     let health = found.map_or(Health::NoData, |model| model.total.health());
-    let of_model = query(&[("model", name)]);
+    let of_model = to_query(&[("model", name)]);
     let content = html! {
         p class="state" { (label::pill(health)) " " (view::name(&model.display_name)) }
         p class="pages" { a href={ "/usage" (of_model) } { "Its use" } " " a href={ "/log" (of_model) } { "Its log" } }
         dl class="facts" {
             dt { "Aliases" } dd { (names(model.aliases.iter().map(String::as_str))) }
             dt { "Protocols" } dd { (names(model.protocols.iter().copied().map(Protocol::as_str))) }
-            dt { "Context" } dd { (view::figure(model.context_tokens, "unknown")) }
+            dt { "Context" } dd { (view::count_or(model.context_tokens, "unknown")) }
         }
         @for provider in &model.providers {
             section class="card" {
@@ -41,7 +41,7 @@ pub(super) async fn page(desk: &Desk<'_>, name: &str) -> Result<Page, AdminError
             }
         }
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: name.to_owned(),
         content,
     })
@@ -54,7 +54,7 @@ fn names<'a>(list: impl ExactSizeIterator<Item = &'a str>) -> Markup {
     }
 }
 
-/// Everything that the price list says of a model, what costs nothing left out. In USD, per million tokens and per call.
+/// All prices of a model but those that are zero. In USD, per million tokens and per call.
 fn all_prices(provider: &str, price: &Price) -> Markup {
     let Some(tariff) = price.tariff() else {
         return html! { p { "Free" } };
@@ -92,8 +92,8 @@ fn all_prices(provider: &str, price: &Price) -> Markup {
     }
 }
 
-/// The prices of a tier, those of sound and images each with the price of what they are a part of.
-fn prices(tier: &Tier) -> [(&'static str, PerToken, Option<PerToken>); 11] {
+/// The prices of a tier. Those of audio and images come with the price that applies without one of their own.
+fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
     let (input, output, read) = (tier.input, tier.output, tier.cache_read);
     [
         ("Input", input, None),
@@ -101,17 +101,17 @@ fn prices(tier: &Tier) -> [(&'static str, PerToken, Option<PerToken>); 11] {
         ("Cache read", read, None),
         ("Cache write", tier.cache_write_short, None),
         ("Cache write, long", tier.cache_write_long, None),
-        ("Input, sound", tier.input_audio, Some(input)),
+        ("Input, audio", tier.input_audio, Some(input)),
         ("Input, images", tier.input_image, Some(input)),
-        ("Cache read, sound", tier.cache_read_audio, Some(read)),
+        ("Cache read, audio", tier.cache_read_audio, Some(read)),
         ("Cache read, images", tier.cache_read_image, Some(read)),
-        ("Output, sound", tier.output_audio, Some(output)),
+        ("Output, audio", tier.output_audio, Some(output)),
         ("Output, images", tier.output_image, Some(output)),
     ]
 }
 
-/// Prices by the size of the prompt, as they are called to who cannot see them. Those of sound and images where they are not
-/// those of what they are a part of.
+/// A table of prices by prompt size, with `called` as its accessible name. Prices of audio and images are shown only if they
+/// differ from the ones that they replace.
 fn tiers(called: &str, tiers: &[Tier]) -> Markup {
     let of_tiers: Vec<_> = tiers.iter().map(prices).collect();
     let is_own = |place: usize| {

@@ -1,4 +1,4 @@
-//! The models that are served: by whom, in which protocols, at what price, and how they did.
+//! The page of served models: their providers, protocols, prices and health.
 
 use std::sync::Arc;
 
@@ -10,45 +10,45 @@ use crate::{
         providers::{ListModels, ModelView},
     },
     console::{
-        desk::{Desk, below},
-        frame::Page,
+        desk::{PageContext, below},
+        frame::HtmlPage,
         view,
     },
     domain::{
-        faults::stability::{Health, Window},
+        faults::stability::{Health, StabilityWindow},
         money::price::Price,
         wire::Protocol,
     },
     stability::public::look::label,
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let listed = desk.look(ListModels {}).await?;
-    let search = desk.query.text("search").to_lowercase();
+pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let listed = context.fetch(ListModels {}).await?;
+    let search = context.query.text("search").to_lowercase();
     let is_wanted = |model: &&ModelView| {
         let mut names = model.aliases.iter().chain([&model.name, &model.display_name]);
         names.any(|name| name.to_lowercase().contains(&search))
     };
     let models: Vec<&ModelView> = listed.models.iter().filter(is_wanted).collect();
-    let window = desk.source.window();
+    let window = context.source.window();
     let content = html! {
         form method="get" action="/models" class="filter" role="search" {
-            label { span { "Name or alias" } input type="search" name="search" value=(desk.query.text("search")); }
+            label { span { "Name or alias" } input type="search" name="search" value=(context.query.text("search")); }
             button { "Find" }
         }
         @if models.is_empty() {
-            p class="card" { "No models" @if search.is_empty() { ": no provider is on" } @else { " like this" } "." }
+            p class="card" { "No models" @if search.is_empty() { ": no provider is enabled" } @else { " like this" } "." }
         } @else { (table(&models, window.as_ref())) }
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Models".to_owned(),
         content,
     })
 }
 
-fn table(models: &[&ModelView], window: Option<&Window>) -> Markup {
+fn table(models: &[&ModelView], window: Option<&StabilityWindow>) -> Markup {
     html! {
-        p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier; a model's page has all of them." }
+        p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier; a model's page shows all its prices." }
         div class="scroll" tabindex="0" role="region" aria-label="Models" {
             table class="list" {
                 thead { tr {
@@ -61,7 +61,7 @@ fn table(models: &[&ModelView], window: Option<&Window>) -> Markup {
     }
 }
 
-fn row(model: &ModelView, window: Option<&Window>) -> Markup {
+fn row(model: &ModelView, window: Option<&StabilityWindow>) -> Markup {
     let name = model.name.as_str();
     let found = window.and_then(|window| window.find(name));
     let health = found.map_or(Health::NoData, |model| model.total.health());
@@ -77,12 +77,12 @@ fn row(model: &ModelView, window: Option<&Window>) -> Markup {
                     div { (view::name(provider)) " " (price(model.prices.get(provider))) }
                 }
             }
-            td class="figure" { (view::figure(model.context_tokens, "unknown")) }
+            td class="figure" { (view::count_or(model.context_tokens, "unknown")) }
         }
     }
 }
 
-/// The price of the first tier; a provider that is off has none.
+/// The price of the first tier; `None` if the provider is off.
 fn price(price: Option<&Arc<Price>>) -> Markup {
     let tier = price.map(|price| price.tariff().and_then(|tariff| tariff.tiers.first()));
     match tier {

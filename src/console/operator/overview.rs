@@ -1,33 +1,34 @@
-//! What is the matter now: what needs attention, the money, the last 24 hours.
+//! The overview page: problems, money, and the last 24 hours.
 
 use futures_util::future::OptionFuture;
 use maud::{Markup, html};
 
-use super::attention::Attention;
+use super::attention::AttentionSection;
 use crate::{
     api::{
         error::AdminError,
         providers::ListProviders,
-        usage::{Dearest, Overview, ShowOverview, UsageSums, WeekCost},
+        usage::{Overview, ShowOverview, TopCosts, UsageSums, WeekCostLine},
     },
     console::{
-        desk::{Desk, below},
-        frame::Page,
+        desk::{PageContext, below},
+        frame::HtmlPage,
         usage_chart, view,
     },
     domain::{
-        faults::stability::{Counters, Window},
+        faults::stability::{StabilityCounters, StabilityWindow},
         money::NanoUsd,
     },
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let alerts = OptionFuture::from(desk.source.alerts());
-    let (all, providers, alerts) = tokio::join!(desk.look(ShowOverview {}), desk.look(ListProviders {}), alerts);
+pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let alerts = OptionFuture::from(context.source.alerts());
+    let (all, providers, alerts) =
+        tokio::join!(context.fetch(ShowOverview {}), context.fetch(ListProviders {}), alerts);
     let (all, providers) = (all?, providers?);
-    let window = desk.source.window();
-    let attention = Attention {
-        troubles: desk.source.troubles(),
+    let window = context.source.window();
+    let attention = AttentionSection {
+        troubles: context.source.troubles(),
         all: &all,
         providers: &providers.providers,
         window: window.as_ref(),
@@ -37,13 +38,13 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
         (attention.section())
         (money(&all))
         h2 { "Spent in the last 30 days" }
-        (usage_chart::of_costs(&all.spent, None, true))
-        (dearest(&all.dearest))
-        (used("Today (UTC)", &all.today, all.paid_today_nano_usd))
-        (used("This month", &all.month, all.paid_month_nano_usd))
+        (usage_chart::costs_chart(&all.spent, None, true))
+        (top_costs(&all.dearest))
+        (usage_figures("Today (UTC)", &all.today, all.paid_today_nano_usd))
+        (usage_figures("This month", &all.month, all.paid_month_nano_usd))
         (traffic(window.as_ref()))
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Overview".to_owned(),
         content,
     })
@@ -58,12 +59,12 @@ fn money(all: &Overview) -> Markup {
             (figure("Held for running requests", &view::amount(all.held_nano_usd)))
             (figure("Accounts", &html! { (accounts) @if all.suspended > 0 { small { " (" (all.suspended) " suspended)" } } }))
         }
-        @if !all.is_whole { p class="none" { "Of the first " (accounts) " accounts." } }
+        @if !all.is_whole { p class="none" { "Only the first " (accounts) " accounts are included." } }
     }
 }
 
-/// What some days add up to, and what was paid in on them.
-fn used(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
+/// The usage of some days, and what was paid in on them.
+fn usage_figures(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
     let [input, output] = [sums.usage.input_total(), sums.usage.output_total()].map(view::thousands);
     html! {
         h2 { (name) }
@@ -78,7 +79,7 @@ fn used(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
 }
 
 /// The accounts, keys and models that cost most in the last seven days.
-fn dearest(dearest: &Dearest) -> Markup {
+fn top_costs(dearest: &TopCosts) -> Markup {
     let parts = [
         ("Accounts", &dearest.accounts, "/accounts"),
         ("Keys", &dearest.keys, "/keys"),
@@ -87,8 +88,8 @@ fn dearest(dearest: &Dearest) -> Markup {
     let is_empty = parts.iter().all(|(_, lines, _)| lines.is_empty());
     html! {
         @if !is_empty {
-            h2 { "What cost most in the last 7 days" }
-            p class="lead" { "With the change to the 7 days before." }
+            h2 { "Highest costs of the last 7 days" }
+            p class="lead" { "With the change from the 7 days before." }
         }
         div class="cards" {
             @for (heading, lines, page) in parts {
@@ -100,7 +101,7 @@ fn dearest(dearest: &Dearest) -> Markup {
                                 th scope="col" { "Name" } th scope="col" class="figure" { "Cost" }
                                 th scope="col" class="figure" { "Change" }
                             } }
-                            tbody { @for line in lines { (dearest_line(line, page)) } }
+                            tbody { @for line in lines { (top_costs_row(line, page)) } }
                         }
                     }
                 }
@@ -109,18 +110,18 @@ fn dearest(dearest: &Dearest) -> Markup {
     }
 }
 
-fn dearest_line(line: &WeekCost, page: &str) -> Markup {
+fn top_costs_row(line: &WeekCostLine, page: &str) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(below(page, &line.name)) { (view::name(&line.name)) } }
             td class="figure" { (view::amount(line.cost_nano_usd)) }
-            td class="figure" { (change(line)) }
+            td class="figure" { (change_percent(line)) }
         }
     }
 }
 
-/// By how much a cost differs from the one before, in percent.
-fn change(line: &WeekCost) -> String {
+/// The change from the week before, in percent.
+fn change_percent(line: &WeekCostLine) -> String {
     let [cost, before] = [line.cost_nano_usd, line.before_nano_usd].map(|cost| i128::from(cost.nanos()));
     if before <= 0 {
         return "new".to_owned();
@@ -132,13 +133,13 @@ fn change(line: &WeekCost) -> String {
     }
 }
 
-fn traffic(window: Option<&Window>) -> Markup {
-    let mut total = Counters::default();
+fn traffic(window: Option<&StabilityWindow>) -> Markup {
+    let mut total = StabilityCounters::default();
     for model in window.iter().flat_map(|window| &window.models) {
         total.add(&model.total);
     }
-    let rate = (total.requests > 0).then(|| format!("{:.2} %", total.figures().success_rate));
-    let first_token = (total.ttft_count > 0).then(|| format!("{:.0} ms", total.figures().avg_ttft_ms));
+    let rate = (total.requests > 0).then(|| format!("{:.2} %", total.stats().success_rate));
+    let first_token = (total.ttft_count > 0).then(|| format!("{:.0} ms", total.stats().avg_ttft_ms));
     let measured = |text: Option<String>| match text {
         Some(text) => html! { (text) },
         None => html! { span class="none" { "\u{2014}" } },
@@ -151,10 +152,10 @@ fn traffic(window: Option<&Window>) -> Markup {
             (figure("Success rate", &measured(rate)))
             (figure("Mean first token", &measured(first_token)))
         }
-        @if let Some(window) = window { (usage_chart::requests(window)) }
+        @if let Some(window) = window { (usage_chart::requests_chart(window)) }
         p class="none" {
             "Model by model: " a href="/models" { "Models" } ". Day by day: " a href="/usage" { "Usage" }
-            ". From billed requests of all nodes."
+            ". Counts the billed requests of all nodes."
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What accounts, keys and models have used, from the daily sums.
+//! The page of usage by account, key, model and tag, from the daily sums.
 
 use maud::{Markup, html};
 
@@ -8,55 +8,55 @@ use crate::{
         usage::{ShowUsage, UsagePage},
     },
     console::{
-        desk::{Desk, below},
-        fields::{query, question},
-        frame::Page,
+        desk::{PageContext, below},
+        fields::{read_question, to_query},
+        frame::HtmlPage,
         usage_chart, usage_table, view,
     },
     domain::ledger::usage_report::SplitBy,
 };
 
-/// What it can be split by, the first unless asked otherwise.
+/// The ways to split it; the first is the default.
 const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let wanted = |name| desk.query.text(name);
+pub(super) async fn usage_page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let wanted = |name| context.query.text(name);
     let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
-    let found = match look(desk, &filter).await {
+    let found = match find_usage(context, &filter).await {
         Ok(found) => found,
-        // What is wrong with a filter belongs beside it.
+        // An error in a filter is shown below the filters.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Usage".to_owned(),
         content: html! { (filters(&filter)) (found) },
     })
 }
 
-async fn look(desk: &Desk<'_>, filter: &[(&str, &str)]) -> Result<Markup, AdminError> {
-    let after = desk.query.text("after");
+async fn find_usage(context: &PageContext<'_>, filter: &[(&str, &str)]) -> Result<Markup, AdminError> {
+    let after = context.query.text("after");
     let asked = ShowUsage {
-        most: Some(usage_table::MOST),
-        ..question(&[filter, &[("after", after)]].concat())?
+        most: Some(usage_table::LINES_MAX),
+        ..read_question(&[filter, &[("after", after)]].concat())?
     };
-    Ok(shown(&*desk.look(asked).await?, filter, !after.is_empty()))
+    Ok(usage_content(&*context.fetch(asked).await?, filter, !after.is_empty()))
 }
 
-fn shown(usage: &UsagePage, filter: &[(&str, &str)], is_further: bool) -> Markup {
+fn usage_content(usage: &UsagePage, filter: &[(&str, &str)], is_further: bool) -> Markup {
     let name = |name: &str| match usage.by {
         SplitBy::Key => html! { a href=(below("/keys", name)) { (name) } },
         _ => view::name(name),
     };
     html! {
         @if usage.next.is_some() || is_further {
-            p class="lead" { "Of some of the accounts only: there are too many for one page." }
+            p class="lead" { "Only some of the accounts: there are too many for one page." }
         }
-        (usage_chart::of_usage(usage, false))
+        (usage_chart::usage_chart(usage, false))
         @if usage.total.requests == 0 {
             p class="card" { "Nothing was used from " (usage.costs.from) " to " (usage.costs.until) "." }
-        } @else { (usage_table::of_usage(usage, name)) }
+        } @else { (usage_table::usage_table(usage, name)) }
         @if let Some(next) = &usage.next {
-            p class="pages" { a href={ "/usage" (query(&[filter, &[("after", next)]].concat())) } { "Further accounts" } }
+            p class="pages" { a href={ "/usage" (to_query(&[filter, &[("after", next)]].concat())) } { "Further accounts" } }
         }
     }
 }
@@ -68,7 +68,7 @@ fn filters(filter: &[(&str, &str)]) -> Markup {
         ("Model", "text"),
         ("Tag", "text"),
         ("From (UTC)", "date"),
-        ("Until, not itself", "date"),
+        ("Until, exclusive", "date"),
     ];
     let by = filter.last().map_or("", |(_, by)| *by);
     html! {

@@ -1,27 +1,27 @@
-//! What the portal knows of people whom the OpenID provider vouches for: the provider, and what their keys are made of.
+//! The portal's configuration of sign-in by the OpenID provider.
 
 use crate::{
-    console::{ask::Ask, openid::OpenId},
+    console::{ask::PageRequest, openid::OpenId},
     domain::keys::template::KeyTemplate,
 };
 
-/// Where the provider sends the browser back to.
+/// The path to which the provider sends the browser back.
 pub(super) const RETURN: &str = "/portal/openid/return";
 
-/// How people sign in, and what they get.
-pub(crate) struct People {
+/// The OpenID provider, and the template of its users' keys.
+pub(crate) struct OidcSignIn {
     pub(super) openid: OpenId,
     pub(super) template: KeyTemplate,
 }
 
-impl People {
-    /// Those of a provider, with keys of this template.
+impl OidcSignIn {
+    /// Sign-in by `openid`, with keys made from `template`.
     pub(crate) fn new(openid: OpenId, template: KeyTemplate) -> Self {
         Self { openid, template }
     }
 
-    /// Where the provider sends the browser of this request back to.
-    pub(super) fn back(ask: &Ask) -> String {
-        format!("{}{RETURN}", ask.base())
+    /// The URL to which the provider sends the browser of this request back.
+    pub(super) fn return_url(request: &PageRequest) -> String {
+        format!("{}{RETURN}", request.base())
     }
 }

@@ -1,131 +1,133 @@
-//! People whom the OpenID provider vouches for sign in without a key: each has one, which is made when they come first.
+//! Users of the OpenID provider sign in at the portal without a key: each has one key, which is made at their first sign-in.
 
 use http::{HeaderValue, StatusCode};
 use maud::{Markup, html};
 
 use super::{
-    Owner, Portal, ROOT, page,
-    people::{People, RETURN},
+    KeyOwner, Portal, ROOT, page,
+    people::{OidcSignIn, RETURN},
 };
 use crate::{
     console::{
-        answer::Answer,
-        ask::Ask,
+        answer::PageResponse,
+        ask::PageRequest,
         cookie,
-        frame::Page,
+        frame::HtmlPage,
         oauth::VERIFICATION,
-        openid::{self, Failure, Person},
+        openid::{self, Person, SignInFailure},
     },
     domain::{
-        keys::{key::KeyState, template::PersonOf},
+        keys::{key::KeyState, template::OidcIdentity},
         sign_in::user_code::UserCode,
     },
 };
 
-/// Parts the text of a sign-in from the code of the agent that it is for, in the cookie.
-const BEHIND: char = '.';
+/// Separates, in the cookie, the text of a sign-in from the code of the agent to approve.
+const CODE_SEPARATOR: char = '.';
 
 impl Portal {
-    /// Sends the browser to the provider, by a page: a form may lead to its own site only.
-    pub(super) async fn ask_provider(&self, people: &People, ask: &Ask) -> Answer {
-        if let Err(refused) = self.admit(ask, None) {
+    /// Sends the browser to the provider, by a page that refreshes: a form may not redirect to another site.
+    pub(super) async fn redirect_to_provider(&self, people: &OidcSignIn, request: &PageRequest) -> PageResponse {
+        if let Err(refused) = self.admit(request, None) {
             return *refused;
         }
-        let begun = match people.openid.begin(&People::back(ask), ask.now).await {
+        let begun = match people.openid.begin(&OidcSignIn::return_url(request), request.now).await {
             Ok(begun) => begun,
-            Err(failure) => return self.failed(&failure),
+            Err(failure) => return self.failure_page(&failure),
         };
         let Ok(refresh) = HeaderValue::from_str(&format!("0; url={}", begun.to)) else {
-            return self.failed(&Failure::Provider("its address cannot be sent to a browser".to_owned()));
+            return self.failure_page(&SignInFailure::Provider(
+                "its address cannot be sent in a header".to_owned(),
+            ));
         };
-        let text = match UserCode::parse(ask.form().text("user_code")) {
-            Some(code) => format!("{}{BEHIND}{}", begun.text, code.letters()),
+        let text = match UserCode::parse(request.form().text("user_code")) {
+            Some(code) => format!("{}{CODE_SEPARATOR}{}", begun.text, code.letters()),
             None => begun.text,
         };
         let content = html! {
             p class="card" { "You are being sent to " a href=(begun.to) { (people.openid.name()) } "." }
         };
         let page = shown(StatusCode::OK, "Sign in", content);
-        page.going_on(refresh)
-            .with_cookie(cookie::PORTAL_OPENID.set(&text, ask.way()))
+        page.with_refresh(refresh)
+            .with_cookie(cookie::PORTAL_OPENID.set(&text, request.connection_security()))
     }
 
     /// The page that the provider sends the browser back to.
-    pub(super) fn returned(ask: &Ask) -> Answer {
-        let content = openid::returned::form(&ask.query(), RETURN, "Open the portal");
+    pub(super) fn return_page(request: &PageRequest) -> PageResponse {
+        let content = openid::returned::return_form(&request.query(), RETURN, "Open the portal");
         shown(StatusCode::OK, "Sign in", content)
     }
 
-    /// Begins a session by what the provider says.
-    pub(super) async fn come_in(&self, people: &People, ask: &Ask) -> Answer {
-        if let Err(refused) = self.admit(ask, None) {
+    /// Finishes the sign-in and opens a session.
+    pub(super) async fn finish_oidc_sign_in(&self, people: &OidcSignIn, request: &PageRequest) -> PageResponse {
+        if let Err(refused) = self.admit(request, None) {
             return *refused;
         }
-        let over = cookie::PORTAL_OPENID.clear(ask.way());
-        let kept = cookie::PORTAL_OPENID.read(&ask.headers, ask.way());
-        let code = kept.and_then(|kept| UserCode::parse(kept.split_once(BEHIND)?.1));
-        let text = kept.map(|kept| kept.split_once(BEHIND).map_or(kept, |(text, _)| text));
-        let (back, form) = (People::back(ask), ask.form());
-        let person = match people.openid.finish(&back, (&form, text), ask.now).await {
+        let over = cookie::PORTAL_OPENID.clear(request.connection_security());
+        let kept = cookie::PORTAL_OPENID.read(&request.headers, request.connection_security());
+        let code = kept.and_then(|kept| UserCode::parse(kept.split_once(CODE_SEPARATOR)?.1));
+        let text = kept.map(|kept| kept.split_once(CODE_SEPARATOR).map_or(kept, |(text, _)| text));
+        let (back, form) = (OidcSignIn::return_url(request), request.form());
+        let person = match people.openid.finish(&back, (&form, text), request.now).await {
             Ok(person) => person,
-            Err(failure) => return self.failed(&failure).with_cookie(over),
+            Err(failure) => return self.failure_page(&failure).with_cookie(over),
         };
-        match self.owner(people, &person).await {
+        match self.owner_of_person(people, &person).await {
             Ok(owner) => {
                 let next = code.map(|code| format!("{VERIFICATION}?user_code={code}"));
                 let next = next.as_deref().unwrap_or(ROOT);
-                self.begin(&owner, next, ask).await.with_cookie(over)
+                self.begin(&owner, next, request).await.with_cookie(over)
             }
             Err(refused) => refused.with_cookie(over),
         }
     }
 
-    /// The person as the owner of their key.
-    async fn owner(&self, people: &People, person: &Person) -> Result<Owner, Box<Answer>> {
+    /// The person, as the owner of their key.
+    async fn owner_of_person(&self, people: &OidcSignIn, person: &Person) -> Result<KeyOwner, Box<PageResponse>> {
         let groups = people.template.groups.as_deref();
-        if !person.is_among(groups) {
+        if !person.is_in_any(groups) {
             let content = html! {
                 div class="card" role="alert" {
-                    p { "The provider knows you as " bdi { (person.name) } ", and has you in none of the groups that get a key:" }
+                    p { "The provider knows you as " bdi { (person.name) } ", and you are in none of the groups that get a key:" }
                     ul { @for group in groups.unwrap_or_default() { li { bdi { (group) } } } }
-                    p { "Ask whoever keeps these groups to put you into one, and sign in again." }
+                    p { "Ask whoever manages these groups to add you to one, and sign in again." }
                 }
             };
             return Err(Box::new(shown(StatusCode::FORBIDDEN, "Nobody was signed in", content)));
         }
-        let known = PersonOf {
+        let known = OidcIdentity {
             issuer: people.openid.issuer(),
             subject: &person.subject,
             name: &person.name,
         };
-        let view = self.api.key_of(&known, &people.template).await;
+        let view = self.api.key_for_person(&known, &people.template).await;
         let view = view.map_err(|refused| Box::new(page::refusal(refused.status(), &refused.to_string())))?;
         if view.record.state != KeyState::Active {
             let why = "Your key was revoked. Ask whoever runs this service.";
             return Err(Box::new(page::refusal(StatusCode::FORBIDDEN, why)));
         }
-        Ok(Owner {
+        Ok(KeyOwner {
             key: view.record.id,
             digest: view.digest,
         })
     }
 
-    fn failed(&self, failure: &Failure) -> Answer {
-        if let Some(why) = failure.told() {
-            tracing::warn!(%why, "a sign-in at the portal by the OpenID provider has failed");
+    fn failure_page(&self, failure: &SignInFailure) -> PageResponse {
+        if let Some(why) = failure.log_text() {
+            tracing::warn!(%why, "a sign-in at the portal by the OpenID provider failed");
         }
         let content = html! {
-            div class="card" role="alert" { (failure.page()) }
+            div class="card" role="alert" { (failure.markup()) }
             p class="pages" { a href=(ROOT) { "To the portal" } }
         };
         shown(failure.status(), "Nobody was signed in", content)
     }
 }
 
-fn shown(status: StatusCode, title: &str, content: Markup) -> Answer {
-    let page = Page {
+fn shown(status: StatusCode, title: &str, content: Markup) -> PageResponse {
+    let page = HtmlPage {
         title: title.to_owned(),
         content,
     };
-    Answer::page(status, page::framed::<()>(None, &page))
+    PageResponse::page(status, page::framed::<()>(None, &page))
 }

@@ -2,18 +2,18 @@
 
 use crate::domain::{faults::refusal::Refusal, wire::protocol::Break};
 
-/// How a request ended. Decided once; the charge, the row, the access log and the metrics read it.
+/// How a request ended. Decided once, and read by the charge, the row, the access log and the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The answer was complete by its protocol.
     Complete,
     /// The provider answered with a status of 400 or above.
     ProviderError,
-    /// The provider answered 2xx and reported a failure in the body or the stream.
+    /// The provider answered 2xx but reported a failure in the body or stream.
     InBandError,
-    /// The answer had begun and could not be completed.
+    /// The answer had begun but could not be completed.
     Broken(Break),
-    /// The client got a refusal from weir, whether client, weir or provider was at fault.
+    /// The client got a refusal from weir, no matter whether the client, weir or the provider was at fault.
     Refused(Refusal),
     /// The client disconnected before the answer was complete.
     ClientLeft,
@@ -25,14 +25,14 @@ impl From<Refusal> for End {
     }
 }
 
-/// The label of a refusal before anything was sent to a provider.
+/// The label of refusals that were decided before anything was sent to a provider.
 const REFUSED: &str = "refused";
 
-/// The status that stands for a client that left before it got one (as nginx logs it).
+/// The recorded status if the client left before it got one, as in nginx's log.
 const CLIENT_LEFT: u16 = 499;
 
 impl End {
-    /// The label for metrics, access log and consumption log (`outcome`), in snake_case, out of a closed set.
+    /// The label `outcome` in metrics, access log and consumption log: one of a fixed set, in snake_case.
     pub(crate) const fn label(&self) -> &'static str {
         match self {
             Self::Complete => "ok",
@@ -59,8 +59,8 @@ impl End {
         }
     }
 
-    /// The status that the request is recorded with (docs/interface.md, The public record): the status that the client got,
-    /// or the one that stands for a failure behind the status 200.
+    /// The recorded status of the request (docs/interface.md, The public record): the status that the client got, or one that
+    /// expresses a failure after a status of 200.
     pub(crate) fn recorded_status(&self, answered: u16) -> u16 {
         match self {
             Self::InBandError | Self::Broken(Break::ProviderCut | Break::ProviderEnded) => answered.max(502),
@@ -73,20 +73,20 @@ impl End {
         }
     }
 
-    /// Whether a request that was forwarded is billed (docs/interface.md, The public record). Requests that weir refused and
-    /// requests that the provider calls the client's own mistake are not.
+    /// Whether a forwarded request is billed (docs/interface.md, The public record). Requests that weir refused, and requests
+    /// that the provider rejected as the client's mistake, are not.
     pub(crate) fn is_billed(&self, status: u16) -> bool {
         match self {
             Self::Refused(_) => self.label() != REFUSED,
             Self::ProviderError => matches!(status, 408 | 429 | 500..),
-            // Its answer was read without the client, and may report such a mistake.
+            // The answer was read after the client left, and it may report such a mistake.
             Self::ClientLeft => !matches!(status, 400..=407 | 409..=428 | 430..=498),
             Self::Complete | Self::InBandError | Self::Broken(_) => true,
         }
     }
 
-    /// Whether a billed request with this label is evidence of its provider's stability (docs/interface.md, The public
-    /// record). A request whose client left before the answer was complete is not.
+    /// Whether a billed request with this label counts for the provider's published stability (docs/interface.md, The public
+    /// record). It does not if the client left before the answer was complete.
     pub(crate) fn is_published(label: &str) -> bool {
         label != Self::ClientLeft.label()
     }

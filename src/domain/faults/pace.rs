@@ -1,28 +1,28 @@
-//! The least speed of a peer that is waited for, so that nobody holds a place by sending or taking a byte now and then.
+//! The minimum speed of a peer, so that nobody can keep a connection by sending or reading a byte now and then.
 
 use std::time::{Duration, Instant};
 
-/// The least speed: so many bytes within so much waiting.
+/// The minimum speed of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PaceLimit {
-    /// The longest wait for bytes; waits add up until enough has moved.
+pub(crate) struct MinimumSpeed {
+    /// Maximum total time to wait for the peer until enough bytes have moved.
     pub wait_max: Duration,
-    /// The least bytes for each second of it; 0 asks for any byte.
+    /// Minimum number of bytes per second of `wait_max`; 0: any byte is enough.
     pub bytes_per_second_min: u64,
 }
 
-/// How long one peer has been waited for. Only waiting counts: a peer that has nothing to move is not slow.
+/// Measures how long weir has waited for one peer. Only waiting counts: a peer with nothing to send or read is not slow.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    limit: PaceLimit,
+pub(crate) struct PeerPace {
+    limit: MinimumSpeed,
     waiting_since: Option<Instant>,
     waited: Duration,
     moved: u64,
 }
 
-impl Pace {
-    /// Nothing has moved, and nothing is waited for.
-    pub(crate) fn new(limit: PaceLimit) -> Self {
+impl PeerPace {
+    /// Starts without any waiting.
+    pub(crate) fn new(limit: MinimumSpeed) -> Self {
         Self {
             limit,
             waiting_since: None,
@@ -31,19 +31,20 @@ impl Pace {
         }
     }
 
-    /// The peer is waited for, from `now` on or since the first call in a row; returns when that has been too long.
-    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
+    /// Records that weir waits for the peer, from `now` or since an earlier call without bytes in between. Returns the
+    /// deadline.
+    pub(crate) fn begin_wait(&mut self, now: Instant) -> Instant {
         let since = *self.waiting_since.get_or_insert(now);
         since + self.limit.wait_max.saturating_sub(self.waited)
     }
 
-    /// Forgets what has been: something else is to be moved from now on.
+    /// Starts over, for the next thing to be moved.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.limit);
     }
 
-    /// `bytes` have moved; `now` matters only if the peer was waited for.
-    pub(crate) fn moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
+    /// Records that `bytes` have moved. `now` is called only if weir was waiting.
+    pub(crate) fn on_moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.waited += now().saturating_duration_since(since);
         } else if self.waited.is_zero() {
@@ -60,39 +61,39 @@ impl Pace {
     }
 }
 
-/// How long a body may take.
+/// The time limits of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyTimeLimit {
-    /// Its least speed.
-    pub pace: PaceLimit,
-    /// The longest time from its beginning to its end.
+    /// The minimum speed.
+    pub pace: MinimumSpeed,
+    /// Maximum time from its beginning to its end.
     pub total: Duration,
 }
 
-/// The time that one body takes, to the last byte that belongs to it.
+/// Measures the time of one body, up to its last byte.
 #[derive(Debug)]
 pub(crate) struct BodyTime {
-    pace: Pace,
+    pace: PeerPace,
     end: Instant,
 }
 
 impl BodyTime {
-    /// For a body that begins now.
+    /// Starts for a body that begins at `now`.
     pub(crate) fn new(limit: BodyTimeLimit, now: Instant) -> Self {
         Self {
-            pace: Pace::new(limit.pace),
+            pace: PeerPace::new(limit.pace),
             end: now + limit.total,
         }
     }
 
-    /// More of the body is waited for; returns when that has been too long.
-    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
-        self.pace.wait(now).min(self.end)
+    /// Records that weir waits for more of the body. Returns the deadline.
+    pub(crate) fn begin_wait(&mut self, now: Instant) -> Instant {
+        self.pace.begin_wait(now).min(self.end)
     }
 
-    /// `bytes` of it have come; `now` matters only if they were waited for.
-    pub(crate) fn moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
-        self.pace.moved(bytes, now);
+    /// Records that `bytes` of it have arrived. `now` is called only if weir was waiting.
+    pub(crate) fn on_moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
+        self.pace.on_moved(bytes, now);
     }
 }
 
@@ -100,7 +101,7 @@ impl BodyTime {
 mod tests {
     use super::*;
 
-    const LIMIT: PaceLimit = PaceLimit {
+    const LIMIT: MinimumSpeed = MinimumSpeed {
         wait_max: Duration::from_secs(10),
         bytes_per_second_min: 5,
     };
@@ -112,41 +113,45 @@ mod tests {
     #[test]
     fn waits_add_up_until_enough_has_moved() {
         let start = crate::edges::clock::instant();
-        let mut pace = Pace::new(LIMIT);
-        assert_eq!(pace.wait(start), after(start, 10));
-        assert_eq!(pace.wait(after(start, 3)), after(start, 10), "one wait");
-        pace.moved(49, || after(start, 4));
+        let mut pace = PeerPace::new(LIMIT);
+        assert_eq!(pace.begin_wait(start), after(start, 10));
+        assert_eq!(pace.begin_wait(after(start, 3)), after(start, 10), "one wait");
+        pace.on_moved(49, || after(start, 4));
         assert_eq!(
-            pace.wait(after(start, 100)),
+            pace.begin_wait(after(start, 100)),
             after(start, 106),
             "four of ten seconds are gone"
         );
-        pace.moved(1, || after(start, 105));
-        assert_eq!(pace.wait(after(start, 200)), after(start, 210), "50 bytes in 9 seconds");
+        pace.on_moved(1, || after(start, 105));
+        assert_eq!(
+            pace.begin_wait(after(start, 200)),
+            after(start, 210),
+            "50 bytes in 9 seconds"
+        );
     }
 
     #[test]
     fn who_moves_a_byte_now_and_then_is_too_slow_at_the_limit() {
         let start = crate::edges::clock::instant();
-        let mut pace = Pace::new(LIMIT);
+        let mut pace = PeerPace::new(LIMIT);
         for second in (0..9).step_by(3) {
-            assert_eq!(pace.wait(after(start, second)), after(start, 10));
-            pace.moved(1, || after(start, second + 3));
+            assert_eq!(pace.begin_wait(after(start, second)), after(start, 10));
+            pace.on_moved(1, || after(start, second + 3));
         }
-        assert_eq!(pace.wait(after(start, 9)), after(start, 10));
+        assert_eq!(pace.begin_wait(after(start, 9)), after(start, 10));
     }
 
     #[test]
     fn who_is_not_waited_for_is_never_late() {
         let start = crate::edges::clock::instant();
-        let mut pace = Pace::new(LIMIT);
+        let mut pace = PeerPace::new(LIMIT);
         for _ in 0..100 {
-            pace.moved(0, || unreachable!("nobody waited"));
+            pace.on_moved(0, || unreachable!("nobody waited"));
         }
-        assert_eq!(pace.wait(start), after(start, 10));
-        pace.moved(1, || after(start, 9));
+        assert_eq!(pace.begin_wait(start), after(start, 10));
+        pace.on_moved(1, || after(start, 9));
         pace.restart();
-        assert_eq!(pace.wait(after(start, 9)), after(start, 19));
+        assert_eq!(pace.begin_wait(after(start, 9)), after(start, 19));
     }
 
     #[test]
@@ -157,12 +162,12 @@ mod tests {
             total: Duration::from_secs(25),
         };
         let mut time = BodyTime::new(limit, start);
-        assert_eq!(time.wait(start), after(start, 10));
-        time.moved(50, || after(start, 9));
-        assert_eq!(time.wait(after(start, 9)), after(start, 19));
-        time.moved(50, || after(start, 18));
+        assert_eq!(time.begin_wait(start), after(start, 10));
+        time.on_moved(50, || after(start, 9));
+        assert_eq!(time.begin_wait(after(start, 9)), after(start, 19));
+        time.on_moved(50, || after(start, 18));
         assert_eq!(
-            time.wait(after(start, 18)),
+            time.begin_wait(after(start, 18)),
             after(start, 25),
             "it has come fast enough, but all of it takes too long"
         );
@@ -171,12 +176,12 @@ mod tests {
     #[test]
     fn without_a_rate_any_byte_will_do() {
         let start = crate::edges::clock::instant();
-        let mut pace = Pace::new(PaceLimit {
+        let mut pace = PeerPace::new(MinimumSpeed {
             bytes_per_second_min: 0,
             ..LIMIT
         });
-        assert_eq!(pace.wait(start), after(start, 10));
-        pace.moved(1, || after(start, 9));
-        assert_eq!(pace.wait(after(start, 9)), after(start, 19));
+        assert_eq!(pace.begin_wait(start), after(start, 10));
+        pace.on_moved(1, || after(start, 9));
+        assert_eq!(pace.begin_wait(after(start, 9)), after(start, 19));
     }
 }

@@ -1,4 +1,4 @@
-//! Which key a request is made with (docs/interface.md, Authentication).
+//! Chooses the key that authenticates a request (docs/interface.md, Authentication).
 
 use crate::domain::{
     keys::secret::{KeyPrefix, ServiceKey},
@@ -15,39 +15,39 @@ pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "proxy-authorization",
 ];
 
-/// The places of one request where a client may have put a key. A header that came twice has two entries.
+/// What a request has in the places that can carry a key. A header that came twice has two entries.
 #[derive(Debug, Default)]
-pub(crate) struct Offered<'a> {
+pub(crate) struct PresentedCredentials<'a> {
     /// `x-api-key`
     pub x_api_key: Vec<&'a str>,
     /// The text after `Bearer ` in `authorization`.
     pub bearer: Vec<&'a str>,
-    /// `x-goog-api-key` and `x-genai-api-key`, two names of one place.
+    /// `x-goog-api-key` and `x-genai-api-key`, which count as one place.
     pub x_goog_api_key: Vec<&'a str>,
     /// The `key` parameter of the query.
     pub query_key: Vec<&'a str>,
 }
 
-/// Why no key could be taken.
+/// Why a request has no usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialError {
-    /// The protocol's places hold nothing.
+    /// None of the protocol's places has a value.
     Missing,
-    /// One place twice.
+    /// One place has two values.
     Ambiguous,
-    /// Something was given, but it is not a key of this service (wrong prefix, alphabet, length or checksum).
+    /// No value is a key of this service: wrong prefix, alphabet, length or checksum.
     Malformed,
 }
 
-/// Takes the key of a request: that of the protocol's preferred place wins, also over another key elsewhere. What is not in
-/// this service's key format is passed over, so then the fallback serves. A place that came twice is refused: whose request it
-/// is would depend on who reads which line.
-pub(crate) fn take(
+/// Chooses the key of a request: the one in the protocol's preferred place, else in its fallback. A value that does not have
+/// this service's key format is skipped. A place with two values is refused, because which of them counts would depend on the
+/// reader.
+pub(crate) fn choose_key(
     protocol: Protocol,
-    offered: &Offered<'_>,
+    offered: &PresentedCredentials<'_>,
     prefix: &KeyPrefix,
 ) -> Result<ServiceKey, CredentialError> {
-    // A bearer beside Google's header is ignored: Gemini CLI sends its login there.
+    // A bearer token next to Google's header is ignored, because Gemini CLI sends its login there.
     let places: &[&Vec<&str>] = match protocol {
         Protocol::Messages => &[&offered.x_api_key, &offered.bearer],
         Protocol::Responses => &[&offered.bearer],
@@ -79,8 +79,8 @@ mod tests {
         (key(), key())
     }
 
-    fn taken(protocol: Protocol, offered: &Offered<'_>) -> Result<String, CredentialError> {
-        take(protocol, offered, &prefix()).map(|key| key.as_str().to_owned())
+    fn taken(protocol: Protocol, offered: &PresentedCredentials<'_>) -> Result<String, CredentialError> {
+        choose_key(protocol, offered, &prefix()).map(|key| key.as_str().to_owned())
     }
 
     #[test]
@@ -90,53 +90,53 @@ mod tests {
         let cases = [
             (
                 Protocol::Messages,
-                Offered {
+                PresentedCredentials {
                     x_api_key: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
             (
                 Protocol::Messages,
-                Offered {
+                PresentedCredentials {
                     bearer: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
             (
                 Protocol::Messages,
-                Offered {
+                PresentedCredentials {
                     x_api_key: k(),
                     bearer: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
             (
                 Protocol::Responses,
-                Offered {
+                PresentedCredentials {
                     bearer: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
             (
                 Protocol::Gemini,
-                Offered {
+                PresentedCredentials {
                     x_goog_api_key: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
             (
                 Protocol::Gemini,
-                Offered {
+                PresentedCredentials {
                     query_key: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
             (
                 Protocol::Gemini,
-                Offered {
+                PresentedCredentials {
                     x_goog_api_key: k(),
                     query_key: k(),
-                    ..Offered::default()
+                    ..PresentedCredentials::default()
                 },
             ),
         ];
@@ -152,10 +152,10 @@ mod tests {
     #[test]
     fn what_is_no_key_of_this_service_is_ignored_beside_one_that_is() {
         let (key, _) = two_keys();
-        let offered = Offered {
+        let offered = PresentedCredentials {
             x_api_key: vec!["sk-ant-other"],
             bearer: vec![&key],
-            ..Offered::default()
+            ..PresentedCredentials::default()
         };
         assert_eq!(taken(Protocol::Messages, &offered).as_deref(), Ok(key.as_str()));
     }
@@ -167,7 +167,7 @@ mod tests {
         let cases = [
             (
                 Protocol::Messages,
-                Offered {
+                PresentedCredentials {
                     x_api_key: k(),
                     bearer: o(),
                     x_goog_api_key: o(),
@@ -176,7 +176,7 @@ mod tests {
             ),
             (
                 Protocol::Responses,
-                Offered {
+                PresentedCredentials {
                     bearer: k(),
                     x_api_key: o(),
                     x_goog_api_key: o(),
@@ -185,7 +185,7 @@ mod tests {
             ),
             (
                 Protocol::Gemini,
-                Offered {
+                PresentedCredentials {
                     x_goog_api_key: k(),
                     query_key: o(),
                     x_api_key: o(),
@@ -210,38 +210,38 @@ mod tests {
             let cases = [
                 (
                     Protocol::Messages,
-                    Offered {
+                    PresentedCredentials {
                         x_api_key: twice(),
-                        ..Offered::default()
+                        ..PresentedCredentials::default()
                     },
                 ),
                 (
                     Protocol::Messages,
-                    Offered {
+                    PresentedCredentials {
                         x_api_key: vec![&key],
                         bearer: twice(),
-                        ..Offered::default()
+                        ..PresentedCredentials::default()
                     },
                 ),
                 (
                     Protocol::Responses,
-                    Offered {
+                    PresentedCredentials {
                         bearer: twice(),
-                        ..Offered::default()
+                        ..PresentedCredentials::default()
                     },
                 ),
                 (
                     Protocol::Gemini,
-                    Offered {
+                    PresentedCredentials {
                         x_goog_api_key: twice(),
-                        ..Offered::default()
+                        ..PresentedCredentials::default()
                     },
                 ),
                 (
                     Protocol::Gemini,
-                    Offered {
+                    PresentedCredentials {
                         query_key: twice(),
-                        ..Offered::default()
+                        ..PresentedCredentials::default()
                     },
                 ),
             ];
@@ -258,10 +258,10 @@ mod tests {
     #[test]
     fn a_bearer_beside_googles_header_is_ignored() {
         let (key, other) = two_keys();
-        let offered = Offered {
+        let offered = PresentedCredentials {
             x_goog_api_key: vec![&key],
             bearer: vec![&other],
-            ..Offered::default()
+            ..PresentedCredentials::default()
         };
         assert_eq!(taken(Protocol::Gemini, &offered).as_deref(), Ok(key.as_str()));
     }
@@ -270,21 +270,21 @@ mod tests {
     fn nothing_is_missing_and_anything_else_is_malformed() {
         let (key, _) = two_keys();
         assert_eq!(
-            taken(Protocol::Responses, &Offered::default()),
+            taken(Protocol::Responses, &PresentedCredentials::default()),
             Err(CredentialError::Missing)
         );
-        let elsewhere = Offered {
+        let elsewhere = PresentedCredentials {
             x_api_key: vec![&key],
-            ..Offered::default()
+            ..PresentedCredentials::default()
         };
         assert_eq!(
             taken(Protocol::Responses, &elsewhere),
             Err(CredentialError::Missing),
             "Responses takes Bearer only"
         );
-        let other = Offered {
+        let other = PresentedCredentials {
             bearer: vec!["sk-other"],
-            ..Offered::default()
+            ..PresentedCredentials::default()
         };
         assert_eq!(taken(Protocol::Responses, &other), Err(CredentialError::Malformed));
     }

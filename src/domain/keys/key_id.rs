@@ -1,4 +1,4 @@
-//! The public name of a service key.
+//! The public identifier of a key.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::domain::keys::secret::{base62_digit, random_base62};
 const KEY_ID_START: &str = "key_";
 const KEY_ID_RANDOM_CHARS: usize = 16;
 
-/// The public name of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
+/// The public identifier of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyId(SmolStr);
@@ -26,14 +26,14 @@ impl KeyId {
         ))
     }
 
-    /// The id that comes of a digest: always the same one.
-    pub(crate) fn of_digest(digest: &[u8; 32]) -> Self {
+    /// Derives an id from a digest; equal digests give equal ids.
+    pub(crate) fn from_digest(digest: &[u8; 32]) -> Self {
         let bytes = digest.iter().take(KEY_ID_RANDOM_CHARS);
         let random: String = bytes.map(|byte| base62_digit(u32::from(*byte) % 62)).collect();
         Self(format_smolstr!("{KEY_ID_START}{random}"))
     }
 
-    /// Checks the form of an id that came from outside.
+    /// Parses an id from untrusted input.
     pub fn parse(text: &str) -> Result<Self, KeyIdError> {
         let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
         if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -77,7 +77,7 @@ impl TryFrom<String> for KeyId {
     }
 }
 
-/// A text that is not a key id. It does not carry the text: a person may have pasted the key instead of its id.
+/// The text is not a key id. The error does not repeat it, because somebody may have pasted the key instead of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a key id is `key_` and 16 letters or digits, as `weir key list` shows it")]
 pub struct KeyIdError;

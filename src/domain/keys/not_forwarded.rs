@@ -1,5 +1,5 @@
-//! What never reaches a provider of a request's head and query: headers about the connection to weir, those that name or choose
-//! an account, those that change the answer, and anything with the client's key in it.
+//! Headers and query parameters that never reach a provider: those about the connection to weir, those that name or choose an
+//! account, those that change the answer, and any that contain the client's key.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -7,13 +7,13 @@ use memchr::memchr;
 use percent_encoding::percent_decode;
 
 use crate::domain::keys::{
-    account_headers::{self, is_same},
+    account_headers::{self, is_same_header},
     plain_search,
     secret::ServiceKey,
 };
 
-/// Headers that concern the client's connection to weir only, beside those that Pingora removes (RFC 9110 section 7.6).
-const CONNECTION: [&str; 21] = [
+/// Headers that concern only the client's connection to weir, in addition to those that Pingora removes (RFC 9110 section 7.6).
+const CONNECTION_HEADERS: [&str; 21] = [
     "accept-encoding",
     "cdn-loop",
     "cf-connecting-ip",
@@ -37,13 +37,13 @@ const CONNECTION: [&str; 21] = [
     "x-weir-tag",
 ];
 
-/// What the names of all headers of a WebSocket's handshake begin with.
-const WEBSOCKET: &str = "sec-websocket-";
+/// The prefix of all headers of a WebSocket handshake.
+const WEBSOCKET_PREFIX: &str = "sec-websocket-";
 
-/// What makes another answer out of the provider's, or another operation out of the client's: an answer without its usage,
-/// or none at all. Google's are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>);
-/// `x-dashscope-async` makes a task that is fetched later; by some of them a provider's front takes another host or path.
-const ANSWER_CHANGING: [&str; 10] = [
+/// Headers that change the provider's answer, or the operation: the answer could come without its usage, or not at all.
+/// Google's are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>); `x-dashscope-async` starts a
+/// task whose result is fetched later; some make a provider's front end use another host or path.
+const ANSWER_CHANGING_HEADERS: [&str; 10] = [
     "x-dashscope-async",
     "x-goog-fieldmask",
     "x-host",
@@ -56,8 +56,9 @@ const ANSWER_CHANGING: [&str; 10] = [
     "x-rewrite-url",
 ];
 
-/// Parameters, beside the names that headers have, that are credentials or choose among the operator's own.
-const PARAMETERS: [&str; 7] = [
+/// Query parameters, in addition to the names of the headers above, that are credentials or choose between the operator's own
+/// accounts.
+const WITHHELD_PARAMETERS: [&str; 7] = [
     "access-token",
     "groupid",
     "key",
@@ -67,13 +68,13 @@ const PARAMETERS: [&str; 7] = [
     "userproject",
 ];
 
-/// How often a text is decoded in search of a key: what is encoded more often no server decodes.
+/// How many times a text is percent-decoded to search for a key. No server decodes text that is encoded more often.
 const DECODINGS_MAX: usize = 3;
 
-/// All headers that are listed, by their length: each name of each request is looked for.
-static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
+/// All headers listed above, by length, because every header name of every request is looked up.
+static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by_length: Vec<Vec<&str>> = Vec::new();
-    for name in CONNECTION.iter().chain(&ANSWER_CHANGING) {
+    for name in CONNECTION_HEADERS.iter().chain(&ANSWER_CHANGING_HEADERS) {
         by_length.resize(by_length.len().max(name.len() + 1), Vec::new());
         by_length
             .get_mut(name.len())
@@ -83,53 +84,55 @@ static LISTED: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     by_length
 });
 
-/// Whether a header stays here. An underscore counts as a hyphen, because servers read it as one.
-pub(crate) fn header(name: &str) -> bool {
-    let mut listed = LISTED.get(name.len()).into_iter().flatten();
-    listed.any(|listed| is_same(name, listed)) || account_headers::kind_of(name).is_some() || opens_websocket(name)
+/// Whether a header is withheld from the provider. An underscore counts as a hyphen, because servers treat it as one.
+pub(crate) fn is_withheld_header(name: &str) -> bool {
+    let mut listed = WITHHELD_HEADERS.get(name.len()).into_iter().flatten();
+    listed.any(|listed| is_same_header(name, listed))
+        || account_headers::account_header_kind(name).is_some()
+        || is_websocket_header(name)
 }
 
-/// Whether it belongs to the handshake of a WebSocket (RFC 6455 section 11.3), which ends here.
-fn opens_websocket(name: &str) -> bool {
-    let begin = name.get(..WEBSOCKET.len());
-    begin.is_some_and(|begin| is_same(begin, WEBSOCKET))
+/// Whether a header belongs to a WebSocket handshake (RFC 6455 section 11.3), which weir does not pass on.
+fn is_websocket_header(name: &str) -> bool {
+    let begin = name.get(..WEBSOCKET_PREFIX.len());
+    begin.is_some_and(|begin| is_same_header(begin, WEBSOCKET_PREFIX))
 }
 
-/// Whether a parameter of the query stays here, by its name as it is written. A `$` in front is Google's other spelling.
-pub(crate) fn parameter(name: &str) -> bool {
-    let name = decoded(name);
+/// Whether a query parameter is withheld from the provider; `name` as it is written. A leading `$` is Google's other spelling.
+pub(crate) fn is_withheld_parameter(name: &str) -> bool {
+    let name = percent_decoded(name);
     let name = name.trim_start_matches('$');
-    PARAMETERS.iter().any(|listed| is_same(name, listed)) || header(name)
+    WITHHELD_PARAMETERS.iter().any(|listed| is_same_header(name, listed)) || is_withheld_header(name)
 }
 
-fn decoded(text: &str) -> Cow<'_, str> {
+fn percent_decoded(text: &str) -> Cow<'_, str> {
     match memchr(b'%', text.as_bytes()) {
         Some(_) => Cow::Owned(percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned()),
         None => Cow::Borrowed(text),
     }
 }
 
-/// The key that a client presented, to be looked for in what would be forwarded.
+/// The key that a client presented, to be searched for in everything that would be forwarded.
 ///
-/// Its random part is looked for: whoever has that has the key, because prefix and checksum are no secrets.
+/// Only its random part is searched for: prefix and checksum are not secret, so the random part alone gives the key away.
 #[derive(Debug)]
 pub(crate) struct PresentedKey<'k> {
     random: &'k [u8],
 }
 
 impl<'k> PresentedKey<'k> {
-    /// Looks for this key.
+    /// Prepares the search for this key.
     pub(crate) fn new(key: &'k ServiceKey) -> Self {
         Self {
             random: key.random().as_bytes(),
         }
     }
 
-    /// Whether it stands in a value, as it is or percent-encoded. Nothing is allocated where there is no percent sign.
+    /// Whether a value contains the key, plain or percent-encoded. Allocates nothing if the value has no percent sign.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         let mut text = Cow::Borrowed(text);
         for _ in 0..DECODINGS_MAX {
-            if plain_search::is_in(&text, self.random) {
+            if plain_search::contains_secret(&text, self.random) {
                 return true;
             }
             if memchr(b'%', &text).is_none() {
@@ -137,10 +140,10 @@ impl<'k> PresentedKey<'k> {
             }
             text = Cow::Owned(percent_decode(&text).collect());
         }
-        plain_search::is_in(&text, self.random)
+        plain_search::contains_secret(&text, self.random)
     }
 
-    /// Whether it stands in the name of a header, which has lost its capitals.
+    /// Whether a header name contains the key. Header names are in lower case, so case is ignored.
     pub(crate) fn is_in_name(&self, name: &str) -> bool {
         let length = self.random.len();
         name.len() >= length
@@ -182,7 +185,7 @@ mod tests {
             "anthropic-auth-token",
             "set-cookie",
         ] {
-            assert!(header(name), "{name}");
+            assert!(is_withheld_header(name), "{name}");
         }
         for name in [
             "accept",
@@ -202,7 +205,7 @@ mod tests {
             "sec-websocket",
             "sec-fetch-mode",
         ] {
-            assert!(!header(name), "{name}");
+            assert!(!is_withheld_header(name), "{name}");
         }
         for name in [
             "access_token",
@@ -213,22 +216,22 @@ mod tests {
             "$userProject",
             "project",
         ] {
-            assert!(parameter(name), "{name}");
+            assert!(is_withheld_parameter(name), "{name}");
         }
         for name in ["beta", "alt", "monkey", "keys", ""] {
-            assert!(!parameter(name), "{name}");
+            assert!(!is_withheld_parameter(name), "{name}");
         }
     }
 
     #[test]
     fn the_lists_are_as_the_comparison_needs_them() {
         let lists = [
-            CONNECTION.as_slice(),
+            CONNECTION_HEADERS.as_slice(),
             &CREDENTIAL_HEADERS,
-            &ANSWER_CHANGING,
-            &PARAMETERS,
+            &ANSWER_CHANGING_HEADERS,
+            &WITHHELD_PARAMETERS,
         ];
-        assert!(CREDENTIAL_HEADERS.into_iter().all(header));
+        assert!(CREDENTIAL_HEADERS.into_iter().all(is_withheld_header));
         for name in lists.concat() {
             assert!(!name.contains('_') && name == name.to_ascii_lowercase(), "{name}");
         }

@@ -1,35 +1,38 @@
-//! Query parameters: which weir refuses and forwards.
+//! Query parameters that weir refuses or forwards.
 
 use crate::domain::{
     keys::not_forwarded::{self, PresentedKey},
     wire::{
         operation::Operation,
-        query_value::{decoded, name_of, value},
+        query_value::{decode_query_text, parameter_name, query_value},
     },
 };
 
-/// Parameters that make another answer out of a Gemini-style one, without its usage or in a form that no client of weir asks
-/// for, in both of Google's spellings (<https://cloud.google.com/apis/docs/system-parameters>).
-const ANSWER_CHANGING: [&str; 5] = ["$alt", "$callback", "$fields", "callback", "fields"];
+/// Parameters that change a Gemini-style answer so that it lacks its usage or has a form that no client of weir requests, in
+/// both of Google's spellings (<https://cloud.google.com/apis/docs/system-parameters>).
+const ANSWER_CHANGING_PARAMETERS: [&str; 5] = ["$alt", "$callback", "$fields", "callback", "fields"];
 
-/// The one parameter that passes with a Gemini-style request.
+/// The only parameter of a Gemini-style request that is forwarded.
 const ALT: &str = "alt";
 
-/// Checks what a query may not have: a parameter of a Gemini-style request that changes its answer, but for `alt`, which
-/// chooses the answer's form.
+/// Checks that the query of a Gemini-style request has no parameter that changes the answer, except `alt`, which chooses its
+/// form.
 ///
 /// # Errors
-/// Such a parameter, or a value of `alt` that the operation does not have: what is wrong, for the client.
-pub(crate) fn check(operation: Operation, query: Option<&str>) -> Result<(), String> {
-    if !operation.model_in_path() {
+/// The query has such a parameter, or an `alt` that the operation does not support. The error is the message to the client.
+pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(), String> {
+    if !operation.has_model_in_path() {
         return Ok(());
     }
-    let mut names = query.unwrap_or_default().split('&').map(|pair| decoded(name_of(pair)));
-    if let Some(name) = names.find(|name| ANSWER_CHANGING.contains(&name.as_str())) {
+    let mut names = query
+        .unwrap_or_default()
+        .split('&')
+        .map(|pair| decode_query_text(parameter_name(pair)));
+    if let Some(name) = names.find(|name| ANSWER_CHANGING_PARAMETERS.contains(&name.as_str())) {
         return Err(format!("`{name}` is not offered here, leave it out"));
     }
     let streams = operation == Operation::StreamGenerateContent;
-    match value(query, ALT)?.as_deref() {
+    match query_value(query, ALT)?.as_deref() {
         None | Some("json") => Ok(()),
         Some("sse") if streams => Ok(()),
         Some(_) if streams => Err("`alt` is neither `sse` nor `json`".to_owned()),
@@ -37,12 +40,17 @@ pub(crate) fn check(operation: Operation, query: Option<&str>) -> Result<(), Str
     }
 }
 
-/// What of a checked query goes to a provider, each parameter as it is written: `alt` of a Gemini-style request; of the others
-/// all but what [`not_forwarded`] keeps here and what holds the key that the client presented. `None`: no query.
-pub(crate) fn forwarded(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
-    let passes = |pair: &&str| match operation.model_in_path() {
-        true => decoded(name_of(pair)) == ALT,
-        false => !pair.is_empty() && !not_forwarded::parameter(name_of(pair)) && !key.is_in(pair.as_bytes()),
+/// The part of a checked query that goes to the provider, each parameter as it is written. For a Gemini-style request, only
+/// `alt`; for others, all parameters except withheld ones (`is_withheld_parameter`) and those that contain the client's key.
+/// `None`: no query.
+pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
+    let passes = |pair: &&str| match operation.has_model_in_path() {
+        true => decode_query_text(parameter_name(pair)) == ALT,
+        false => {
+            !pair.is_empty()
+                && !not_forwarded::is_withheld_parameter(parameter_name(pair))
+                && !key.is_in(pair.as_bytes())
+        }
     };
     let kept: Vec<&str> = query?.split('&').filter(passes).collect();
     Some(kept.join("&")).filter(|query| !query.is_empty())
@@ -55,7 +63,7 @@ mod tests {
 
     #[test]
     fn alt_is_what_the_operation_has() {
-        let stream = |query| check(Operation::StreamGenerateContent, Some(query)).is_ok();
+        let stream = |query| check_query(Operation::StreamGenerateContent, Some(query)).is_ok();
         for fine in [
             "",
             "alt=sse",
@@ -85,12 +93,12 @@ mod tests {
             assert!(!stream(bad), "{bad}");
         }
         for operation in [Operation::GenerateContent, Operation::GeminiCountTokens] {
-            assert!(check(operation, None).is_ok() && check(operation, Some("alt=json")).is_ok());
-            assert!(check(operation, Some("alt=sse")).is_err());
+            assert!(check_query(operation, None).is_ok() && check_query(operation, Some("alt=json")).is_ok());
+            assert!(check_query(operation, Some("alt=sse")).is_err());
         }
-        assert!(check(Operation::Messages, Some("alt=anything&fields=a")).is_ok());
+        assert!(check_query(Operation::Messages, Some("alt=anything&fields=a")).is_ok());
         assert_eq!(
-            check(Operation::GenerateContent, Some("%24fields=a")),
+            check_query(Operation::GenerateContent, Some("%24fields=a")),
             Err("`$fields` is not offered here, leave it out".to_owned())
         );
     }
@@ -100,7 +108,7 @@ mod tests {
         let key = ServiceKey::generate(&KeyPrefix::new("weir").unwrap(), &mut rand::rng());
         let presented = PresentedKey::new(&key);
         let text = format!("beta=true&a={key}&%62=c%20d&access_token=t&&{key}", key = key.as_str());
-        let pass = |operation, query| forwarded(operation, query, &presented);
+        let pass = |operation, query| forwarded_query(operation, query, &presented);
         assert_eq!(
             pass(Operation::Messages, Some(&text)).as_deref(),
             Some("beta=true&%62=c%20d")

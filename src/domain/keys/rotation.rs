@@ -1,16 +1,18 @@
-//! A key gets a new text, and the one before may stay good beside it for a while.
+//! Rotation: a key gets a new text, and the previous one may stay valid for a while.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::keys::secret::KeyDigest;
 
-/// For how long the text before stays good unless it is said, in seconds: a day, to bring the new one to wherever the key is used.
+/// The default overlap, in which the previous text stays valid, in seconds: a day, to deploy the new text wherever the key is
+/// used.
 pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
-/// The longest that it may stay good, in seconds: 30 days.
+/// The maximum overlap, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// For how long the text of a key is told again to who has asked for it with the same seed, in seconds: their first answer was lost.
-pub(crate) const TOLD_AGAIN_SECONDS: i64 = 120;
+/// How long a repeated request with the same seed gets the same key text again, in seconds: the first response may have been
+/// lost.
+pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 
 /// A new text for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,26 +21,26 @@ pub struct Rotation {
     pub digest: KeyDigest,
     /// The last characters of its random part.
     pub hint: String,
-    /// When it is made, in seconds since the Unix epoch.
+    /// The time of the rotation, in seconds since the Unix epoch.
     pub at: i64,
-    /// The first second in which the text before is not good any more, since the Unix epoch; `None`: it ends at once.
+    /// When the previous text ends, in seconds since the Unix epoch; `None`: at once. It is no longer valid in that second.
     pub overlap_until: Option<i64>,
 }
 
-/// A text that a key had before its last rotation. It is good for the key beside the present one until its end.
+/// The text that a key had before its last rotation. It is valid until its end, like the present text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FormerText {
-    /// Its digest.
+pub struct PreviousKeyText {
+    /// The digest of the text.
     pub digest: KeyDigest,
     /// The last characters of its random part.
     pub hint: String,
-    /// The first second in which it is not good any more, since the Unix epoch.
+    /// When it ends, in seconds since the Unix epoch. It is no longer valid in that second.
     pub until: i64,
 }
 
-impl FormerText {
-    /// Whether it is still good at this moment, in seconds since the Unix epoch.
-    pub fn is_good(&self, now_unix: i64) -> bool {
+impl PreviousKeyText {
+    /// Whether it is still valid at `now_unix`.
+    pub fn is_valid(&self, now_unix: i64) -> bool {
         now_unix < self.until
     }
 }

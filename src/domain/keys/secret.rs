@@ -1,4 +1,4 @@
-//! Secrets and service keys: redacted wherever they could be printed, checkable offline, stored only as a digest.
+//! Secrets and service keys. Neither can be printed by accident; keys can be checked offline and are stored only as digests.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 #[cfg(test)]
 mod tests;
 
-/// The longest key prefix, in characters.
+/// Maximum length of a key prefix, in characters.
 pub(crate) const KEY_PREFIX_CHARS_MAX: usize = 16;
 /// The random part of a service key, in base 62 characters: 43 of them carry 256 bits.
 pub(crate) const KEY_RANDOM_CHARS: usize = 43;
@@ -21,7 +21,7 @@ pub(crate) const KEY_HINT_CHARS: usize = 4;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A provider's or a store's credential. It has no `Display`, and its `Debug` shows nothing of it.
+/// A credential for a provider or a store. It has no `Display`, and its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -36,7 +36,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether there is nothing to send: its place is there and has nothing in it.
+    /// Whether the credential is empty: its source exists but has no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The word in front of every service key of one installation: 1 to 16 of `a-z0-9`.
+/// The word that every service key of one installation begins with: 1 to 16 characters of `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyPrefix(String);
 
@@ -85,14 +85,14 @@ impl fmt::Display for KeyPrefix {
     }
 }
 
-/// A configured key prefix that cannot be one.
+/// A configured key prefix that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("key prefix {text:?} is not usable, give 1 to {KEY_PREFIX_CHARS_MAX} characters of a-z and 0-9")]
 pub(crate) struct KeyPrefixError {
     text: String,
 }
 
-/// Why a text is not a service key. It never carries the text.
+/// Why a text is not a service key. The error never repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum KeyFormatError {
     /// It does not begin with the installation's prefix and a hyphen.
@@ -109,15 +109,15 @@ pub(crate) enum KeyFormatError {
     Checksum,
 }
 
-/// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`, the checksum being the CRC32 of everything
-/// before it, zero padded. It exists while a request runs and while a new key is shown once, and is never stored.
+/// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before
+/// it, zero padded. The text exists while a request runs and while a new key is shown once, and is never stored.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServiceKey {
     text: String,
 }
 
 impl ServiceKey {
-    /// Draws a new key. The generator must be a cryptographic one: the key is nothing but its output.
+    /// Draws a new key from a cryptographic random number generator.
     pub(crate) fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
         let mut text = format!("{prefix}-{}", random_base62(KEY_RANDOM_CHARS, rng));
         let checksum = checksum_of(&text);
@@ -125,16 +125,16 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// The key that a seed makes for a purpose: always the same one.
-    pub(crate) fn of_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
+    /// Derives a key from a seed and a purpose; the same inputs give the same key.
+    pub(crate) fn from_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
         let mut text = format!("{prefix}-{}", derived_base62(KEY_RANDOM_CHARS, seed, purpose));
         let checksum = checksum_of(&text);
         text.push_str(&checksum);
         Self { text }
     }
 
-    /// Checks form and checksum without asking anyone: a text with a typing error costs no store call. Anybody can compute the
-    /// checksum of a made-up one.
+    /// Checks form and checksum offline, so that a mistyped key costs no store call. The checksum does not stop made-up keys,
+    /// because anybody can compute it.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {
@@ -160,18 +160,18 @@ impl ServiceKey {
         &self.text
     }
 
-    /// The part that was drawn, without prefix and checksum.
+    /// The random part, without prefix and checksum.
     pub(crate) fn random(&self) -> &str {
         let (_, rest) = self.text.split_once('-').unwrap_or_default();
         rest.get(..KEY_RANDOM_CHARS).unwrap_or(rest)
     }
 
-    /// What the store knows the key by.
+    /// The digest by which the store knows the key.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// The last characters of the random part, by which a person recognises a key.
+    /// The last characters of the random part, so that people can recognise the key.
     pub(crate) fn hint(&self) -> String {
         let end = self.text.len().saturating_sub(KEY_CHECKSUM_CHARS);
         self.text
@@ -187,8 +187,8 @@ impl fmt::Debug for ServiceKey {
     }
 }
 
-/// SHA-256 of a key's full text. The text cannot be had back from it; even so `Debug` shows only its beginning, so that a
-/// log cannot be matched against a store.
+/// SHA-256 of a key's full text. It does not reveal the text. `Debug` shows only its beginning, so that logs cannot be matched
+/// against a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyDigest([u8; 32]);
@@ -227,7 +227,7 @@ impl KeyDigest {
             .collect()
     }
 
-    /// Reads what [`KeyDigest::to_hex`] wrote; nothing else, so that one digest has one text.
+    /// Parses exactly what [`KeyDigest::to_hex`] writes, so that each digest has one text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let nibble = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -253,7 +253,7 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// `chars` characters, each drawn evenly from the 62.
+/// Draws `chars` characters, each evenly distributed over the 62.
 pub(crate) fn random_base62(chars: usize, rng: &mut impl CryptoRng) -> String {
     (0..chars).map(|_| base62_digit(rng.random_range(0..62))).collect()
 }
@@ -268,8 +268,9 @@ fn checksum_of(text: &str) -> String {
     digits.iter().collect()
 }
 
-/// So many base 62 characters that a seed makes for a purpose, always the same ones: those of HMAC-SHA-256 over a counter, without
-/// the bytes that would make some characters more frequent. No change of a crate's generator makes others of them.
+/// Derives `chars` base 62 characters from a seed and a purpose; the same inputs give the same characters. They come from
+/// HMAC-SHA-256 over a counter, without the bytes that would make some characters more frequent, so they do not depend on the
+/// generator of any crate.
 pub(crate) fn derived_base62(chars: usize, seed: &[u8], purpose: &str) -> String {
     let mut digits = String::new();
     for block in 0_u64.. {

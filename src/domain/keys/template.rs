@@ -1,4 +1,4 @@
-//! The key of a person: made of a template when they come first, and found again by who they are.
+//! The key of a person: made from a template at the first sign-in, and found again by the person's identity.
 
 use sha2::{Digest, Sha256};
 
@@ -7,51 +7,51 @@ use crate::domain::keys::{
     terms::KeyTerms,
 };
 
-/// The longest name of a key, in characters.
+/// Maximum length of a key's name, in characters.
 const NAME_CHARS_MAX: usize = 128;
 
-/// What a person's key is given.
+/// The template for a person's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
     /// The account that pays.
     pub account: String,
-    /// The models it may ask for; `None`: all.
+    /// The models it may use; `None`: all.
     pub models: Option<Vec<String>>,
-    /// What it may spend, and how fast.
+    /// Its quota and rate limits.
     pub terms: KeyTerms,
-    /// The groups at the provider whose members get one; `None`: everybody.
+    /// The groups at the OpenID provider whose members get a key; `None`: everybody.
     pub groups: Option<Vec<String>>,
 }
 
-/// A person whom a provider vouches for.
+/// A person's identity at an OpenID provider.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PersonOf<'p> {
-    /// The provider's address, as it says it.
+pub(crate) struct OidcIdentity<'p> {
+    /// The provider's address, as the provider states it.
     pub issuer: &'p str,
-    /// Whom it means: never another one.
+    /// The provider's identifier of the person, which it never gives to another person.
     pub subject: &'p str,
-    /// What people call them.
+    /// The person's name.
     pub name: &'p str,
 }
 
-impl PersonOf<'_> {
-    /// The id of their key: the same at every node and each time.
-    pub(crate) fn key(&self) -> KeyId {
+impl OidcIdentity<'_> {
+    /// The id of the person's key, always the same on every node.
+    pub(crate) fn key_id(&self) -> KeyId {
         let mut hash = Sha256::new();
-        // What is hashed twice has one length: no two persons are written in the same way.
+        // The parts are hashed first, which gives them a fixed length, so that no two identities have the same encoding.
         hash.update(Sha256::digest(self.issuer));
         hash.update(Sha256::digest(self.subject));
-        KeyId::of_digest(&hash.finalize().into())
+        KeyId::from_digest(&hash.finalize().into())
     }
 }
 
 impl KeyTemplate {
-    /// The record of a person's key with this hint, made now, in seconds since the Unix epoch.
-    pub(crate) fn record(&self, person: &PersonOf<'_>, hint: String, now: i64) -> KeyRecord {
+    /// Makes the record of a person's key with this hint. `now` is in seconds since the Unix epoch.
+    pub(crate) fn record(&self, person: &OidcIdentity<'_>, hint: String, now: i64) -> KeyRecord {
         let visible = person.name.chars().filter(|char| !char.is_control());
         let name: String = visible.take(NAME_CHARS_MAX).collect();
         KeyRecord {
-            id: person.key(),
+            id: person.key_id(),
             name: if name.is_empty() {
                 "a person's key".to_owned()
             } else {
@@ -63,7 +63,7 @@ impl KeyTemplate {
             models: self.models.clone(),
             state: KeyState::Active,
             hint,
-            // Above all revisions of a key of the same id that was deleted before, which journals and accounts may still know.
+            // Higher than any revision of a deleted key with the same id, which journals and accounts may still know.
             revision: u64::try_from(now).unwrap_or_default(),
             terms: self.terms,
             former: None,
@@ -76,21 +76,21 @@ impl KeyTemplate {
 mod tests {
     use super::*;
 
-    fn person<'p>(issuer: &'p str, subject: &'p str, name: &'p str) -> PersonOf<'p> {
-        PersonOf { issuer, subject, name }
+    fn person<'p>(issuer: &'p str, subject: &'p str, name: &'p str) -> OidcIdentity<'p> {
+        OidcIdentity { issuer, subject, name }
     }
 
     #[test]
     fn a_person_is_issuer_and_subject_and_nothing_else() {
-        let ada = person("https://a", "1", "Ada").key();
-        assert_eq!(person("https://a", "1", "Countess").key(), ada);
+        let ada = person("https://a", "1", "Ada").key_id();
+        assert_eq!(person("https://a", "1", "Countess").key_id(), ada);
         for other in [
             ("https://a", "2"),
             ("https://b", "1"),
             ("https://a1", ""),
             ("", "https://a1"),
         ] {
-            assert_ne!(person(other.0, other.1, "Ada").key(), ada, "{other:?}");
+            assert_ne!(person(other.0, other.1, "Ada").key_id(), ada, "{other:?}");
         }
         assert_eq!(KeyId::parse(ada.as_str()), Ok(ada));
     }

@@ -1,23 +1,24 @@
-//! The parts of a quota at which somebody is told.
+//! The parts of a quota at which weir sends a notice.
 
 use serde::{Deserialize, Serialize};
 
-/// The parts that ledgers note, in percent. Which of them are told, the key says, or its account, or each node's configuration.
+/// The parts that ledgers record, in percent. The key, else its account, else the node's configuration chooses which of them
+/// send a notice.
 pub(crate) const PERCENTS: [u8; 6] = [50, 75, 80, 90, 95, 100];
 
-/// Some of [`PERCENTS`], or none of them.
+/// A subset of [`PERCENTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Thresholds {
-    /// One bit for each, the lowest for the first.
+    /// One bit for each of [`PERCENTS`], the lowest bit for the first.
     chosen: u8,
 }
 
 impl Thresholds {
-    /// These parts, in any order.
+    /// The thresholds with these parts, given in any order.
     ///
     /// # Errors
-    /// The first one that is none of [`PERCENTS`].
+    /// The first part that is not in [`PERCENTS`].
     pub(crate) fn of(percents: impl IntoIterator<Item = u64>) -> Result<Self, u64> {
         let mut chosen = 0;
         for percent in percents {
@@ -27,19 +28,19 @@ impl Thresholds {
         Ok(Self { chosen })
     }
 
-    /// Whether this part is among them.
-    pub(crate) fn has(self, percent: u8) -> bool {
+    /// Whether this part is one of the thresholds.
+    pub(crate) fn contains(self, percent: u8) -> bool {
         self.percents().any(|chosen| chosen == percent)
     }
 
-    /// The parts, the least first.
+    /// The parts, in ascending order.
     pub(crate) fn percents(self) -> impl Iterator<Item = u8> {
         let places = PERCENTS.into_iter().enumerate();
         places.filter_map(move |(place, percent)| (self.chosen & (1 << place) != 0).then_some(percent))
     }
 }
 
-/// What a later version may count, this one does not tell.
+/// Parts that only a later version of weir knows are ignored.
 impl From<Vec<u8>> for Thresholds {
     fn from(percents: Vec<u8>) -> Self {
         let known = percents.into_iter().filter(|percent| PERCENTS.contains(percent));
@@ -61,7 +62,7 @@ mod tests {
     fn thresholds_are_parts_that_are_counted_each_once() {
         let some = Thresholds::of([100, 80, 80]).unwrap();
         assert_eq!(some.percents().collect::<Vec<_>>(), [80, 100]);
-        assert!(some.has(80) && !some.has(90));
+        assert!(some.contains(80) && !some.contains(90));
         assert_eq!(Thresholds::of([50, 60]), Err(60));
         let all = Thresholds::of(PERCENTS.map(u64::from)).unwrap();
         assert_eq!(all.percents().collect::<Vec<_>>(), PERCENTS);

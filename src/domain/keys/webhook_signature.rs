@@ -1,5 +1,5 @@
-//! Signatures of what weir posts to others, as Standard Webhooks has them (<https://www.standardwebhooks.com>): HMAC-SHA256 over
-//! the message's id, its time and its body, so that a receiver knows who sent it and when.
+//! Signatures of the webhooks that weir sends, by the Standard Webhooks specification (<https://www.standardwebhooks.com>):
+//! HMAC-SHA256 over a message's id, time and body, so that the receiver knows who sent it and when.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -7,38 +7,38 @@ use sha2::Sha256;
 
 use crate::domain::keys::secret::Secret;
 
-/// What a secret in base64 begins with.
+/// The prefix of a secret in base64.
 const ENCODED: &str = "whsec_";
 
-/// Signs messages.
+/// Signs webhook messages.
 #[derive(Clone)]
-pub(crate) struct Signer(Hmac<Sha256>);
+pub(crate) struct WebhookSigner(Hmac<Sha256>);
 
-impl std::fmt::Debug for Signer {
+impl std::fmt::Debug for WebhookSigner {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Signer(..)")
     }
 }
 
-impl Signer {
-    /// With a secret: behind `whsec_` it is base64, else it is the bytes of the text.
+impl WebhookSigner {
+    /// Uses this secret: base64 if it begins with `whsec_`, else the bytes of its text.
     ///
     /// # Errors
-    /// What is behind `whsec_` is not base64. The secret is not repeated.
+    /// The text after `whsec_` is not base64. The error does not repeat the secret.
     pub(crate) fn new(secret: &Secret) -> Result<Self, String> {
         let bytes = match secret.expose().strip_prefix(ENCODED) {
             Some(encoded) => STANDARD
                 .decode(encoded)
-                .map_err(|_| format!("what is behind `{ENCODED}` is not base64"))?,
+                .map_err(|_| format!("the text after `{ENCODED}` is not base64"))?,
             None => secret.expose().as_bytes().to_vec(),
         };
-        // HMAC takes a key of any length; this type says so by a result.
+        // HMAC takes a key of any length, so this does not fail.
         Hmac::new_from_slice(&bytes)
             .map(Self)
             .map_err(|error| error.to_string())
     }
 
-    /// The headers of a message of this time, in seconds since the Unix epoch.
+    /// The headers of a message. `time` is in seconds since the Unix epoch.
     pub(crate) fn headers(&self, id: &str, time: i64, body: &[u8]) -> [(&'static str, String); 3] {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{time}.").as_bytes());
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn signature(secret: &str, id: &str, time: i64, body: &str) -> String {
-        let signer = Signer::new(&Secret::new(secret)).unwrap();
+        let signer = WebhookSigner::new(&Secret::new(secret)).unwrap();
         let [_, _, (_, signature)] = signer.headers(id, time, body.as_bytes());
         signature
     }
@@ -91,7 +91,7 @@ mod tests {
             signature("plain", "a", 1, "b"),
             signature("whsec_cGxhaW4=", "a", 1, "b")
         );
-        let wrong = Signer::new(&Secret::new("whsec_?")).unwrap_err();
+        let wrong = WebhookSigner::new(&Secret::new("whsec_?")).unwrap_err();
         assert!(wrong.contains("not base64") && !wrong.contains('?'), "{wrong}");
     }
 }

@@ -1,27 +1,27 @@
-//! The charge for requests that were running when weir crashed.
+//! Settlements of requests that were running when weir crashed.
 
 use std::sync::Arc;
 
 use crate::domain::ledger::{
-    journaled::{Admitted, Checkpoint},
+    journaled::{AdmittedRequest, Checkpoint},
     step::Settlement,
 };
 
-/// The status in the row of such a request if its answer's head had not come: what a proxy in front of weir tells the
-/// client.
-pub(crate) const STATUS: u16 = 502;
+/// The status in the row of such a request if the answer's head had not arrived: the one that a proxy in front of weir sends to
+/// the client.
+pub(crate) const CRASH_STATUS: u16 = 502;
 
-/// The settlement of a request whose end nobody saw: what its last checkpoint says it had consumed, or else what it was
-/// admitted with.
-pub(crate) fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Checkpoint>) -> Settlement {
-    let Admitted {
+/// The settlement of a request whose end is unknown: charges the consumption of its last checkpoint, or else the row of its
+/// admission.
+pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Option<Checkpoint>) -> Settlement {
+    let AdmittedRequest {
         row: mut shared,
         tokens_estimated,
         lease,
     } = admitted;
     let row = Arc::make_mut(&mut shared);
     if let Some(last) = checkpoint {
-        // Both are counted from the arrival.
+        // Both latencies are counted from the arrival.
         let later = last.latency_ms.saturating_sub(row.latency_ms);
         row.time_ms = row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX));
         row.provider = last.provider;
@@ -36,13 +36,13 @@ pub(crate) fn settlement_after_crash(admitted: Admitted, checkpoint: Option<Chec
         row.attempts = Some(last.attempts);
     }
     if row.status == 0 {
-        row.status = STATUS;
+        row.status = CRASH_STATUS;
     }
-    Settlement::of(shared, tokens_estimated).in_lease(lease)
+    Settlement::of(shared, tokens_estimated).with_lease(lease)
 }
 
-/// The settlement of a request that was charged already: it ends the request and changes nothing else.
-pub(crate) fn settlement_of_charged(admitted: Admitted) -> Settlement {
+/// The settlement of a request that was already charged: ends the request and changes nothing else.
+pub(crate) fn settlement_of_charged(admitted: AdmittedRequest) -> Settlement {
     Settlement {
         tokens_estimated: 0,
         ..admitted.without_charge()
@@ -54,12 +54,12 @@ mod tests {
     use super::*;
     use crate::domain::{
         keys::key::KeyId,
-        ledger::consumption::{CRASH, Modifiers, Part, Row, UsageSource},
+        ledger::consumption::{CRASH, CostShare, PriceModifiers, Row, UsageSource},
         money::NanoUsd,
         wire::usage::{RunKind, Usage},
     };
 
-    fn admitted() -> Admitted {
+    fn admitted() -> AdmittedRequest {
         let row = Arc::new(Row {
             time_ms: 9_990,
             admitted_ms: 9_990,
@@ -80,7 +80,7 @@ mod tests {
             },
             usage_source: UsageSource::Estimated,
             parts: Vec::new(),
-            modifiers: Modifiers::default(),
+            modifiers: PriceModifiers::default(),
             price_version: "v1".into(),
             cost_nano_usd: NanoUsd::from_nanos(100),
             latency_ms: 20,
@@ -88,15 +88,15 @@ mod tests {
             hold_nano_usd: None,
             attempts: None,
         });
-        Admitted {
+        AdmittedRequest {
             row,
             tokens_estimated: 700,
             lease: None,
         }
     }
 
-    fn part() -> Part {
-        Part {
+    fn part() -> CostShare {
+        CostShare {
             run: RunKind::Advisor,
             model: "n".to_owned(),
             usage: Usage {
@@ -147,9 +147,9 @@ mod tests {
                 ..Usage::default()
             },
             source: UsageSource::Partial,
-            modifiers: Modifiers {
+            modifiers: PriceModifiers {
                 speed: Some("fast".into()),
-                ..Modifiers::default()
+                ..PriceModifiers::default()
             },
             parts: vec![part()],
             cost: NanoUsd::from_nanos(333),

@@ -1,4 +1,4 @@
-//! What was spent on each of some days, by model, key, tag or account: daily sums put together for pictures and comparisons.
+//! Spending on each of some days, by model, key, tag or account: daily sums, grouped for charts and comparisons.
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
@@ -8,20 +8,20 @@ use crate::domain::{
     quick_map::QuickMap,
 };
 
-/// The days that are compared with as many before them.
+/// The number of days that are compared with as many before them.
 pub(crate) const WEEK: usize = 7;
 
 /// Costs by name and day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DailyCosts {
     days: RangeInclusive<i64>,
-    /// Of each name the cost of each day.
+    /// For each name, the cost of each day.
     names: QuickMap<String, Vec<NanoUsd>>,
 }
 
-/// The cost of the last week beside that of the week before.
+/// The cost of the last week, with that of the week before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WeekCost {
+pub(crate) struct WeekOverWeekCost {
     /// The name.
     pub name: String,
     /// The cost of the last seven days.
@@ -30,11 +30,11 @@ pub(crate) struct WeekCost {
     pub before: NanoUsd,
 }
 
-/// The costs of a name, or of all the names that are not told one by one.
-pub(crate) type CostLine<'a> = (Option<&'a str>, Cow<'a, [NanoUsd]>);
+/// The costs of a name, or `None` and the costs of all names without their own line.
+pub(crate) type DailyCostLine<'a> = (Option<&'a str>, Cow<'a, [NanoUsd]>);
 
 impl DailyCosts {
-    /// No costs yet, of these days, counted from the Unix epoch.
+    /// Costs of these days, counted from the Unix epoch; none so far.
     pub(crate) fn new(days: RangeInclusive<i64>) -> Self {
         Self {
             days,
@@ -42,14 +42,14 @@ impl DailyCosts {
         }
     }
 
-    /// Adds the costs of sums to the names that they are split by.
+    /// Adds the costs of sums to the names by which `by` splits them.
     pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
             self.add_cost(&by.name(sum), sum.day, sum.sums.cost_nano_usd);
         }
     }
 
-    /// Adds a cost to a name's day, if it is one of these days.
+    /// Adds a cost to a name's day; ignored if it is not one of these days.
     pub(crate) fn add_cost(&mut self, name: &str, day: i64, cost: NanoUsd) {
         let place = usize::try_from(day.saturating_sub(*self.days.start()));
         if !self.names.contains_key(name) {
@@ -62,13 +62,12 @@ impl DailyCosts {
         }
     }
 
-    /// The days.
     pub(crate) fn days(&self) -> RangeInclusive<i64> {
         self.days.clone()
     }
 
-    /// The `most` names that cost most in all, the dearest first, and behind them all others together, if there are any.
-    pub(crate) fn dearest(&self, most: usize) -> Vec<CostLine<'_>> {
+    /// The `most` names with the highest total cost, the most expensive first, then the sum of all others, if there are any.
+    pub(crate) fn most_expensive(&self, most: usize) -> Vec<DailyCostLine<'_>> {
         let mut lines: Vec<(NanoUsd, &String, &Vec<NanoUsd>)> = self
             .names
             .iter()
@@ -76,7 +75,7 @@ impl DailyCosts {
             .collect();
         lines.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
         let (named, others) = lines.split_at_checked(most).unwrap_or((&lines, &[]));
-        let mut told: Vec<CostLine<'_>> = named
+        let mut told: Vec<DailyCostLine<'_>> = named
             .iter()
             .map(|(_, name, costs)| (Some(name.as_str()), Cow::Borrowed(costs.as_slice())))
             .collect();
@@ -97,11 +96,11 @@ impl DailyCosts {
         told
     }
 
-    /// The cost of each name in the last week of these days beside that of the week before.
-    pub(crate) fn weeks(&self) -> impl Iterator<Item = WeekCost> {
+    /// For each name, the cost of the last week of these days and of the week before.
+    pub(crate) fn weeks(&self) -> impl Iterator<Item = WeekOverWeekCost> {
         self.names.iter().map(|(name, costs)| {
             let week = |weeks_ago: usize| sum(costs.iter().rev().skip(weeks_ago * WEEK).take(WEEK));
-            WeekCost {
+            WeekOverWeekCost {
                 name: name.clone(),
                 cost: week(0),
                 before: week(1),
@@ -110,9 +109,12 @@ impl DailyCosts {
     }
 }
 
-/// The `most` that cost most in the last week, the dearest first. Those that cost nothing are left out.
-pub(crate) fn dearest_weeks(weeks: impl Iterator<Item = WeekCost>, most: usize) -> Vec<WeekCost> {
-    let mut weeks: Vec<WeekCost> = weeks.filter(|week| week.cost > NanoUsd::ZERO).collect();
+/// The `most` names with the highest cost in the last week, the most expensive first, without those that cost nothing.
+pub(crate) fn most_expensive_weeks(
+    weeks: impl Iterator<Item = WeekOverWeekCost>,
+    most: usize,
+) -> Vec<WeekOverWeekCost> {
+    let mut weeks: Vec<WeekOverWeekCost> = weeks.filter(|week| week.cost > NanoUsd::ZERO).collect();
     weeks.sort_unstable_by(|one, other| other.cost.cmp(&one.cost).then_with(|| one.name.cmp(&other.name)));
     weeks.truncate(most);
     weeks
@@ -127,7 +129,7 @@ fn sum<'a>(costs: impl IntoIterator<Item = &'a NanoUsd>) -> NanoUsd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ledger::daily_sums::{Subject, Sums};
+    use crate::domain::ledger::daily_sums::{SumSubject, Sums};
 
     fn nanos(amounts: &[i64]) -> Vec<NanoUsd> {
         amounts.iter().copied().map(NanoUsd::from_nanos).collect()
@@ -136,7 +138,7 @@ mod tests {
     fn of_model(day: i64, model: &str, cost: i64) -> DailySum {
         DailySum {
             day,
-            subject: Subject::Account,
+            subject: SumSubject::Account,
             model: model.into(),
             sums: Sums {
                 requests: 1,
@@ -162,7 +164,7 @@ mod tests {
         );
         costs.add(&[of_model(10, "a", 4)], SplitBy::Model);
         let told = |most| {
-            let lines = costs.dearest(most).into_iter();
+            let lines = costs.most_expensive(most).into_iter();
             lines
                 .map(|(name, costs)| (name.map(str::to_owned), costs.into_owned()))
                 .collect::<Vec<_>>()
@@ -185,15 +187,15 @@ mod tests {
         }
         costs.add_cost("new", 19, NanoUsd::from_nanos(9));
         costs.add_cost("gone", 12, NanoUsd::from_nanos(100));
-        let week = |name: &str, cost, before| WeekCost {
+        let week = |name: &str, cost, before| WeekOverWeekCost {
             name: name.to_owned(),
             cost: NanoUsd::from_nanos(cost),
             before: NanoUsd::from_nanos(before),
         };
         assert_eq!(
-            dearest_weeks(costs.weeks(), 5),
+            most_expensive_weeks(costs.weeks(), 5),
             [week("new", 9, 0), week("steady", 7, 7)]
         );
-        assert_eq!(dearest_weeks(costs.weeks(), 1), [week("new", 9, 0)]);
+        assert_eq!(most_expensive_weeks(costs.weeks(), 1), [week("new", 9, 0)]);
     }
 }

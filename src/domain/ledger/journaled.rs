@@ -1,5 +1,14 @@
 //! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the
-//! process, and to repeat to a store what it has forgotten.
+//! process, and to restore what a store has lost.
+//!
+//! A record's bytes are a byte for the version, one for the kind, then the fields in their order, or JSON. No byte is zero: the
+//! space after the end of a segment is zeros, so a write that a crash has cut short can be told from damage
+//! (`journal/replay.rs`).
+//!
+//! - A number has seven bits in a byte, the lowest first. A byte with its highest bit set is followed by another one; the
+//!   last byte is its bits plus one.
+//! - A signed number is stored as an unsigned one: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
+//! - A text is its length in bytes, then its UTF-8. Each zero is replaced with two bytes that never occur in UTF-8.
 
 mod bytes;
 mod read;
@@ -21,7 +30,7 @@ use crate::domain::{
     },
     ledger::{
         account_record::AccountRecord,
-        consumption::{Modifiers, Part, Row, UsageSource},
+        consumption::{CostShare, PriceModifiers, Row, UsageSource},
         lease::LeaseId,
         step::{Settlement, Step},
     },
@@ -29,16 +38,16 @@ use crate::domain::{
     wire::usage::Usage,
 };
 
-/// The form of the records, in the first byte of each. Not the byte that a frame of nothing is filled with.
+/// The version of the records' form, in the first byte of each. Differs from the filler byte of an empty frame.
 const VERSION: u8 = 1;
 
-/// The second byte of a record. What is written for each request has a form of its own, and the rest is JSON.
+/// The second byte of a record. Records that are written for each request have a binary form, the others are JSON.
 mod kind {
     /// [`super::Record::Admit`].
     pub(super) const ADMIT: u8 = 1;
     /// [`super::Record::Checkpoints`].
     pub(super) const CHECKPOINTS: u8 = 2;
-    /// A step with the settlement of a billed request, which says nothing that its row does not say.
+    /// A step with the settlement of a billed request, where the settlement follows from its row.
     pub(super) const CHARGE: u8 = 3;
     /// A step with the settlement of a request that is not billed.
     pub(super) const RELEASE: u8 = 4;
@@ -48,7 +57,7 @@ mod kind {
     pub(super) const OTHER: u8 = 6;
 }
 
-/// What a row or a checkpoint has of what it may have.
+/// Flags for the optional fields of a row or a checkpoint.
 mod has {
     pub(super) const SERVICE_TIER: u64 = 1;
     pub(super) const SPEED: u64 = 1 << 1;
@@ -60,7 +69,7 @@ mod has {
     pub(super) const ATTEMPTS: u64 = 1 << 7;
     pub(super) const TAGS: u64 = 1 << 8;
     pub(super) const LEASE: u64 = 1 << 9;
-    /// The same, of a part.
+    /// A flag of a part, like the next one.
     pub(super) const PRICED_AS: u64 = 1;
     pub(super) const PRICE_VERSION: u64 = 1 << 1;
 }
@@ -69,31 +78,31 @@ mod has {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Record {
-    /// A request is about to be forwarded. A step that settles it follows, if need be at the next start.
+    /// A request is about to be forwarded. A step that settles it follows, at the latest when weir starts again.
     #[serde(skip)]
-    Admit(Box<Admitted>),
-    /// What running requests have consumed so far.
+    Admit(Box<AdmittedRequest>),
+    /// The consumption of running requests so far.
     #[serde(skip)]
     Checkpoints(Vec<Checkpoint>),
-    /// A numbered change of an account: a settlement, or what an operator adds to its balance.
+    /// A numbered change of an account: a settlement, or an operator's change of its balance.
     Step {
         /// The account that changes.
         account: SmolStr,
         /// The numbered change.
         step: Step,
     },
-    /// A key stands in the store in this form, from this revision on.
+    /// A key's record in the store, from its revision on.
     Key {
         /// The digest under which the key is found.
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
     },
-    /// An account's record stands so in the store, from its revision on.
+    /// An account's record in the store, from its revision on.
     Account {
         /// The account's name.
         account: SmolStr,
-        /// What operators have set.
+        /// Its settings by operators.
         record: AccountRecord,
     },
     /// A key was deleted.
@@ -105,27 +114,27 @@ pub(crate) enum Record {
     },
 }
 
-/// What is known of a request at its admission.
+/// A request as known at its admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Admitted {
-    /// The row that it has if nothing more is ever known: weir has crashed before its answer's head, and its estimated input is
-    /// charged, at the most expensive of its providers and without a cache.
+pub(crate) struct AdmittedRequest {
+    /// The row for a crash of weir before the answer's head: charges the estimated input at the most expensive of its providers,
+    /// without a cache.
     pub row: Arc<Row>,
     /// The tokens taken from the tokens per minute.
     pub tokens_estimated: u64,
-    /// The lease that it was admitted out of, if it was.
+    /// The lease from which it was admitted, if any.
     pub lease: Option<LeaseId>,
 }
 
-impl Admitted {
-    /// The settlement that charges nothing: the request's hold ends.
+impl AdmittedRequest {
+    /// The settlement that ends the request's hold without a charge.
     pub(crate) fn without_charge(self) -> Settlement {
         let (request, key) = (self.row.request_id.clone(), self.row.key_id.clone());
-        Settlement::without_charge(request, key, self.row.admitted_ms, self.tokens_estimated).in_lease(self.lease)
+        Settlement::without_charge(request, key, self.row.admitted_ms, self.tokens_estimated).with_lease(self.lease)
     }
 }
 
-/// What a running request has consumed so far.
+/// The consumption of a running request so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// weir's request id.
@@ -136,10 +145,10 @@ pub(crate) struct Checkpoint {
     pub usage: Usage,
     /// Whether the usage is reported or estimated.
     pub source: UsageSource,
-    /// What modifies the price, such as the service tier.
-    pub modifiers: Modifiers,
-    /// What each model consumed, unless the requested model ran alone in one price tier.
-    pub parts: Vec<Part>,
+    /// The modifiers of the price, such as the service tier.
+    pub modifiers: PriceModifiers,
+    /// The consumption of each model, unless the requested model ran alone in one price tier.
+    pub parts: Vec<CostShare>,
     /// The cost so far.
     pub cost: NanoUsd,
     /// The current provider.
@@ -148,6 +157,6 @@ pub(crate) struct Checkpoint {
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
-    /// How many attempts at providers were made.
+    /// The number of attempts at providers.
     pub attempts: u32,
 }

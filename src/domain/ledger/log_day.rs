@@ -1,12 +1,12 @@
-//! A day of an account's log, as the store has it where it is the log's home.
+//! Queries of the consumption log: days, filters, and the order of rows.
 
 use serde::{Deserialize, Serialize};
 
-/// How many rows of an account's day the store has.
+/// The number of rows of an account's day in a store that is the log backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogDay {
     /// The day, counted from the Unix epoch, in UTC.
     pub day: i64,
-    /// Rows that the store has.
+    /// The number of rows in the store.
     pub rows: u64,
 }

@@ -1,4 +1,4 @@
-//! Which rows of the consumption log are wanted.
+//! Filters of the consumption log.
 
 use std::ops::RangeInclusive;
 
@@ -9,27 +9,27 @@ use crate::domain::{
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// What is asked of a row. All that is given has to be true of it.
+/// A filter of rows. A row matches if it meets every condition that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
-    /// Who paid.
+    /// The account that paid.
     pub account: Option<String>,
     /// The key of the request.
     pub key: Option<KeyId>,
-    /// The model that was asked for, or the one that served.
+    /// The requested model or the one that served.
     pub model: Option<String>,
-    /// The final status is one of these.
+    /// The range of the final status.
     pub status: Option<RangeInclusive<u16>>,
-    /// A tag that the request has.
+    /// A tag of the request.
     pub tag: Option<Tag>,
-    /// The first moment that it may have ended at, in milliseconds since the Unix epoch.
+    /// The earliest end of the request, in milliseconds since the Unix epoch.
     pub since_ms: i64,
-    /// The first moment that is too late.
+    /// The end of the time range, exclusive.
     pub until_ms: i64,
 }
 
 impl LogFilter {
-    /// All rows that ended from one moment to before another, in milliseconds since the Unix epoch.
+    /// All rows that ended from `since_ms` to before `until_ms`, in milliseconds since the Unix epoch.
     pub fn between(since_ms: i64, until_ms: i64) -> Self {
         Self {
             account: None,
@@ -51,8 +51,8 @@ impl LogFilter {
         }
     }
 
-    /// The same for one day of those that it asks for.
-    pub(crate) fn on(&self, day: i64) -> Self {
+    /// The same filter, limited to one day.
+    pub(crate) fn within_day(&self, day: i64) -> Self {
         let begin = day.saturating_mul(DAY_MS);
         Self {
             since_ms: self.since_ms.max(begin),
@@ -61,8 +61,8 @@ impl LogFilter {
         }
     }
 
-    /// Whether a row is wanted.
-    pub(crate) fn takes(&self, row: &Row) -> bool {
+    /// Whether a row matches.
+    pub(crate) fn matches(&self, row: &Row) -> bool {
         (self.since_ms..self.until_ms).contains(&row.time_ms)
             && self.account.as_ref().is_none_or(|account| *account == row.account)
             && self.key.as_ref().is_none_or(|key| *key == row.key_id)
@@ -74,8 +74,8 @@ impl LogFilter {
             && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
     }
 
-    /// Whether a row that is wanted is also wanted by another one, which asks for the same but begins earlier, if at all.
-    pub(crate) fn is_end_of(&self, other: &Self) -> bool {
+    /// Whether `other` is the same filter with the same or an earlier start, so that it matches every row that this one matches.
+    pub(crate) fn is_suffix_of(&self, other: &Self) -> bool {
         self.since_ms >= other.since_ms
             && *self
                 == Self {
@@ -84,12 +84,12 @@ impl LogFilter {
                 }
     }
 
-    /// The first day that rows are wanted of.
+    /// The first day of the time range.
     pub(crate) fn first_day(&self) -> i64 {
         self.since_ms.div_euclid(DAY_MS)
     }
 
-    /// The last one.
+    /// The last day of the time range.
     pub(crate) fn last_day(&self) -> i64 {
         self.until_ms.saturating_sub(1).div_euclid(DAY_MS)
     }

@@ -1,4 +1,4 @@
-//! The name of a node.
+//! The names of nodes, and the ids of operations.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::domain::keys::secret::random_base62;
 
-const START: &str = "node_";
-const RANDOM_CHARS: usize = 16;
+const NODE_PREFIX: &str = "node_";
+const NODE_RANDOM_CHARS: usize = 16;
 
-/// How long a node's holds count without a renewal, in milliseconds.
+/// How long a node's holds count without a renewal, in milliseconds: the length of the node's own lease.
 pub(crate) const LEASE_MS: i64 = 30_000;
 
 /// The name of a node's journal: `node_` and 16 base 62 characters. Drawn once per journal folder.
@@ -22,18 +22,21 @@ pub struct NodeId(SmolStr);
 impl NodeId {
     /// Draws a random name.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        Self(format_smolstr!("{START}{}", random_base62(RANDOM_CHARS, rng)))
+        Self(format_smolstr!(
+            "{NODE_PREFIX}{}",
+            random_base62(NODE_RANDOM_CHARS, rng)
+        ))
     }
 
-    /// The name that stands where no journal has given one; none is drawn so.
+    /// The name used where no journal has given one; it is never drawn.
     pub(crate) fn none() -> Self {
-        Self(format_smolstr!("{START}{}", "0".repeat(RANDOM_CHARS)))
+        Self(format_smolstr!("{NODE_PREFIX}{}", "0".repeat(NODE_RANDOM_CHARS)))
     }
 
     /// Parses a name; `None` if it has another form.
     pub fn parse(text: &str) -> Option<Self> {
-        let random = text.strip_prefix(START)?;
-        let fits = random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let random = text.strip_prefix(NODE_PREFIX)?;
+        let fits = random.len() == NODE_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
         fits.then(|| Self(text.into()))
     }
 

@@ -1,4 +1,4 @@
-//! Ids under which changes of a balance are recognised when they are repeated.
+//! Ids of operations, by which repeated changes of a balance are recognised.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::keys::secret::random_base62;
 
-const START: &str = "op_";
-const RANDOM_CHARS: usize = 16;
+const OPERATION_PREFIX: &str = "op_";
+const OPERATION_RANDOM_CHARS: usize = 16;
 const CHARS_MAX: usize = 64;
 
-/// An id chosen by the caller: 1 to 64 letters, digits, `.`, `_` or `-`. An account applies an amount once for each id
-/// that it remembers ([`super::account::operations`]).
+/// The id of a change of a balance, chosen by the caller: 1 to 64 letters, digits, `.`, `_` or `-`. An account applies an amount
+/// once for each id that it remembers ([`super::account::operations`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OperationId(String);
@@ -23,7 +23,10 @@ impl OperationId {
 
     /// Draws a random id.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        Self(format!("{START}{}", random_base62(RANDOM_CHARS, rng)))
+        Self(format!(
+            "{OPERATION_PREFIX}{}",
+            random_base62(OPERATION_RANDOM_CHARS, rng)
+        ))
     }
 
     /// Parses an id; `None` if it breaks [`OperationId::RULE`].
@@ -70,7 +73,7 @@ impl From<OperationId> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ledger::Change, money::NanoUsd};
+    use crate::domain::{ledger::AccountChange, money::NanoUsd};
 
     #[test]
     fn a_journal_that_knows_no_ids_is_read_and_written_as_before() {
@@ -78,7 +81,7 @@ mod tests {
         for (json, change) in [
             (
                 r#"{"op":"open","balance":5,"at":7}"#,
-                Change::Open {
+                AccountChange::Open {
                     balance: amount,
                     at: 7,
                     operation: None,
@@ -86,7 +89,7 @@ mod tests {
             ),
             (
                 r#"{"op":"credit","amount":5}"#,
-                Change::Credit {
+                AccountChange::Credit {
                     amount,
                     at: 0,
                     operation: None,
@@ -94,14 +97,14 @@ mod tests {
             ),
             (
                 r#"{"op":"adjust","amount":5,"operation":"order-7"}"#,
-                Change::Adjust {
+                AccountChange::Adjust {
                     amount,
                     at: 0,
                     operation: OperationId::parse("order-7"),
                 },
             ),
         ] {
-            assert_eq!(serde_json::from_str::<Change>(json).unwrap(), change);
+            assert_eq!(serde_json::from_str::<AccountChange>(json).unwrap(), change);
             assert_eq!(serde_json::to_string(&change).unwrap(), json);
         }
     }

@@ -1,4 +1,4 @@
-//! What a row's charge comes from, line by line, while the prices that it was charged at are in force.
+//! The charge of a row, line by line.
 
 use std::sync::Arc;
 
@@ -11,17 +11,18 @@ use crate::domain::{
 
 /// A line of a row's charge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RowLine {
-    /// The model that consumed it, where several did.
+pub(crate) struct ChargeLine {
+    /// The model, where several contributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(flatten)]
     pub line: PriceLine,
 }
 
-/// The lines of a row's charge; `find` gives the price in force of a catalogue model at the row's provider. `None` where that
-/// is of another version than the row's, or the lines do not add up to the charge: no line is better than a wrong one.
-pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<RowLine>> {
+/// The lines of a row's charge, as long as its prices are in force; `find` returns the present price of a catalogue model at the
+/// row's provider. `None` if that price has another version than the row's, or the lines do not add up to the charge: no line is
+/// better than a wrong one.
+pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<ChargeLine>> {
     let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
     let (usage, modifiers) = (&row.usage, &row.modifiers);
     let own = of_version(&row.model, &row.price_version)?;
@@ -31,20 +32,20 @@ pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) 
         let above = own.tier_above(usage, modifiers);
         sum = sum.plus(own.sum_in_tier(usage, modifiers, above));
         let whole = own.lines_in_tier(usage, modifiers, above);
-        lines.extend(whole.into_iter().map(|line| RowLine { model: None, line }));
+        lines.extend(whole.into_iter().map(|line| ChargeLine { model: None, line }));
     }
     for part in &row.parts {
         let version = part.price_version.as_deref().unwrap_or(&row.price_version);
         let price = of_version(part.priced_as.as_deref().unwrap_or(&part.model), version)?;
-        let (modifiers, above) = (modifiers.of_run(part.run), part.above_input_tokens);
+        let (modifiers, above) = (modifiers.for_run(part.run), part.above_input_tokens);
         sum = sum.plus(price.sum_in_tier(&part.usage, &modifiers, above));
         let of_part = price.lines_in_tier(&part.usage, &modifiers, above);
-        lines.extend(of_part.into_iter().map(|line| RowLine {
+        lines.extend(of_part.into_iter().map(|line| ChargeLine {
             model: Some(part.model.clone()),
             line,
         }));
     }
-    lines.extend(own.fee_line(usage).map(|line| RowLine { model: None, line }));
+    lines.extend(own.fee_line(usage).map(|line| ChargeLine { model: None, line }));
     (sum.rounded_up() == row.cost_nano_usd).then_some(lines)
 }
 
@@ -53,12 +54,12 @@ mod tests {
     use super::*;
     use crate::domain::{
         keys::key::KeyId,
-        ledger::consumption::{Modifiers, UsageSource},
+        ledger::consumption::{PriceModifiers, UsageSource},
         money::{
             NanoUsd,
             price::{Charge, OtherModel, PriceList, PricedRun, charge},
         },
-        wire::usage::{Run, RunKind, Usage, total},
+        wire::usage::{Run, RunKind, Usage, total_usage},
     };
 
     const LIST: &str = "version = \"v1\"\n\
@@ -71,11 +72,11 @@ mod tests {
         list.find(name, "p").map(Arc::clone)
     }
 
-    fn modifiers() -> Modifiers {
-        Modifiers {
+    fn modifiers() -> PriceModifiers {
+        PriceModifiers {
             speed: Some("fast".into()),
             geo: Some("us".into()),
-            ..Modifiers::default()
+            ..PriceModifiers::default()
         }
     }
 
@@ -114,7 +115,7 @@ mod tests {
     }
 
     /// The lines' sum, rounded up once.
-    fn nanos(lines: &[RowLine]) -> i64 {
+    fn nanos(lines: &[ChargeLine]) -> i64 {
         let sum: i128 = lines.iter().map(|line| exact(&line.line.cost_usd)).sum();
         let nano = 10_i128.pow(21);
         i64::try_from(sum / nano + i128::from(sum % nano != 0)).unwrap()
@@ -133,7 +134,7 @@ mod tests {
         let lines = price_lines(&row, find).unwrap();
         let told: Vec<_> = lines
             .iter()
-            .map(|RowLine { line, .. }| {
+            .map(|ChargeLine { line, .. }| {
                 let factor = line.factor.as_deref().unwrap_or("1");
                 (
                     &*line.counted,
@@ -174,7 +175,7 @@ mod tests {
             },
         })
         .into();
-        let usage = total(&runs);
+        let usage = total_usage(&runs);
         let priced = |run: &Run| PricedRun {
             run: run.clone(),
             other: run.model.clone().map(|name| OtherModel {

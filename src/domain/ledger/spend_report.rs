@@ -1,21 +1,23 @@
-//! What of a key's quota is spent, as Claude Code asks its own gateway for it, which describes it at `GET /protocol`
-//! (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are whole cents, rounded down.
+//! Reports of spending and usage for people and programs: a key's quota, usage by day, model, key or tag, and the views of
+//! accounts and keys.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{KeySpend, KeyTerms, QuotaUse, Reset, period::resets_at, spend_limit::percent},
+    ledger::{KeySpend, KeyTerms, QuotaReset, QuotaUse, period::resets_at, spend_limit::spent_percent},
     money::NanoUsd,
 };
 
 const CENT_NANOS: i64 = 10_000_000;
-/// The percentages from which on it is a warning, and more than that: those at which the headers of an answer warn.
+/// The percentages from which the severity is `warning` and `critical`: the same at which response headers warn.
 const WARNING_PERCENT: i128 = 75;
 const CRITICAL_PERCENT: i128 = 95;
 
-/// The report, at a moment of the store's clock.
-pub(crate) fn report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
+/// The report of a key's quota and spending at a time of the store's clock, in the form in which Claude Code requests it from its
+/// own gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are
+/// whole cents, rounded down.
+pub(crate) fn quota_report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
     let Some(quota) = terms.quota else {
         let of = |spent: NanoUsd| json!({ "limit": null, "used_credits": cents(spent), "utilization": null });
         let extra = json!({
@@ -31,10 +33,10 @@ pub(crate) fn report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
     };
     let standing = QuotaUse {
         quota,
-        spent: spend.of(terms.reset),
+        spent: spend.for_reset(terms.reset),
         resets_at: resets_at(terms.reset, now_ms),
     };
-    let percent = percent(&standing);
+    let percent = spent_percent(&standing);
     let percent_told = i64::try_from(percent).unwrap_or(i64::MAX);
     let extra = json!({
         "is_enabled": true,
@@ -45,10 +47,10 @@ pub(crate) fn report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
     });
     let limit = json!({
         "kind": "spend",
-        // What never begins anew has no period: another word than the three that the client knows says none.
-        "group": if terms.reset == Reset::None { "total" } else { terms.reset.as_str() },
+        // A quota that never resets has no period. The client shows none for a word other than the three it knows.
+        "group": if terms.reset == QuotaReset::None { "total" } else { terms.reset.as_str() },
         "percent": percent_told,
-        "resets_at": standing.resets_at.and_then(moment),
+        "resets_at": standing.resets_at.and_then(rfc3339_time),
         "severity": match percent {
             CRITICAL_PERCENT.. => "critical",
             WARNING_PERCENT.. => "warning",
@@ -64,7 +66,7 @@ fn cents(amount: NanoUsd) -> i64 {
 }
 
 /// `2027-01-01T00:00:00.000Z`
-fn moment(unix: i64) -> Option<String> {
+fn rfc3339_time(unix: i64) -> Option<String> {
     let at = Timestamp::from_second(unix).ok()?;
     Some(at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string())
 }
@@ -87,18 +89,18 @@ mod tests {
         }
     }
 
-    fn told(quota: Option<i64>, reset: Reset, spent: i64) -> Value {
+    fn told(quota: Option<i64>, reset: QuotaReset, spent: i64) -> Value {
         let terms = KeyTerms {
             quota: quota.map(|dollars| NanoUsd::from_nanos(dollars * 1_000_000_000)),
             reset,
             ..KeyTerms::default()
         };
-        report(&terms, &spend(spent), NOW_MS)
+        quota_report(&terms, &spend(spent), NOW_MS)
     }
 
     #[test]
     fn a_quota_is_told_in_cents_with_its_period() {
-        let monthly = told(Some(500), Reset::Monthly, 410);
+        let monthly = told(Some(500), QuotaReset::Monthly, 410);
         assert_eq!(
             monthly,
             json!({
@@ -112,21 +114,24 @@ mod tests {
             })
         );
         for (reset, group, resets_at) in [
-            (Reset::Daily, "daily", json!("2026-11-23T00:00:00.000Z")),
-            (Reset::Weekly, "weekly", json!("2026-11-23T00:00:00.000Z")),
-            (Reset::None, "total", Value::Null),
+            (QuotaReset::Daily, "daily", json!("2026-11-23T00:00:00.000Z")),
+            (QuotaReset::Weekly, "weekly", json!("2026-11-23T00:00:00.000Z")),
+            (QuotaReset::None, "total", Value::Null),
         ] {
             let limit = &told(Some(1), reset, 0)["limits"][0];
             assert_eq!((&limit["group"], &limit["resets_at"]), (&json!(group), &resets_at));
         }
         for (spent, severity) in [(74, "normal"), (75, "warning"), (95, "critical"), (200, "critical")] {
-            assert_eq!(told(Some(100), Reset::Daily, spent)["limits"][0]["severity"], severity);
+            assert_eq!(
+                told(Some(100), QuotaReset::Daily, spent)["limits"][0]["severity"],
+                severity
+            );
         }
     }
 
     #[test]
     fn without_a_quota_only_what_was_spent_is_told() {
-        let unlimited = told(None, Reset::None, 12);
+        let unlimited = told(None, QuotaReset::None, 12);
         let of = json!({ "limit": null, "used_credits": 1200, "utilization": null });
         assert_eq!(unlimited["limits"], json!([]));
         let extra = &unlimited["extra_usage"];

@@ -1,4 +1,4 @@
-//! What was used in some days, by day, model, key or tag: daily sums put together for people and programs to read.
+//! Usage over some days, by day, model, key or tag: daily sums, grouped for people and programs.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -6,14 +6,14 @@ use jiff::{Span, civil::Date};
 use thiserror::Error;
 
 use crate::domain::{
-    ledger::daily_sums::{DailySum, Subject, Sums},
+    ledger::daily_sums::{DailySum, SumSubject, Sums},
     quick_map::QuickMap,
 };
 
-/// The name under which tags beyond the limit of a day are told.
+/// The name for tags beyond the limit of a day.
 const OTHER: &str = "other";
 
-/// By what a report is split.
+/// The criterion by which a report is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SplitBy {
     /// The day on which the requests ended, in UTC.
@@ -27,7 +27,7 @@ pub(crate) enum SplitBy {
 }
 
 impl SplitBy {
-    /// The name of the field that tells it.
+    /// The name of the criterion, and of its field in a report.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -37,14 +37,14 @@ impl SplitBy {
         }
     }
 
-    /// The name by which a sum is told.
+    /// The name of the line to which a sum belongs.
     pub(super) fn name(self, sum: &DailySum) -> Cow<'_, str> {
         match (self, &sum.subject) {
-            (Self::Day, _) => Cow::Owned(date(sum.day).to_string()),
+            (Self::Day, _) => Cow::Owned(date_of_day(sum.day).to_string()),
             (Self::Model, _) => Cow::Borrowed(&sum.model),
-            (Self::Key, Subject::Key(id)) => Cow::Borrowed(id.as_str()),
-            (Self::Tag, Subject::Tag(tag)) => Cow::Borrowed(tag.as_str()),
-            (Self::Tag, Subject::OtherTags) => Cow::Borrowed(OTHER),
+            (Self::Key, SumSubject::Key(id)) => Cow::Borrowed(id.as_str()),
+            (Self::Tag, SumSubject::Tag(tag)) => Cow::Borrowed(tag.as_str()),
+            (Self::Tag, SumSubject::OtherTags) => Cow::Borrowed(OTHER),
             (Self::Key | Self::Tag, _) => Cow::Borrowed(""),
         }
     }
@@ -56,21 +56,21 @@ impl fmt::Display for SplitBy {
     }
 }
 
-/// A text that is none of the ways to split a report.
+/// The text is not a criterion by which a report is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("day, model, key or tag")]
-pub(crate) struct NotASplit;
+pub(crate) struct SplitError;
 
 impl FromStr for SplitBy {
-    type Err = NotASplit;
+    type Err = SplitError;
 
-    fn from_str(text: &str) -> Result<Self, NotASplit> {
+    fn from_str(text: &str) -> Result<Self, SplitError> {
         let all = [Self::Day, Self::Model, Self::Key, Self::Tag];
-        all.into_iter().find(|by| by.as_str() == text).ok_or(NotASplit)
+        all.into_iter().find(|by| by.as_str() == text).ok_or(SplitError)
     }
 }
 
-/// Sums put together by their names, and all of them together.
+/// Usage over some days: sums by name, and their total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
     lines: QuickMap<String, Sums>,
@@ -91,36 +91,37 @@ impl UsageReport {
         }
     }
 
-    /// Adds sums to the total. They are those of the lines where each request is in one line only.
+    /// Adds sums to the total, which equals the sum of the lines only if each request is in one line.
     pub(crate) fn add_total<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>) {
         self.total = sums.into_iter().fold(self.total, |total, sum| total.plus(&sum.sums));
     }
 
-    /// Its lines in the order of their names, `most` at most: of days the latest, else what cost most, the dearest last.
+    /// At most `most` lines: the latest days, else the most expensive names. Ordered by name, or by cost, ascending, where
+    /// lines other than days are left out.
     pub(crate) fn lines(&self, by: SplitBy, most: usize) -> impl Iterator<Item = (&str, &Sums)> {
         let mut lines: Vec<(&str, &Sums)> = self.lines.iter().map(|(name, sums)| (name.as_str(), sums)).collect();
         lines.sort_unstable_by_key(|(name, _)| *name);
-        let left_out = self.left_out(most);
+        let left_out = self.omitted_lines(most);
         if by != SplitBy::Day && left_out > 0 {
-            // The dearest come last, as the latest days do.
+            // The most expensive come last, as the latest days do.
             lines.sort_by_key(|(_, sums)| sums.cost_nano_usd);
         }
         lines.into_iter().skip(left_out)
     }
 
-    /// How many lines are left out where so many are told.
-    pub(crate) fn left_out(&self, most: usize) -> usize {
+    /// The number of lines left out of a report of `most` lines.
+    pub(crate) fn omitted_lines(&self, most: usize) -> usize {
         self.lines.len().saturating_sub(most)
     }
 
-    /// All of it.
+    /// The total.
     pub(crate) fn total(&self) -> &Sums {
         &self.total
     }
 }
 
-/// The date of a day that is counted from the Unix epoch.
-pub(crate) fn date(day: i64) -> Date {
+/// The date of a day counted from the Unix epoch.
+pub(crate) fn date_of_day(day: i64) -> Date {
     let epoch = Date::constant(1970, 1, 1);
     let end = if day < 0 { Date::MIN } else { Date::MAX };
     let days = Span::new().try_days(day);
@@ -128,7 +129,7 @@ pub(crate) fn date(day: i64) -> Date {
 }
 
 /// The day of a date, counted from the Unix epoch.
-pub(crate) fn day(date: Date) -> i64 {
+pub(crate) fn day_of_date(date: Date) -> i64 {
     let since = Date::constant(1970, 1, 1).until(date);
     since.map_or(0, |span| i64::from(span.get_days()))
 }
@@ -141,7 +142,7 @@ mod tests {
     fn sum(day: i64, key: u8, model: &str, cost: i64) -> DailySum {
         DailySum {
             day,
-            subject: Subject::Key(KeyId::parse(&format!("key_{key:016}")).unwrap()),
+            subject: SumSubject::Key(KeyId::parse(&format!("key_{key:016}")).unwrap()),
             model: model.into(),
             sums: Sums {
                 requests: 1,
@@ -179,10 +180,10 @@ mod tests {
     #[test]
     fn days_and_dates_are_the_same() {
         for number in [-1, 0, 20_000, 47_000] {
-            assert_eq!(day(date(number)), number);
+            assert_eq!(day_of_date(date_of_day(number)), number);
         }
         assert_eq!(
-            (date(0).to_string(), date(i64::MAX), date(i64::MIN)),
+            (date_of_day(0).to_string(), date_of_day(i64::MAX), date_of_day(i64::MIN)),
             ("1970-01-01".to_owned(), Date::MAX, Date::MIN)
         );
     }
@@ -190,6 +191,6 @@ mod tests {
     #[test]
     fn a_report_is_split_by_these_only() {
         assert_eq!("day".parse(), Ok(SplitBy::Day));
-        assert_eq!("days".parse::<SplitBy>(), Err(NotASplit));
+        assert_eq!("days".parse::<SplitBy>(), Err(SplitError));
     }
 }

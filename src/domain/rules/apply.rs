@@ -1,5 +1,5 @@
-//! Applies a provider's body edits by splicing them into the client's text. Everything that no edit names stays byte
-//! for byte: order, white space, number spelling, unknown members.
+//! Applies a provider's body edits by splicing them into the client's text. What no edit names stays byte for byte: order,
+//! white space, number spelling, unknown members.
 
 mod fields;
 mod refusal;
@@ -8,7 +8,7 @@ mod splice;
 mod walk;
 
 pub use splice::EditError;
-pub(super) use splice::{Splice, json_string, spliced};
+pub(super) use splice::{Splice, apply_splices, json_string};
 
 use crate::domain::{
     rules::{
@@ -18,11 +18,12 @@ use crate::domain::{
     wire::json_scan::{Scan, Tape},
 };
 
-/// Edits a body that `scan` has accepted: the model becomes `upstream_model` where the body names it, then the
-/// provider's edits follow in the order of its file. `None` means unchanged, without a copy.
+/// Edits a body that `scan` has accepted: replaces the model's name, if the body has it, by `upstream_model`, then applies the
+/// provider's edits in the order of its file. `None`: unchanged, and nothing was copied.
 ///
-/// An edit applies to every member of its name, should there be several. An edit whose place is missing does nothing;
-/// `set` adds the last member of its path, but no parents. Numbers beyond every machine type are compared as infinite.
+/// An edit applies to all members of its name, if several have it. An edit whose member is missing does nothing, except that
+/// `set` adds the last member of its path, but not its parents. Numbers too large for any machine type are compared as
+/// infinite.
 ///
 /// # Errors
 /// An edit refuses the request, or `text` is not the object that was scanned.
@@ -33,13 +34,13 @@ pub fn edit_body(
     scan: &Scan,
 ) -> Result<Option<Vec<u8>>, EditError> {
     let mut splices: Vec<Splice<'_>> = model_splice(facts, scan).into_iter().collect();
-    let edited = edit_batches(rules, |edit| edit.is_for(facts), text, &scan.tape, &mut splices)?;
-    // What is left is the model alone: no edit changed anything.
-    Ok(edited.or_else(|| (!splices.is_empty()).then(|| spliced(text, &mut splices))))
+    let edited = edit_batches(rules, |edit| edit.applies_to(facts), text, &scan.tape, &mut splices)?;
+    // If no edit changed anything, at most the model's splice is left.
+    Ok(edited.or_else(|| (!splices.is_empty()).then(|| apply_splices(text, &mut splices))))
 }
 
-/// The text after all edits that apply; those of the first batch with one are done together with `splices`. `None` means
-/// that no edit changed anything.
+/// The text after all edits that apply. The given `splices` are applied together with those of the first batch that has an
+/// edit. `None`: no edit changed anything.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -54,36 +55,37 @@ fn edit_batches<'r>(
             continue;
         }
         match &edited {
-            None => walk::find(edits, text, tape, splices)?,
-            // The tape is of the text as it was.
-            Some(current) => walk::find(edits, current, &Tape::default(), splices)?,
+            None => walk::find_splices(edits, text, tape, splices)?,
+            // The tape belongs to the original text.
+            Some(current) => walk::find_splices(edits, current, &Tape::default(), splices)?,
         }
         if !splices.is_empty() {
-            edited = Some(spliced(edited.as_deref().unwrap_or(text), splices));
+            edited = Some(apply_splices(edited.as_deref().unwrap_or(text), splices));
             splices.clear();
         }
     }
     Ok(edited)
 }
 
-/// The model's name on its way to the provider, where the body has it and it is another.
+/// The splice that puts the provider's name for the model into the body; `None` if the body does not name the model, or already
+/// by that name.
 pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Splice<'static>> {
     let model = scan.model.as_ref()?;
-    (!facts.operation.model_in_path() && model.text != facts.upstream_model).then(|| Splice {
+    (!facts.operation.has_model_in_path() && model.text != facts.upstream_model).then(|| Splice {
         range: model.value.clone(),
         text: json_string(facts.upstream_model).into(),
     })
 }
 
-/// What one edit changes in a text.
-pub(super) fn splices_of<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
+/// The splices of one edit in a text.
+pub(super) fn edit_splices<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
     let mut splices = Vec::new();
-    walk::find(std::iter::once(edit), text, &Tape::default(), &mut splices)?;
+    walk::find_splices(std::iter::once(edit), text, &Tape::default(), &mut splices)?;
     Ok(splices)
 }
 
-/// Edits one JSON object of an answer with all of `rules`. `None` means unchanged: also a text that is no object, or
-/// that is broken, passes as it is.
+/// Applies all `rules` to one JSON object of an answer. `None`: unchanged. A text that is broken or not an object also stays
+/// unchanged.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
 }

@@ -1,16 +1,16 @@
-//! Error rules: the meaning of a provider's errors whose status does not tell it.
+//! Error rules: the meaning of a provider's errors whose status does not show it.
 
 use crate::domain::{
     rules::{pattern::matches, raw::ErrorMeaning},
     wire::protocol::provider_error,
 };
 
-/// An error of the provider, told from others of its status by what it says. All that is given has to hold.
+/// Recognises an error of the provider by its status and content. All given conditions have to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRule {
     /// The error's status.
     pub status: u16,
-    /// A word that it has for machines: its code, its type, its status, or what its details name.
+    /// A machine-readable word of the error: its code, type or status, or a reason in its details.
     pub code: Option<String>,
     /// A pattern for its message; `*` matches any text.
     pub message: Option<String>,
@@ -25,15 +25,15 @@ pub struct ErrorRule {
 pub struct ErrorRules(pub Vec<ErrorRule>);
 
 impl ErrorRules {
-    /// Whether an error of this status has to be read before anybody knows what it means.
-    pub fn concern(&self, status: u16) -> bool {
+    /// Whether the body of an error of this status has to be read to know the error's meaning.
+    pub fn needs_body(&self, status: u16) -> bool {
         self.0.iter().any(|rule| rule.status == status)
     }
 
-    /// What an error means: the first rule that fits says it. `body` is its text, decoded and as the provider sent it; `None`
-    /// when it cannot be read.
+    /// The meaning of an error, by the first rule that matches. `body` is the decoded body as the provider sent it; `None` if
+    /// it cannot be read.
     pub fn meaning(&self, status: u16, body: Option<&[u8]>) -> Option<ErrorMeaning> {
-        if !self.concern(status) {
+        if !self.needs_body(status) {
             return None;
         }
         let body = body?;
@@ -148,6 +148,6 @@ mod tests {
             assert_eq!(several.meaning(403, Some(body.as_bytes())), means, "{body}");
         }
         assert_eq!(several.meaning(403, None), None);
-        assert!(several.concern(403) && !several.concern(401));
+        assert!(several.needs_body(403) && !several.needs_body(401));
     }
 }

@@ -1,4 +1,4 @@
-//! Edits of a request's headers.
+//! Edits of a request's headers and query.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -20,9 +20,9 @@ pub(crate) struct HeadEdit {
 pub(crate) enum HeadOp {
     /// Removes the header.
     Remove(HeaderName),
-    /// Its values go to another name, in the place of what is there.
+    /// Moves its values to another name, replacing that header's values.
     Rename(HeaderName, HeaderName),
-    /// Sets the value, whatever the client sent.
+    /// Sets the value, replacing what the client sent.
     Set(HeaderName, HeaderValue),
     /// Sets the value if the client sent none.
     Default(HeaderName, HeaderValue),
@@ -37,7 +37,7 @@ impl HeadEdits {
 
 impl HeadEdit {
     /// Applies this edit to a head.
-    pub(super) fn apply(&self, head: &mut impl Head) {
+    pub(super) fn apply(&self, head: &mut impl EditableHead) {
         match &self.op {
             HeadOp::Remove(name) => head.remove(name),
             HeadOp::Rename(from, to) => {
@@ -64,17 +64,17 @@ impl HeadEdit {
     }
 }
 
-/// A head whose headers can be edited; the gateway's own kind of head is one more.
-pub(crate) trait Head {
+/// A head whose headers can be edited. The gateway implements it for its own heads.
+pub(crate) trait EditableHead {
     /// All values of a header, in order.
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue>;
     /// Drops a header with all its values.
     fn remove(&mut self, name: &HeaderName);
-    /// Adds a value behind those that are there.
+    /// Adds a value after the existing ones.
     fn append(&mut self, name: &HeaderName, value: &HeaderValue);
 }
 
-impl Head for HeaderMap {
+impl EditableHead for HeaderMap {
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
         self.get_all(name).iter().cloned().collect()
     }
@@ -89,7 +89,7 @@ impl Head for HeaderMap {
 }
 
 /// Edits a head in the documented order: remove, rename, set, default.
-pub(crate) fn edit_head(edits: &HeadEdits, head: &mut impl Head) {
+pub(crate) fn edit_head(edits: &HeadEdits, head: &mut impl EditableHead) {
     for edit in edits.iter() {
         edit.apply(head);
     }

@@ -1,15 +1,15 @@
-//! Numbers of JSON texts, compared whatever their spelling.
+//! Numbers of JSON texts, compared by value, not by spelling.
 
-/// A number as far as it can be compared.
+/// A number of a JSON text, compared by value, not by spelling.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
+pub(crate) enum JsonNumber {
     /// An integer, compared exactly.
     Integer(i128),
-    /// With a fraction, an exponent, or more digits than an `i128` has; may be infinite.
+    /// A number with a fraction, an exponent, or more digits than an `i128` has; may be infinite.
     Float(f64),
 }
 
-impl Number {
+impl JsonNumber {
     /// Reads a JSON number.
     pub(super) fn read(text: &str) -> Option<Self> {
         match text.parse() {
@@ -18,15 +18,15 @@ impl Number {
         }
     }
 
-    /// Reads a value's token, if it is a number.
-    pub(super) fn of_token(token: &[u8]) -> Option<Self> {
+    /// Reads the token of a value; `None` if it is not a number.
+    pub(super) fn from_token(token: &[u8]) -> Option<Self> {
         if !token.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
             return None;
         }
         Self::read(std::str::from_utf8(token).ok()?)
     }
 
-    /// Whether it has the same value as `other`, however both are spelled.
+    /// Whether it has the same value as `other`, even if spelled differently.
     pub(super) fn equals(self, other: Self) -> bool {
         !self.is_below(other) && !other.is_below(self)
     }

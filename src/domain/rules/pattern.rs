@@ -1,6 +1,6 @@
 //! Patterns of names and messages.
 
-/// Whether a pattern matches a text: `*` matches any text, everything else itself.
+/// Whether a pattern matches a text. `*` matches any text, everything else matches itself.
 pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -10,7 +10,7 @@ pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
     };
     let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
     for part in between.split('*') {
-        // The earliest place leaves the most for what follows.
+        // The earliest match leaves the most text for the rest of the pattern.
         match left.split_once(part) {
             Some((_, after)) => left = after,
             None => return false,

@@ -1,4 +1,4 @@
-//! A provider, as its file and the configuration define it.
+//! Providers, as defined by their files and the configuration.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::domain::{
     keys::secret::Secret,
     rules::{
         body::BodyRules,
-        endpoint::{Endpoints, Origin},
+        endpoint::{EndpointTemplates, Origin},
         error::ErrorRules,
         head::HeadEdits,
         pattern::matches,
         query::QueryEdits,
         raw::{ErrorMeaning, ErrorShape, OnClientGone, RefusalShape},
-        secret_ref::LackingSecret,
+        secret_ref::MissingSecret,
     },
     wire::{
         operation::Operation,
@@ -23,34 +23,34 @@ use crate::domain::{
     },
 };
 
-/// One provider. Compiled from its file; part of the catalogue.
+/// One provider, compiled from its file; part of the catalogue.
 #[derive(Debug)]
 pub struct Provider {
     /// Its name in configuration, logs and metrics.
     pub name: String,
-    /// The human-readable name.
+    /// The name for people.
     pub display_name: String,
     /// How the credential is sent.
     pub auth: Auth,
-    /// The secrets that were found. Without any the provider is off.
+    /// The credentials whose secrets were found. Without any, the provider is off.
     pub credentials: Vec<Credential>,
-    /// Where secrets were looked for and not found.
-    pub lacking_secrets: Vec<LackingSecret>,
-    /// The URL of each operation that it serves.
-    pub endpoints: Endpoints,
-    /// Places that serve the same, in the place of the endpoints' own; empty: those of the endpoints.
+    /// The secrets that were not found.
+    pub missing_secrets: Vec<MissingSecret>,
+    /// The URL of each operation that the provider serves.
+    pub endpoints: EndpointTemplates,
+    /// Backends that replace the endpoints' own scheme, host and port. Empty: those of the endpoints apply.
     pub origins: Vec<WeightedOrigin>,
     /// Time limits that differ from `[upstream]`.
-    pub timeouts: Timeouts,
-    /// Which answers lead to another attempt, how often and after which pause.
+    pub timeouts: ProviderTimeouts,
+    /// Which answers lead to another attempt, how many attempts there are, and the pauses between them.
     pub retry: RetryPolicy,
-    /// Whether its error bodies pass or are reshaped.
+    /// Whether error bodies pass unchanged or are rewritten.
     pub errors: ErrorShape,
     /// The form of weir's own refusals once this provider is chosen.
     pub refusals: RefusalShape,
-    /// Errors that mean something else than their status says.
+    /// Errors whose status does not show their meaning.
     pub error_rules: ErrorRules,
-    /// Whether it keeps nothing of a Responses request that a later one could name.
+    /// Whether the provider stores nothing of a Responses request that a later request could name.
     pub stateless: bool,
     /// The model that answers for unknown names of a family.
     pub fallback: Option<Fallback>,
@@ -67,26 +67,25 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Whether it serves: it is not switched off and has a secret.
+    /// Whether it serves requests: it is not switched off and has a credential.
     pub fn is_on(&self) -> bool {
         !self.credentials.is_empty()
     }
 
-    /// Why it is off and what to do; `None` if it is on.
+    /// Why the provider is off; `None` if it is on.
     pub fn why_off(&self) -> Option<String> {
         if self.is_on() {
             return None;
         }
         let name = &self.name;
-        let places: Vec<String> = self.lacking_secrets.iter().map(ToString::to_string).collect();
+        let places: Vec<String> = self.missing_secrets.iter().map(ToString::to_string).collect();
         Some(match places.as_slice() {
             [] => format!("weir.toml says `enabled = false` in [provider.{name}]"),
             places => format!("its secret {}", places.join(", ")),
         })
     }
 
-    /// Whether an error of this status refuses the credential or its account. `body` is its text as [`ErrorRules::meaning`]
-    /// reads it.
+    /// Whether an error of this status refuses the credential or its account. `body` is what [`ErrorRules::meaning`] takes.
     pub fn refuses_credential(&self, status: u16, body: Option<&[u8]>) -> bool {
         match self.error_rules.meaning(status, body) {
             Some(ErrorMeaning::CredentialRefused) => true,
@@ -95,7 +94,7 @@ impl Provider {
         }
     }
 
-    /// The form in which clients of a protocol get its errors, and weir's own refusals about it.
+    /// The form in which clients of a protocol get the provider's errors, and weir's own refusals once it is chosen.
     pub fn error_form(&self, protocol: Protocol) -> ErrorForm {
         match self.refusals {
             RefusalShape::NativeRoot if protocol == Protocol::Messages => ErrorForm::NativeRoot,
@@ -103,16 +102,16 @@ impl Provider {
         }
     }
 
-    /// The places where an operation is served, to share the load between; empty where it is not served.
-    pub fn origins_of(&self, operation: Operation) -> Vec<WeightedOrigin> {
-        match self.endpoints.of(operation) {
+    /// The backends that share the load of an operation; empty if the provider does not serve the operation.
+    pub fn origins_for(&self, operation: Operation) -> Vec<WeightedOrigin> {
+        match self.endpoints.get(operation) {
             None => Vec::new(),
             Some(template) if self.origins.is_empty() => vec![WeightedOrigin::only(template.origin.clone())],
             Some(_) => self.origins.clone(),
         }
     }
 
-    /// Hosts and ports of all its places.
+    /// Hosts and ports of all backends.
     pub fn hosts(&self) -> Vec<(String, u16)> {
         let own = self.endpoints.iter().map(|(_, template)| &template.origin);
         let all: Vec<&Origin> = if self.origins.is_empty() {
@@ -125,7 +124,7 @@ impl Provider {
             .collect()
     }
 
-    /// The protocols that it has endpoints for, in a fixed order. Token counting alone does not count.
+    /// The protocols that it has endpoints for, in a fixed order. An endpoint for token counting alone does not count.
     pub fn protocols(&self) -> Vec<Protocol> {
         let generates = |protocol: &Protocol| {
             self.endpoints.iter().any(|(operation, _)| {
@@ -147,7 +146,7 @@ pub struct Auth {
     pub header: HeaderName,
     /// The text before the secret, with its space: `"Bearer "` or empty.
     pub scheme: &'static str,
-    /// Statuses by which the provider refuses the credential or its account, unless an error rule knows better.
+    /// Statuses by which the provider refuses the credential or its account, unless an error rule says otherwise.
     pub refused_statuses: Vec<u16>,
 }
 
@@ -165,7 +164,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// A credential that is sent as `scheme` and `secret`.
+    /// Makes a credential that is sent as `scheme` followed by `secret`.
     ///
     /// # Errors
     /// The secret cannot be sent in a header.
@@ -181,19 +180,19 @@ impl Credential {
     }
 }
 
-/// One of the places where a provider serves, with its weight.
+/// One backend of a provider, with its weight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WeightedOrigin {
     /// Scheme, host and port.
     pub origin: Origin,
     /// Its share of the requests, at least 1.
     pub weight: u16,
-    /// A free path that answers 200 while the place works.
+    /// A path that is free to request and answers 200 while the backend works.
     pub health_path: Option<String>,
 }
 
 impl WeightedOrigin {
-    /// A single place, with weight 1.
+    /// The only backend, with weight 1.
     pub fn only(origin: Origin) -> Self {
         Self {
             origin,
@@ -215,8 +214,8 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Whether it applies to this name, in upper or lower case.
-    pub fn fits(&self, protocol: Protocol, asked: &str) -> bool {
+    /// Whether it applies to a requested name. Upper and lower case are the same.
+    pub fn applies_to(&self, protocol: Protocol, asked: &str) -> bool {
         let protocols = self.protocols.as_ref();
         let asked = asked.to_lowercase();
         protocols.is_none_or(|only| only.contains(&protocol))
@@ -224,9 +223,9 @@ impl Fallback {
     }
 }
 
-/// Time limits of a provider. `None` means that of `[upstream]`.
+/// Timeouts of a provider. `None`: that of `[upstream]` applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct ProviderTimeouts {
     /// For establishing the connection.
     pub connect: Option<Duration>,
     /// To the first byte of a streamed answer.

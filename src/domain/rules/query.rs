@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What is escaped in a name or value that an edit adds.
+/// The characters to escape in a name or value that an edit adds.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -38,7 +38,7 @@ pub(crate) struct QueryEdit {
 pub(crate) enum QueryOp {
     /// Removes the parameter.
     Remove,
-    /// Sets the value, whatever the client sent.
+    /// Sets the value, replacing what the client sent.
     Set(String),
     /// Sets the value if the client sent none.
     Default(String),
@@ -52,11 +52,11 @@ impl QueryEdits {
 }
 
 impl QueryEdit {
-    /// Applies it alone; parameters that it does not name stay as they are written.
+    /// Applies this edit; all other parameters stay as they are written.
     pub(super) fn apply<'q>(&self, query: Option<Cow<'q, str>>) -> Option<Cow<'q, str>> {
         let is_there = query
             .as_deref()
-            .is_some_and(|query| query.split('&').any(|pair| self.is_of(pair)));
+            .is_some_and(|query| query.split('&').any(|pair| self.matches_pair(pair)));
         match &self.op {
             QueryOp::Remove if is_there => self.without(query.as_deref()).map(Cow::Owned),
             QueryOp::Set(value) => Some(self.added(self.without(query.as_deref()).as_deref(), value).into()),
@@ -65,14 +65,14 @@ impl QueryEdit {
         }
     }
 
-    fn is_of(&self, pair: &str) -> bool {
+    fn matches_pair(&self, pair: &str) -> bool {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
         let name = name.replace('+', " ");
         percent_decode_str(&name).eq(self.name.bytes())
     }
 
     fn without(&self, query: Option<&str>) -> Option<String> {
-        let kept: Vec<&str> = query?.split('&').filter(|pair| !self.is_of(pair)).collect();
+        let kept: Vec<&str> = query?.split('&').filter(|pair| !self.matches_pair(pair)).collect();
         let kept = kept.join("&");
         (!kept.is_empty()).then_some(kept)
     }
@@ -87,7 +87,8 @@ impl QueryEdit {
     }
 }
 
-/// Edits a client's query, from which weir's own key is gone already: remove, set, default. `None` means no query.
+/// Edits a client's query, from which weir's own key has already been removed, in the order remove, set, default. `None`: no
+/// query.
 pub(crate) fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
     edits
         .iter()

@@ -20,7 +20,7 @@ pub(crate) use resilience::{
     ErrorMeaning, RawCredential, RawErrorRule, RawFallback, RawOrigin, RawRetry, RefusalShape,
 };
 
-/// One provider file, the names and text of it not yet understood.
+/// One provider file, parsed but not yet checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawProvider {
@@ -35,30 +35,30 @@ pub(crate) struct RawProvider {
     /// Time limits that differ from `[upstream]`.
     #[serde(default)]
     pub timeouts: RawTimeouts,
-    /// Several secrets to share the load between, in the place of `auth.secret`.
+    /// Several secrets that share the load, instead of `auth.secret`.
     #[serde(default)]
     pub credential: Vec<Spanned<RawCredential>>,
-    /// Several places that serve the same, in the place of the endpoints' scheme, host and port.
+    /// Several backends that serve the same models; they replace the endpoints' scheme, host and port.
     #[serde(default)]
     pub origin: Vec<Spanned<RawOrigin>>,
-    /// What is tried again.
+    /// When and how often a failed request is sent again.
     #[serde(default)]
     pub retry: RawRetry,
-    /// What becomes of the provider's error bodies.
+    /// How the provider's error bodies reach the client.
     #[serde(default)]
     pub errors: ErrorShape,
     /// The shape of errors and of weir's own refusals once this provider is chosen.
     #[serde(default)]
     pub refusals: RefusalShape,
-    /// What single errors of the provider mean.
+    /// The meaning of errors whose status does not show it.
     #[serde(default)]
     pub error: Vec<Spanned<RawErrorRule>>,
-    /// Whether it keeps nothing of a Responses request that a later one could name.
+    /// Whether it stores nothing of a Responses request that a later request could name.
     #[serde(default)]
     pub stateless: bool,
-    /// Which model answers for names of the family that nobody knows.
+    /// The model that answers for unknown names of a family.
     pub fallback: Option<Spanned<RawFallback>>,
-    /// What happens to a request whose client has left.
+    /// What happens to an answer after its client has disconnected.
     #[serde(default)]
     pub on_client_gone: OnClientGone,
     /// Edits of the request's headers.
@@ -78,21 +78,21 @@ pub(crate) struct RawProvider {
     pub model: Vec<Spanned<RawModel>>,
 }
 
-/// `[auth]`: a secret by reference, and the header it goes into.
+/// `[auth]`: the secret, by reference, and the header that carries it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAuth {
-    /// Where the secret is; without it, `[[credential]]` says where several are.
+    /// Where the secret is; without it, `[[credential]]` lists several.
     pub secret: Option<SecretRef>,
-    /// One of the usual ways; or `header`.
+    /// One of the usual headers; instead of it, `header` names another.
     pub style: Option<AuthStyle>,
-    /// A header that takes the bare secret.
+    /// A header that carries the bare secret.
     pub header: Option<Spanned<String>>,
     /// Statuses by which the provider refuses the credential or its account; without it, 401, 402 and 403.
     pub refused_statuses: Option<Spanned<Vec<u16>>>,
 }
 
-/// The usual ways to send a key.
+/// The usual ways to send a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum AuthStyle {
     /// `x-api-key: SECRET`
@@ -128,7 +128,7 @@ pub(crate) struct RawEndpoints {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawTimeouts {
-    /// Until the connection stands, in milliseconds.
+    /// Until the connection is established, in milliseconds.
     pub connect_ms: Option<Spanned<u32>>,
     /// Until the first byte of a streamed answer, in seconds.
     pub first_byte_seconds: Option<Spanned<u32>>,
@@ -140,18 +140,19 @@ pub(crate) struct RawTimeouts {
     pub total_seconds: Option<Spanned<u32>>,
 }
 
-/// What becomes of a provider's error bodies, once what resembles a credential is masked (docs/interface.md, Errors).
+/// How a provider's error bodies reach the client, after anything that resembles a credential is masked (docs/interface.md,
+/// Errors).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorShape {
-    /// They pass byte for byte where they have the form that the client expects, and are put into it where they have not.
+    /// They pass byte for byte if they have the form that the client expects, and are rewritten into that form if not.
     #[default]
     Native,
-    /// They are put into that form whatever they look like.
+    /// They are always rewritten into that form.
     Reshape,
 }
 
-/// What happens to a request whose client has left.
+/// What happens to an answer after its client has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientGoneAction {
@@ -161,7 +162,7 @@ pub enum ClientGoneAction {
     Finish,
 }
 
-/// `[on_client_gone]`; what it does not say follows from the answer and its model.
+/// `[on_client_gone]`; the default of a missing key depends on the answer and its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnClientGone {
@@ -172,9 +173,9 @@ pub struct OnClientGone {
 }
 
 impl OnClientGone {
-    /// What happens to an answer, streamed or in one piece, of a model that may reason out of sight (`hidden_reasoning`).
-    /// Such reasoning is told of by the usage at the end alone, and so is the usage of most answers in one piece: where the
-    /// file says nothing these are read to their end. What streams in full view is known without.
+    /// What happens to an answer, streamed or in one piece, whose client has disconnected. By default, answers in one piece and
+    /// streams of a model with `hidden_reasoning` are read to their end, because usually only their end reports the usage. The
+    /// usage of other streams is known from the content that has arrived.
     pub fn action(&self, stream: bool, hidden_reasoning: bool) -> ClientGoneAction {
         let (given, default) = match (stream, hidden_reasoning) {
             (true, false) => (self.stream, ClientGoneAction::Abort),
@@ -190,42 +191,42 @@ settings! {
     #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RawModel {
-        /// The public name: what clients ask for.
+        /// The public name, by which clients request the model.
         name: String = text().example("house-model").stand_in(String::new()),
         /// The name for people. Without it: the public name.
         display_name: Option<String> = text().optional("House Model"),
-        /// Other names that clients may ask for.
+        /// Other names by which clients may request it.
         #[serde(default)]
         aliases: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["house"]),
-        /// The providers that serve it, the preferred one first. The others serve when it fails before the first byte of an answer
-        /// ([retry]), and at once while it is known to fail. Only in weir.toml.
+        /// The providers that serve it, the preferred one first. The others take over when it fails before the first byte of an
+        /// answer ([retry]), and immediately while it is known to fail. Only in weir.toml.
         #[serde(default)]
         providers: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["anthropic"]),
         /// The provider's name for it. Without it: the public name.
         upstream_name: Option<String> = text().optional("claude-haiku-4-5"),
-        /// The same for single providers, where they call it differently. Only in weir.toml.
+        /// The names at single providers that differ from `upstream_name`. Only in weir.toml.
         #[serde(default)]
         upstream_names: BTreeMap<String, String> = map_of(text())
             .unset(BTreeMap::new())
             .example(BTreeMap::from([("anthropic".to_owned(), "claude-haiku-4-5")])),
-        /// The protocols it is served through: messages, responses, gemini. Without it: all that its provider serves.
+        /// The protocols it is served through: messages, responses, gemini. Without it: all protocols of its provider.
         protocols: Option<Vec<Protocol>> =
             list_of(one_of("protocol", Protocol::ALL.map(|protocol| (protocol.as_str(), protocol)))).optional(vec!["messages"]),
-        /// How many tokens it takes in.
+        /// Maximum number of input tokens.
         context_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(200_000),
-        /// How many tokens it gives out.
+        /// Maximum number of output tokens.
         output_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(64_000),
-        /// The name of its price. Without it: the model's own name. A model without a price at one of its providers that is on is
-        /// refused.
+        /// The name of its price. Without it: the model's own name. weir refuses a model that has no price at an enabled
+        /// provider.
         price: Option<String> = text().optional("claude-haiku-4-5"),
         /// Whether it costs nothing.
         #[serde(default)]
         free: bool = flag(false),
-        /// Whether it may reason without showing it, so that only the usage at the end of an answer tells what was generated: then
-        /// its streams are read to their end when the client leaves.
+        /// Whether it may reason without showing the reasoning. Only the usage at the end of an answer then reports all that
+        /// was generated, so its streams are read to their end when the client leaves.
         #[serde(default)]
         hidden_reasoning: bool = flag(false),
-        /// When it appeared: a date or an RFC 3339 time.
+        /// When it was released: a date or an RFC 3339 time.
         created: Option<String> = text().optional("2026-11-21"),
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::domain::settings::{Kind, Refused};
+use crate::domain::settings::{SettingFault, SettingKind};
 
-/// A reference to a secret. The secret itself is never written into a file that weir reads as configuration.
+/// A reference to a secret. Configuration files contain references, never the secrets themselves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub enum SecretRef {
@@ -18,7 +18,7 @@ pub enum SecretRef {
     Credential(String),
 }
 
-/// The text is no secret reference. It is not repeated here: it may be the secret itself.
+/// The text is not a secret reference. It is not repeated here, because it may be the secret itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a secret is given by reference: env:NAME, file:PATH or credential:NAME")]
 pub struct SecretRefError;
@@ -41,8 +41,8 @@ impl SecretRef {
 }
 
 impl SecretRef {
-    /// The same reference as it stands in this file: a relative path is one beside it.
-    pub(crate) fn beside(&self, file: &str) -> Self {
+    /// Resolves a relative path against the folder of `file`, which contains the reference.
+    pub(crate) fn relative_to(&self, file: &str) -> Self {
         match self {
             Self::File(path) => {
                 let folder = Path::new(file).parent().unwrap_or_else(|| Path::new(""));
@@ -53,29 +53,29 @@ impl SecretRef {
     }
 }
 
-/// The kind of settings that are references to secrets. What stands there instead may be a secret: it is never repeated, nor is
+/// The kind of settings that hold secret references. An invalid value may be a secret, so errors repeat neither the value nor
 /// its type.
-pub(crate) fn secret() -> Kind<SecretRef> {
-    Kind::of(|given| match given.text().ok().map(SecretRef::parse) {
+pub(crate) fn secret() -> SettingKind<SecretRef> {
+    SettingKind::of(|given| match given.text().ok().map(SecretRef::parse) {
         Some(Ok(SecretRef::File(path))) => {
             let path = given.folder().join(path);
             Ok(SecretRef::File(path.to_string_lossy().into_owned()))
         }
         Some(Ok(other)) => Ok(other),
-        Some(Err(_)) | None => Err(Refused::Because(SecretRefError.to_string())),
+        Some(Err(_)) | None => Err(SettingFault::Because(SecretRefError.to_string())),
     })
 }
 
-/// A place without a secret.
+/// A secret that was not found where its reference points.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LackingSecret {
-    /// Where the secret was looked for.
+pub struct MissingSecret {
+    /// The reference.
     pub secret: SecretRef,
-    /// The place is there, and empty.
+    /// Whether the source exists but is empty.
     pub is_empty: bool,
 }
 
-impl std::fmt::Display for LackingSecret {
+impl std::fmt::Display for MissingSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = if self.is_empty { "empty" } else { "absent" };
         write!(f, "{} is {state}", self.secret)
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_one_beside_its_file() {
-        let beside = |text: &str, file: &str| SecretRef::parse(text).unwrap().beside(file).to_string();
+        let beside = |text: &str, file: &str| SecretRef::parse(text).unwrap().relative_to(file).to_string();
         assert_eq!(
             beside("file:a.key", "/etc/weir/rules/one.toml"),
             "file:/etc/weir/rules/a.key"

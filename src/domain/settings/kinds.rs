@@ -1,49 +1,49 @@
-//! The kinds that any file has: numbers, texts, choices, lists and tables.
+//! The kinds of settings that any file may use: numbers, texts, choices, lists and tables.
 
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
 
 use toml::de::DeValue;
 
 use super::{
-    kind::{Header, Kind},
+    kind::{SettingKind, TableHeader},
     reader::Settings,
-    section::Refused,
+    section::SettingFault,
 };
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// true or false.
-pub(crate) fn flag(default: bool) -> Kind<bool> {
-    let read = Kind::of(|given| match given.value {
+/// A boolean.
+pub(crate) fn flag(default: bool) -> SettingKind<bool> {
+    let read = SettingKind::of(|given| match given.value {
         DeValue::Boolean(truth) => Ok(*truth),
-        _ => Err(given.expected("true or false")),
+        _ => Err(given.type_fault("true or false")),
     });
     read.or(default)
 }
 
 /// A whole number within bounds.
-pub(crate) fn within<T>(limits: RangeInclusive<T>) -> Kind<T>
+pub(crate) fn within<T>(limits: RangeInclusive<T>) -> SettingKind<T>
 where
     T: TryFrom<i128> + PartialOrd + Display + 'static,
 {
     let (least, most) = (limits.start().to_string(), limits.end().to_string());
     let bounds = format!("{least} to {most}");
-    let read = Kind::of(move |given| {
+    let read = SettingKind::of(move |given| {
         let DeValue::Integer(integer) = given.value else {
-            return Err(given.expected("a whole number"));
+            return Err(given.type_fault("a whole number"));
         };
         let number = i128::from_str_radix(integer.as_str(), integer.radix());
         let fitting = number.as_ref().ok().and_then(|number| T::try_from(*number).ok());
         fitting.filter(|number| limits.contains(number)).ok_or_else(|| {
             let number = number.map_or("this number".to_owned(), |number| number.to_string());
-            Refused::Because(format!("{number} is out of range, give {least} to {most}"))
+            SettingFault::Because(format!("{number} is out of range, give {least} to {most}"))
         })
     });
     read.within(bounds)
 }
 
 /// A whole number within bounds, with a default.
-pub(crate) fn number<T>(default: T, limits: RangeInclusive<T>) -> Kind<T>
+pub(crate) fn number<T>(default: T, limits: RangeInclusive<T>) -> SettingKind<T>
 where
     T: TryFrom<i128> + PartialOrd + Display + Copy + 'static,
 {
@@ -51,27 +51,27 @@ where
 }
 
 /// A time in milliseconds.
-pub(crate) fn millis(default: u64, limits: RangeInclusive<u64>) -> Kind<Duration> {
+pub(crate) fn millis(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(Duration::from_millis)
 }
 
 /// A time in seconds.
-pub(crate) fn seconds(default: u64, limits: RangeInclusive<u64>) -> Kind<Duration> {
+pub(crate) fn seconds(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(Duration::from_secs)
 }
 
 /// A time in days.
-pub(crate) fn days(default: u64, limits: RangeInclusive<u64>) -> Kind<Duration> {
+pub(crate) fn days(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(|days| Duration::from_secs(days.saturating_mul(DAY_SECONDS)))
 }
 
 /// Any text.
-pub(crate) fn text() -> Kind<String> {
-    Kind::of(|given| given.text().map(str::to_owned))
+pub(crate) fn text() -> SettingKind<String> {
+    SettingKind::of(|given| given.text().map(str::to_owned))
 }
 
-/// One of several names. `noun` is what they name.
-pub(crate) fn one_of<T, const N: usize>(noun: &'static str, choices: [(&'static str, T); N]) -> Kind<T>
+/// One of several names. `noun` says what they name, for errors.
+pub(crate) fn one_of<T, const N: usize>(noun: &'static str, choices: [(&'static str, T); N]) -> SettingKind<T>
 where
     T: Clone + PartialEq + 'static,
 {
@@ -85,17 +85,17 @@ where
     })
 }
 
-/// A list. A table in it that cannot be used is told and left out; of anything else all have to be right.
-pub(crate) fn list_of<T: PartialEq + 'static>(element: Kind<T>) -> Kind<Vec<T>> {
-    Kind::of(move |given| {
+/// A list. Tables at fault in it are reported and left out; any other element at fault makes the whole list unusable.
+pub(crate) fn list_of<T: PartialEq + 'static>(element: SettingKind<T>) -> SettingKind<Vec<T>> {
+    SettingKind::of(move |given| {
         let DeValue::Array(list) = given.value else {
-            return Err(given.expected("an array"));
+            return Err(given.type_fault("an array"));
         };
         let mut all = Vec::new();
         for (number, value) in (1_usize..).zip(list.iter()) {
-            match element.read(&given.inside(&number.to_string(), value.get_ref())) {
+            match element.read(&given.child(&number.to_string(), value.get_ref())) {
                 Ok(one) => all.push(one),
-                Err(Refused::Told) => given.doubt(),
+                Err(SettingFault::Reported) => given.mark_unread(),
                 Err(because) => return Err(because),
             }
         }
@@ -103,22 +103,22 @@ pub(crate) fn list_of<T: PartialEq + 'static>(element: Kind<T>) -> Kind<Vec<T>> 
     })
 }
 
-/// Values by names that the file makes up. One that cannot be used is told, and left out.
-pub(crate) fn map_of<T: PartialEq + 'static>(value: Kind<T>) -> Kind<BTreeMap<String, T>> {
-    Kind::of(move |given| {
+/// Values by names that the file chooses. Values at fault are reported and left out.
+pub(crate) fn map_of<T: PartialEq + 'static>(value: SettingKind<T>) -> SettingKind<BTreeMap<String, T>> {
+    SettingKind::of(move |given| {
         let DeValue::Table(table) = given.value else {
-            return Err(given.expected("a table"));
+            return Err(given.type_fault("a table"));
         };
         let mut all = BTreeMap::new();
         for (name, one) in table {
-            let inside = given.inside(name.get_ref(), one.get_ref());
+            let inside = given.child(name.get_ref(), one.get_ref());
             match value.read(&inside) {
                 Ok(one) => {
                     all.insert(name.get_ref().to_string(), one);
                 }
                 Err(refused) => {
-                    inside.refuse(&refused);
-                    given.doubt();
+                    inside.report(&refused);
+                    given.mark_unread();
                 }
             }
         }
@@ -126,61 +126,61 @@ pub(crate) fn map_of<T: PartialEq + 'static>(value: Kind<T>) -> Kind<BTreeMap<St
     })
 }
 
-/// A table that is always there: without a word in the file all of it has defaults.
-pub(crate) fn table<T: Settings>() -> Kind<T> {
+/// A table that always exists: keys that the file does not give have defaults.
+pub(crate) fn table<T: Settings>() -> SettingKind<T> {
     of_table::<T>()
         .or_toml("{}".to_owned())
         .differing(|(now, before), at, all, keys| now.differing(before, at, all, keys))
-        .told_as(Header::Table, T::describe_keys)
+        .shown_as(TableHeader::Table, T::describe_keys)
 }
 
-/// A table that may be left out.
-pub(crate) fn optional_table<T: Settings>() -> Kind<Option<T>> {
+/// A table that may be absent.
+pub(crate) fn optional_table<T: Settings>() -> SettingKind<Option<T>> {
     let read = of_table::<T>().map(Some).unset(None);
-    in_place(read).told_as(Header::Optional, T::describe_keys)
+    in_place(read).shown_as(TableHeader::Optional, T::describe_keys)
 }
 
-/// A table that is of effect only with this one of its keys.
-pub(crate) fn table_with<T: Settings>(switch: &'static str) -> Kind<Option<T>> {
-    let read = Kind::of(move |given| {
+/// A table that has effect only if its key `switch` is given.
+pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Option<T>> {
+    let read = SettingKind::of(move |given| {
         let mut section = given.table()?;
-        section.is_off = !section.has(switch);
+        section.is_off = !section.contains_key(switch);
         let read = T::read(&section);
         match section.is_off {
             true => Ok(None),
-            false => read.map(Some).ok_or(Refused::Told),
+            false => read.map(Some).ok_or(SettingFault::Reported),
         }
     });
-    in_place(read.unset(None)).told_as(Header::Table, T::describe_keys)
+    in_place(read.unset(None)).shown_as(TableHeader::Table, T::describe_keys)
 }
 
-/// Tables in a list, `[[name]]`.
-pub(crate) fn tables<T: Settings>() -> Kind<Vec<T>> {
+/// A list of tables, `[[name]]`.
+pub(crate) fn tables<T: Settings>() -> SettingKind<Vec<T>> {
     list_of(of_table::<T>())
         .unset(Vec::new())
-        .told_as(Header::Element, T::describe_keys)
+        .shown_as(TableHeader::Element, T::describe_keys)
 }
 
-/// Tables by names that the file makes up, such as this one.
-pub(crate) fn named<T: Settings>(example: &'static str) -> Kind<BTreeMap<String, T>> {
+/// Tables by names that the file chooses; `example` is shown in the shipped file.
+pub(crate) fn named<T: Settings>(example: &'static str) -> SettingKind<BTreeMap<String, T>> {
     map_of(of_table::<T>())
         .unset(BTreeMap::new())
-        .told_as(Header::Named(example), T::describe_keys)
+        .shown_as(TableHeader::Named(example), T::describe_keys)
 }
 
-/// Keys of the table around them, which belong together.
-pub(crate) fn flat<T: Settings>() -> Kind<T> {
-    Kind::flat(T::read_keys)
+/// A group of keys in the surrounding table.
+pub(crate) fn flat<T: Settings>() -> SettingKind<T> {
+    SettingKind::flat(T::read_keys)
         .differing(|(now, before), at, all, keys| now.differing(before, at, all, keys))
-        .told_as(Header::Flat, T::describe_keys)
+        .shown_as(TableHeader::Flat, T::describe_keys)
 }
 
-fn of_table<T: Settings>() -> Kind<T> {
-    Kind::of(|given| T::read(&given.table()?).ok_or(Refused::Told))
+fn of_table<T: Settings>() -> SettingKind<T> {
+    SettingKind::of(|given| T::read(&given.table()?).ok_or(SettingFault::Reported))
 }
 
-/// Tables that differ in their keys, or in being there.
-fn in_place<T: Settings>(kind: Kind<Option<T>>) -> Kind<Option<T>> {
+/// An optional table that differs by its keys, or by its existence.
+fn in_place<T: Settings>(kind: SettingKind<Option<T>>) -> SettingKind<Option<T>> {
     kind.differing(|values, at, all, keys| match values {
         (Some(now), Some(before)) => now.differing(before, at, all, keys),
         (None, None) => {}

@@ -1,26 +1,26 @@
-//! What is kept of an access token. Its text has the form of a key, so it is looked for wherever a key may stand, and kept from
-//! providers as one is.
+//! Access tokens and refresh tokens of sign-ins.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::keys::{key::KeyId, secret::KeyDigest};
 
-/// The document of an access token, under the digest of its text.
+/// The document of an access token, stored under the digest of its text. The token has the form of a key, so it is accepted
+/// wherever a key is, and withheld from providers like a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessGrant {
-    /// The key that it stands for.
+    /// The key that the token stands for.
     pub(crate) key: KeyId,
-    /// The key's digest when it was issued: one that was rotated since is not stood for any more.
+    /// The digest of the key's text when the token was issued. The token ends with that text.
     pub(crate) digest: KeyDigest,
-    /// The sign-in that it belongs to.
+    /// The sign-in that the token belongs to.
     pub(crate) sign_in: String,
-    /// The first second in which it is not good any more, since the Unix epoch.
+    /// When the token expires, in seconds since the Unix epoch. It is no longer valid in that second.
     pub(crate) until: i64,
 }
 
 impl AccessGrant {
-    /// The digest of the key that it stands for now.
-    pub(crate) fn stands_for(&self, now: i64) -> Option<KeyDigest> {
+    /// The digest of the key's text that the token stands for; `None` if the token has expired.
+    pub(crate) fn key_digest_at(&self, now: i64) -> Option<KeyDigest> {
         (now < self.until).then_some(self.digest)
     }
 }

@@ -1,10 +1,10 @@
-//! An address of a web server that secrets are sent to.
+//! URLs that secrets may be sent to.
 
 use http::Uri;
 
-/// `https://host[:port]/path[?query]`; without TLS on this machine only.
+/// A URL that secrets may be sent to: `https://host[:port]/path[?query]`, or `http://` for this machine only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub(crate) struct SecureUrl {
     text: String,
     pub(crate) https: bool,
     /// Without the brackets of an IPv6 address.
@@ -15,8 +15,8 @@ pub(crate) struct Endpoint {
     pub(crate) path: String,
 }
 
-impl Endpoint {
-    /// Reads one; `None` if it is none, or could be read on its way.
+impl SecureUrl {
+    /// Parses a URL; `None` if it is not an HTTP URL, has user information, or would carry secrets unencrypted over a network.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
@@ -50,7 +50,7 @@ impl Endpoint {
         format!("{scheme}://{}", self.authority)
     }
 
-    /// The address with this query, `?a=b`, behind its own.
+    /// The URL with this query, such as `?a=b`, appended to its own.
     pub(crate) fn with_query(&self, query: &str) -> String {
         let text = self.text.split('#').next().unwrap_or_default();
         match (text.contains('?'), query.strip_prefix('?')) {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_has_tls_or_is_on_this_machine() {
-        let endpoint = Endpoint::parse("https://login.example/a/b?c=d").unwrap();
+        let endpoint = SecureUrl::parse("https://login.example/a/b?c=d").unwrap();
         assert_eq!(
             (endpoint.host.as_str(), endpoint.port, endpoint.https),
             ("login.example", 443, true)
@@ -76,7 +76,7 @@ mod tests {
             ("/a/b?c=d", "https://login.example")
         );
         assert_eq!(endpoint.with_query("?e=f"), "https://login.example/a/b?c=d&e=f");
-        let here = Endpoint::parse("http://[::1]:9000/x").unwrap();
+        let here = SecureUrl::parse("http://[::1]:9000/x").unwrap();
         assert_eq!(
             (here.host.as_str(), here.port, here.authority.as_str()),
             ("::1", 9000, "[::1]:9000")
@@ -92,7 +92,7 @@ mod tests {
             "https://a@login.example/",
             "javascript:alert(1)",
         ] {
-            assert_eq!(Endpoint::parse(wrong), None, "{wrong}");
+            assert_eq!(SecureUrl::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,22 +1,22 @@
-//! The settings that an operator gives to everyone who is signed in, in the form in which Claude Code takes them from its own
-//! gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
+//! The settings that an operator provides to all signed-in agents, in the form that Claude Code expects from its own gateway,
+//! which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::domain::keys::secret::KeyDigest;
 
-/// Settings, ready to be given.
+/// Settings, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedSettings {
     /// The body of the answer.
     pub body: String,
-    /// Its entity tag, quotes included.
+    /// The entity tag of the body, with quotes.
     pub etag: String,
 }
 
 impl ManagedSettings {
-    /// The settings of this object.
+    /// Renders the settings in this JSON object.
     pub(crate) fn new(settings: &Map<String, Value>) -> Self {
         let sorted = sorted(&Value::Object(settings.clone()));
         let digest: [u8; 32] = Sha256::digest(sorted.to_string()).into();
@@ -28,13 +28,13 @@ impl ManagedSettings {
         }
     }
 
-    /// Whether a client that sends this `if-none-match` has them.
+    /// Whether a client that sends this `if-none-match` already has these settings.
     pub(crate) fn is_known(&self, if_none_match: &str) -> bool {
         if_none_match.split(',').any(|tag| tag.trim() == self.etag)
     }
 }
 
-/// The same with the members of all objects in order, which is what the client hashes.
+/// The value with the members of all objects sorted by name, which is the form that the client hashes.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -50,7 +50,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A UUID of these bytes (RFC 9562, version 8): the same settings have the same one.
+/// A UUID made from these bytes (RFC 9562, version 8), so that equal settings have equal UUIDs.
 fn uuid(digest: &[u8; 32]) -> String {
     let mut bits = u128::from_be_bytes(digest.first_chunk().copied().unwrap_or_default());
     bits = bits & !(0xf << 76) | 8 << 76;

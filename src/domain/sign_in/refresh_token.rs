@@ -1,4 +1,4 @@
-//! Refresh tokens: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Key and sign-in say where its digest is kept.
+//! Refresh tokens: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Key id and sign-in lead to the stored digest.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::domain::keys::{
 };
 
 const WORD: &str = "-refresh-";
-/// The secret, in hexadecimal digits: 256 bits.
+/// Length of the secret: 64 hexadecimal digits carry 256 bits.
 const SECRET_CHARS: usize = 64;
-/// A sign-in's name, in base 62 characters: 22 of them carry 128 bits.
+/// Length of a sign-in's id: 22 base 62 characters carry 128 bits.
 pub(crate) const SIGN_IN_CHARS: usize = 22;
 
-/// A refresh token.
+/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Key id and sign-in lead to the stored digest.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RefreshToken {
     prefix: KeyPrefix,
@@ -26,7 +26,7 @@ pub(crate) struct RefreshToken {
 }
 
 impl RefreshToken {
-    /// Draws the first one of a sign-in.
+    /// Draws the first refresh token of a sign-in.
     pub(crate) fn generate(prefix: &KeyPrefix, key: &KeyId, sign_in: &str, rng: &mut impl CryptoRng) -> Self {
         let mut bytes = [0; 32];
         rng.fill_bytes(&mut bytes);
@@ -38,8 +38,8 @@ impl RefreshToken {
         }
     }
 
-    /// The token that takes this one's place. Whoever has only the salt, or only this token, cannot tell it; whoever asks twice
-    /// gets the same one.
+    /// The token that replaces this one. It can only be derived from both this token and the salt, and is always the same for
+    /// them.
     pub(crate) fn next(&self, salt: &KeyDigest) -> Self {
         let mut hash = Sha256::new();
         hash.update(salt.as_bytes());
@@ -50,7 +50,7 @@ impl RefreshToken {
         }
     }
 
-    /// Reads what [`RefreshToken::text`] gave.
+    /// Parses the text that [`RefreshToken::text`] returns.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Option<Self> {
         let rest = text.strip_prefix(prefix.as_str())?.strip_prefix(WORD)?;
         let mut parts = rest.split('-');
@@ -69,22 +69,22 @@ impl RefreshToken {
         })
     }
 
-    /// The token itself, for the agent.
+    /// The full token, for the agent.
     pub(crate) fn text(&self) -> String {
         format!("{}{WORD}{}-{}-{}", self.prefix, self.key, self.sign_in, self.secret)
     }
 
-    /// The key that it stands for.
+    /// The key that the token stands for.
     pub(crate) fn key(&self) -> &KeyId {
         &self.key
     }
 
-    /// The sign-in that it belongs to.
+    /// The sign-in that the token belongs to.
     pub(crate) fn sign_in(&self) -> &str {
         &self.sign_in
     }
 
-    /// What is kept of it.
+    /// The digest of the token, which is stored.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest::from_bytes(Sha256::digest(self.text()).into())
     }

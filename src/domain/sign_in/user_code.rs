@@ -1,42 +1,43 @@
-//! The code that a person compares, or types: eight consonants, which spell no word (RFC 8628, section 6.1).
+//! The code that a person compares or types: eight consonants, which spell no word (RFC 8628, section 6.1).
 
 use std::{fmt, str::FromStr};
 
 use rand::{CryptoRng, RngExt};
 
-use crate::domain::{keys::secret::KeyDigest, sign_in::named};
+use crate::domain::{keys::secret::KeyDigest, sign_in::document_name};
 
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const CHARS: usize = 8;
 
-/// A user code: 20^8 of them, of which few are good at a time and each for minutes.
+/// A user code, which a person compares or types: eight consonants, which spell no word (RFC 8628, section 6.1). Of 20^8 codes,
+/// few are valid at the same time, each for minutes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct UserCode(String);
 
 impl UserCode {
-    /// Draws one.
+    /// Draws a new code.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut letter = || LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'B');
         Self((0..CHARS).map(|_| char::from(letter())).collect())
     }
 
-    /// Reads what a person has typed: in any case, with or without the hyphen.
+    /// Parses what a person typed: in upper or lower case, with or without the hyphen.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let typed = text.chars().filter(|char| !matches!(char, '-' | ' '));
-        // One more than there may be, so that a longer text is seen to be longer.
+        // One more than allowed, so that longer texts are rejected.
         let letters: String = typed.map(|char| char.to_ascii_uppercase()).take(CHARS + 1).collect();
         let is_code = letters.len() == CHARS && letters.bytes().all(|byte| LETTERS.contains(&byte));
         is_code.then_some(Self(letters))
     }
 
-    /// The letters alone.
+    /// The letters without the hyphen.
     pub(crate) fn letters(&self) -> &str {
         &self.0
     }
 
     /// The name of its document.
-    pub(crate) fn name(&self) -> KeyDigest {
-        named("device", &self.0)
+    pub(crate) fn document_name(&self) -> KeyDigest {
+        document_name("device", &self.0)
     }
 }
 
@@ -48,7 +49,7 @@ impl FromStr for UserCode {
     }
 }
 
-/// As it is shown, `WDJB-MJHT`.
+/// Formats the code as people see it, such as `WDJB-MJHT`.
 impl fmt::Display for UserCode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = self.0.split_at_checked(CHARS / 2).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Why a model stopped, for the access log: a word of the protocol, never any other text of a provider.
+//! Why a model stopped, for the access log: a word from a fixed list, never any other text of a provider.
 
-/// What stands for a word that no protocol has.
+/// Replaces every word that is not in the list.
 const OTHER: &str = "other";
 
-/// The words of the three protocols, and those that providers are known to add to them.
+/// The words of the three protocols, and those that providers are known to add.
 const WORDS: [&str; 47] = [
     // Messages: `stop_reason` (https://docs.claude.com/en/api/handling-stop-reasons).
     "end_turn",
@@ -58,8 +58,8 @@ const WORDS: [&str; 47] = [
     OTHER,
 ];
 
-/// The word, if it is one; `other` for everything else.
-pub(crate) fn word(text: &str) -> &'static str {
+/// Returns `text` if it is in the list, else `other`.
+pub(crate) fn known_or_other(text: &str) -> &'static str {
     WORDS.iter().find(|word| **word == text).copied().unwrap_or(OTHER)
 }
 
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn the_protocols_words_stand_and_no_other_text_does() {
         for known in ["end_turn", "completed", "max_output_tokens", "MAX_TOKENS", "other"] {
-            assert_eq!(word(known), known);
+            assert_eq!(known_or_other(known), known);
         }
         for unknown in ["", "End_Turn", "end_turn ", "the prompt\nwas", &"x".repeat(1 << 20)] {
-            assert_eq!(word(unknown), "other");
+            assert_eq!(known_or_other(unknown), "other");
         }
     }
 }

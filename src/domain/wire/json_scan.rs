@@ -1,13 +1,13 @@
-//! One walk over a request body: checks that it is strict JSON (RFC 8259), reads what routing, billing and the choice of
-//! a credential need, and leaves the tokens for the edits of providers.
+//! Scans a request body once: checks that it is strict JSON (RFC 8259), reads the facts that routing, billing and the choice of
+//! a credential need, and records the tokens for the edits of providers.
 //!
-//! No tree is built, so a 30 MB body costs one walk over its bytes and no second copy. Strictness matters because weir
-//! routes and bills by its reading while the provider acts on its own: a body that two parsers could read differently is
+//! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. Strictness matters because weir
+//! routes and bills by its own reading while the provider acts on another: a body that two parsers could read differently is
 //! refused.
 //!
-//! The lexer is weir's own. The tape of simd-json has no offsets into the text, so that nothing could be spliced, and needs
-//! the client's bytes mutable, to unescape into them; sonic-rs and jiter hand out values one by one and leave no tape. All
-//! of them but jiter rest on `unsafe` SIMD; long strings, most of every body, are found in vector steps here too.
+//! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs, and it unescapes strings
+//! in place, so the client's bytes would have to be mutable; sonic-rs and jiter return values one by one and leave no tape. All
+//! of them but jiter rely on `unsafe` SIMD; this lexer too skips long strings, most of every body, in vector steps.
 
 mod body_position;
 mod error;
@@ -30,48 +30,48 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::{Fault, ScanError};
-use facts::Facts;
+pub(crate) use error::{JsonFault, ScanError};
+use facts::TopLevelReader;
 pub(crate) use input_tokens::input_estimate;
-pub use json_end::{JsonEnd, Progress};
-use key::Key;
+pub use json_end::{JsonEnd, JsonEndProgress};
+use key::BodyKey;
 pub(crate) use levels::DEPTH_MAX;
-use lexer::Lexer;
-pub(in crate::domain) use lexer::{Kind, Token};
+use lexer::StrictLexer;
+pub(in crate::domain) use lexer::{JsonToken, JsonTokenKind};
 pub use named_models::NamedModels;
 pub(crate) use references::Reference;
-use references::References;
+use references::ReferenceReader;
 pub(crate) use scanned::ModelSpan;
 pub use scanned::Scan;
-pub(in crate::domain) use string::{is as is_string, unescaped};
-use tape::Recorder;
+pub(in crate::domain) use string::{is_text as is_string, unescaped};
 pub(crate) use tape::Tape;
-pub(in crate::domain) use tape::{Reader, TAPE_ENTRIES_MAX};
-pub(crate) use turns::Turns;
-use turns::TurnsRead;
+use tape::TapeRecorder;
+pub(in crate::domain) use tape::{TAPE_ENTRIES_MAX, TapeReader};
+pub(crate) use turns::ConversationTurns;
+use turns::TurnReader;
 
 use crate::domain::wire::Protocol;
-use input_tokens::InputTally;
+use input_tokens::InputTokenEstimate;
 
-/// What a body may cost.
+/// The limits of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanLimits {
-    /// How many levels objects and arrays may nest; the top-level object is level 1. Held within 1..=[`DEPTH_MAX`].
+    /// The maximum nesting of objects and arrays; the top-level object is level 1. Clamped to 1..=[`DEPTH_MAX`].
     pub depth_max: usize,
-    /// How much state at a provider it may name.
+    /// The maximum number of references to state at a provider.
     pub references_max: usize,
 }
 
-/// Validates a whole body of a protocol as one strict JSON object, and collects its facts.
+/// Checks that a complete body is one strict JSON object, and collects its facts.
 ///
 /// # Errors
-/// The first fault in byte order (but UTF-8 is checked before all else), with its byte offset. No error holds text of
-/// the body.
+/// The first fault in byte order, with its byte offset; UTF-8 is checked before anything else. No error contains text of the
+/// body.
 pub fn scan(body: &[u8], protocol: Protocol, limits: &ScanLimits) -> Result<Scan, ScanError> {
     scan_onto(body, protocol, limits, TAPE_ENTRIES_MAX)
 }
 
-/// As [`scan`], with a tape of at most so many entries.
+/// Like [`scan`], with a tape of at most `entries_max` entries.
 pub(in crate::domain) fn scan_onto(
     body: &[u8],
     protocol: Protocol,
@@ -84,21 +84,21 @@ pub(in crate::domain) fn scan_onto(
     std::str::from_utf8(body).map_err(|error| ScanError::NotUtf8 {
         at: error.valid_up_to(),
     })?;
-    let mut lexer = Lexer::checking(limits.depth_max);
-    let mut tape = Recorder::new(body.len(), entries_max);
-    let mut readers = Readers {
-        facts: Facts::default(),
-        references: References::new(protocol, limits.references_max),
-        turns: TurnsRead::default(),
-        input: InputTally::default(),
+    let mut lexer = StrictLexer::checking(limits.depth_max);
+    let mut tape = TapeRecorder::new(body.len(), entries_max);
+    let mut readers = ScanReaders {
+        facts: TopLevelReader::default(),
+        references: ReferenceReader::new(protocol, limits.references_max),
+        turns: TurnReader::default(),
+        input: InputTokenEstimate::default(),
     };
     while let Some(kind) = lexer.advance(body)? {
         let token = lexer.token(kind);
         tape.push(token, &lexer);
         match kind {
-            Kind::Key => readers.key(body, token, &lexer)?,
-            Kind::End => {}
-            _ => readers.value(body, token, &lexer)?,
+            JsonTokenKind::Key => readers.on_key(body, token, &lexer)?,
+            JsonTokenKind::End => {}
+            _ => readers.on_value(body, token, &lexer)?,
         }
     }
     Ok(Scan {
@@ -107,54 +107,54 @@ pub(in crate::domain) fn scan_onto(
     })
 }
 
-/// Who is told of every key and value.
+/// The readers, which get every key and value.
 #[derive(Debug)]
-struct Readers {
-    facts: Facts,
-    references: References,
-    turns: TurnsRead,
-    input: InputTally,
+struct ScanReaders {
+    facts: TopLevelReader,
+    references: ReferenceReader,
+    turns: TurnReader,
+    input: InputTokenEstimate,
 }
 
-impl Readers {
-    fn key(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+impl ScanReaders {
+    fn on_key(&mut self, body: &[u8], token: JsonToken, lexer: &StrictLexer) -> Result<(), ScanError> {
         if let Some(at) = lexer.lone_surrogate {
-            return Err(lone_surrogate(at));
+            return Err(lone_surrogate_error(at));
         }
         let depth = lexer.depth();
-        let key = Key::of(token.of(body), lexer.is_escaped);
-        self.facts.key(depth, key, token.start)?;
-        self.references.key(depth, key, body)?;
-        self.turns.key(depth, key, || self.input.tokens());
-        let in_tools = self.facts.top() == Some(Key::Tools);
-        self.input.key(string::inner(token.of(body)), in_tools);
+        let key = BodyKey::from_token(token.bytes_in(body), lexer.is_escaped);
+        self.facts.on_key(depth, key, token.start)?;
+        self.references.on_key(depth, key, body)?;
+        self.turns.on_key(depth, key, || self.input.tokens());
+        let in_tools = self.facts.last_top_level() == Some(BodyKey::Tools);
+        self.input.on_key(string::string_inner(token.bytes_in(body)), in_tools);
         Ok(())
     }
 
-    /// A value, or the first byte of one that opens a container.
-    fn value(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+    /// Handles a value, or the first byte of an object or array.
+    fn on_value(&mut self, body: &[u8], token: JsonToken, lexer: &StrictLexer) -> Result<(), ScanError> {
         let depth = lexer.depth();
-        if token.kind == Kind::String {
-            // Only what weir goes by has to be a text: the rest is the provider's to judge.
+        if token.kind == JsonTokenKind::String {
+            // Only strings that weir reads must be valid text: the provider judges the others.
             if let Some(at) = lexer.lone_surrogate
-                && (self.facts.is_model_next() || self.references.is_read(depth))
+                && (self.facts.is_model_next() || self.references.is_string_read(depth))
             {
-                return Err(lone_surrogate(at));
+                return Err(lone_surrogate_error(at));
             }
-            self.facts.value(body, token)?;
-            self.references.string(depth, body, token)?;
-            let raw = string::inner(token.of(body));
-            self.turns.string(raw, || self.input.tokens());
-            self.input.string(raw);
+            self.facts.on_value(body, token)?;
+            self.references.on_string(depth, body, token)?;
+            let raw = string::string_inner(token.bytes_in(body));
+            self.turns.on_string(raw, || self.input.tokens());
+            self.input.on_string(raw);
             return Ok(());
         }
-        self.facts.value(body, token)?;
+        self.facts.on_value(body, token)?;
         match token.kind {
-            Kind::Object | Kind::Array => self.references.open(depth, token.kind, body)?,
+            JsonTokenKind::Object | JsonTokenKind::Array => self.references.on_container(depth, token.kind, body)?,
             kind => {
-                self.references.scalar(depth, kind);
-                if kind != Kind::Null {
-                    self.input.scalar();
+                self.references.on_scalar(depth, kind);
+                if kind != JsonTokenKind::Null {
+                    self.input.on_scalar();
                 }
             }
         }
@@ -173,9 +173,9 @@ impl Readers {
     }
 }
 
-fn lone_surrogate(at: usize) -> ScanError {
+fn lone_surrogate_error(at: usize) -> ScanError {
     ScanError::Malformed {
         at,
-        fault: Fault::LoneSurrogate,
+        fault: JsonFault::LoneSurrogate,
     }
 }

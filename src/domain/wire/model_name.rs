@@ -1,27 +1,27 @@
-//! The names of models as clients write them: which texts are names, and which listed names a client's may mean.
+//! The names of models as clients write them: which texts are valid names, and which names of the catalogue they may mean.
 
 use crate::domain::wire::Protocol;
 
-/// The longest name that is looked up, in bytes.
+/// The maximum length of a name, in bytes.
 pub(crate) const BYTES_MAX: usize = 128;
 
-/// What a name has to be, for messages.
+/// The rule for names, for messages.
 pub(crate) const RULE: &str = "1 to 128 bytes of printable text without white space at its ends";
 
 /// Whether a text can be a model's name: 1 to [`BYTES_MAX`] bytes, each character printable, no white space at either end.
-/// Others are refused before they reach a look-up or a log line. What goes into a URL is percent-encoded there.
+/// Other texts are refused before they reach a lookup or a log line. URLs percent-encode the name where they are built.
 pub(crate) fn is_plausible(name: &str) -> bool {
     (1..=BYTES_MAX).contains(&name.len()) && name.trim() == name && name.chars().all(is_printable)
 }
 
-/// No control, format, private or unassigned character, and of white space the space alone.
+/// False for control, format, private-use and unassigned characters, and for white space other than the space.
 fn is_printable(c: char) -> bool {
-    // `escape_debug` puts backslashes before the first three, and spells out all that cannot be printed.
+    // `escape_debug` escapes the first three with a backslash, and everything that is not printable.
     matches!(c, '"' | '\'' | '\\') || c.is_alphanumeric() || c.escape_debug().len() == 1
 }
 
-/// The name of a model in a body without the collection that it stands in, which Gemini-style bodies write before it:
-/// `models/gemini-x`, `publishers/google/models/gemini-x`.
+/// Removes the collection that Gemini-style bodies write before a model's name: `models/gemini-x`,
+/// `publishers/google/models/gemini-x`.
 pub(crate) fn without_resource(protocol: Protocol, name: &str) -> &str {
     match (protocol, name.rsplit_once("models/")) {
         (Protocol::Gemini, Some(("", model))) => model,
@@ -30,9 +30,9 @@ pub(crate) fn without_resource(protocol: Protocol, name: &str) -> &str {
     }
 }
 
-/// The listed names that a client's name may mean, the nearest first: itself, without the mark of a context window, and
-/// without the date of a snapshot.
-pub(crate) fn meanings(name: &str) -> impl Iterator<Item = &str> {
+/// The names of the catalogue that a client's name may mean, the closest first: the name itself, then without the mark of a
+/// context window, then without the date of a snapshot too.
+pub(crate) fn name_candidates(name: &str) -> impl Iterator<Item = &str> {
     let unmarked = without_context_mark(name);
     let further = |other: &str, than: &str| other.len() < than.len();
     let undated = without_date(unmarked);
@@ -42,7 +42,8 @@ pub(crate) fn meanings(name: &str) -> impl Iterator<Item = &str> {
     marked.chain(without_mark).chain(without_date)
 }
 
-/// `claude-opus-5-5[1m]`, as Claude Code writes the model with a context window of a million tokens, is `claude-opus-5-5`.
+/// Turns `claude-opus-5-5[1m]`, Claude Code's name for the model with a context window of a million tokens, into
+/// `claude-opus-5-5`.
 fn without_context_mark(name: &str) -> &str {
     let split = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
     match split {
@@ -51,13 +52,13 @@ fn without_context_mark(name: &str) -> &str {
     }
 }
 
-/// `1m`, `200k`.
+/// Whether a mark is like `1m` or `200k`.
 fn is_context_mark(mark: &str) -> bool {
     let count = mark.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or_default();
     !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `claude-haiku-4-5-20251001`, `claude-haiku-4-5@20251001` and `claude-haiku-4-5-2025-10-01` are `claude-haiku-4-5`.
+/// Turns `claude-haiku-4-5-20251001`, `claude-haiku-4-5@20251001` and `claude-haiku-4-5-2025-10-01` into `claude-haiku-4-5`.
 pub(crate) fn without_date(name: &str) -> &str {
     const FORMS: [(&str, &str); 3] = [("-", "YYYYMMDD"), ("@", "YYYYMMDD"), ("-", "YYYY-MM-DD")];
     let undated = FORMS.iter().find_map(|(before, form)| {
@@ -68,7 +69,7 @@ pub(crate) fn without_date(name: &str) -> &str {
     undated.unwrap_or(name)
 }
 
-/// Whether a text of a form's length is a day of this century in that form.
+/// Whether a text, which is as long as `form`, is a day of this century in that form.
 fn is_date(text: &str, form: &str) -> bool {
     let fits = |(c, of): (char, char)| if of == '-' { c == '-' } else { c.is_ascii_digit() };
     if !text.chars().zip(form.chars()).all(fits) {
@@ -168,7 +169,7 @@ mod tests {
             ("-20251001", vec![]),
             ("20251001", vec![]),
         ] {
-            let found: Vec<&str> = meanings(name).collect();
+            let found: Vec<&str> = name_candidates(name).collect();
             assert_eq!(found, [vec![name], meant].concat(), "{name}");
         }
     }
@@ -185,14 +186,14 @@ mod tests {
             ] {
                 prop_assert_eq!(without_date(&dated), name.as_str());
                 let marked = format!("{dated}[{thousands}m]");
-                let meant: Vec<&str> = meanings(&marked).collect();
+                let meant: Vec<&str> = name_candidates(&marked).collect();
                 prop_assert_eq!(meant, [&marked, &dated, &name]);
             }
         }
 
         #[test]
         fn no_text_has_more_than_three_meanings_and_each_begins_it(text in any::<String>()) {
-            let meant: Vec<&str> = meanings(&text).collect();
+            let meant: Vec<&str> = name_candidates(&text).collect();
             prop_assert!((1..=3).contains(&meant.len()));
             prop_assert!(meant.iter().all(|name| text.starts_with(name)));
         }

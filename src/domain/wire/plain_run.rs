@@ -1,11 +1,11 @@
-//! How far a JSON string goes without a quote or a backslash.
+//! Finds the next quote or backslash in a JSON string.
 
-/// The bytes that are looked at together in short strings.
+/// The number of bytes that are searched at a time in short strings.
 const WORD_BYTES: usize = 8;
-/// Words that are tried before a string counts as long: a search for those takes a while to begin.
+/// The number of words to search before a string counts as long: the search in long strings is slow to start.
 const SHORT_WORDS: usize = 4;
 
-/// The number of bytes before the next quote or backslash.
+/// Returns the number of bytes before the next quote or backslash.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -13,7 +13,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         let Some((word, behind)) = rest.split_first_chunk() else {
             return run_to_end(rest, words * WORD_BYTES);
         };
-        let ends = ends(u64::from_le_bytes(*word));
+        let ends = end_bits(u64::from_le_bytes(*word));
         if ends != 0 {
             return words * WORD_BYTES + (ends.trailing_zeros() / u8::BITS) as usize;
         }
@@ -22,30 +22,30 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     long_run(rest, SHORT_WORDS * WORD_BYTES)
 }
 
-/// The same of a few bytes behind so many others.
+/// The same for fewer bytes than a word, after `before` others.
 #[inline(never)]
 fn run_to_end(bytes: &[u8], before: usize) -> usize {
     let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
     before + bytes.iter().position(is_end).unwrap_or(bytes.len())
 }
 
-/// The same of many.
+/// The same for many bytes, after `before` others.
 #[inline(never)]
 fn long_run(bytes: &[u8], before: usize) -> usize {
     before + memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
 }
 
-const fn every_byte(byte: u8) -> u64 {
+const fn repeated_byte(byte: u8) -> u64 {
     u64::from_le_bytes([byte; WORD_BYTES])
 }
 
-/// The highest bit of each byte that is a quote or a backslash, up to the first one: what stands above that means nothing
-/// (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Both are ASCII, so that the highest bits of the word
-/// itself serve for both.
-const fn ends(word: u64) -> u64 {
-    let quote = (word ^ every_byte(b'"')).wrapping_sub(every_byte(1));
-    let backslash = (word ^ every_byte(b'\\')).wrapping_sub(every_byte(1));
-    (quote | backslash) & !word & every_byte(0x80)
+/// Sets the highest bit of the first byte that is a quote or a backslash; bits above that one have no meaning
+/// (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Both characters are ASCII, so one mask of the word's own
+/// highest bits serves for both.
+const fn end_bits(word: u64) -> u64 {
+    let quote = (word ^ repeated_byte(b'"')).wrapping_sub(repeated_byte(1));
+    let backslash = (word ^ repeated_byte(b'\\')).wrapping_sub(repeated_byte(1));
+    (quote | backslash) & !word & repeated_byte(0x80)
 }
 
 #[cfg(test)]

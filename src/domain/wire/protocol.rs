@@ -1,4 +1,4 @@
-//! The three wire protocols and their shapes.
+//! The three wire protocols: what their answers report, and the shapes of lists and errors.
 
 mod dialect;
 mod error_form;
@@ -19,8 +19,8 @@ pub use crate::domain::wire::Protocol;
 pub(crate) use error_form::ErrorForm;
 pub use failure::Break;
 pub(crate) use failure::InBandError;
-pub(crate) use made::Made;
+pub(crate) use made::CreatedState;
 pub(crate) use model_list::{ListedModel, model_entry, models_list};
-pub(crate) use observer::Boundaries;
-pub(crate) use observer::framing_of;
-pub use observer::{Framing, Observed, Observer};
+pub(crate) use observer::MessageBoundaries;
+pub(crate) use observer::framing_from_content_type;
+pub use observer::{AnswerFraming, AnswerReport, Observer};

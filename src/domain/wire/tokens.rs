@@ -1,14 +1,12 @@
-//! How many tokens a text has, without a tokenizer: bytes are counted by what they are, and each kind is worth a fixed
-//! part of a token.
+//! Estimates the number of tokens of a text without a tokenizer: each kind of byte is worth a fixed part of a token.
 //!
-//! It is used where no provider has reported the usage: for what passed before a stream broke off, for what a request
-//! may cost, and for what a running answer has cost so far. Within 10 % of o200k on prose in English, Chinese,
-//! Japanese, Korean, Russian and German, on code and on JSON of some KB (`tests/golden/tokens/`); other tokenizers
-//! differ from o200k by a factor per model that [`calibration`](crate::domain::ledger::calibration) learns. Less exact:
-//! languages that were not weighted in the fit (Italian, Polish, Ukrainian: up to 20 %), and texts of a few words.
+//! The estimate is used where the provider has not reported the usage: for an interrupted answer, for the possible cost of a
+//! request, and for the cost of a running answer so far. It is within 10 % of o200k on prose in English, Chinese, Japanese,
+//! Korean, Russian and German, on code, and on JSON of a few KB (`tests/golden/tokens/`). Other tokenizers differ from o200k by a
+//! factor for each model that [`calibration`](crate::domain::ledger::calibration) learns. Less exact: languages that were not
+//! weighted in the fit (Italian, Polish, Ukrainian: up to 20 %), and texts of a few words.
 //!
-//! Only what passes can be counted. Reasoning that a provider keeps to itself is seen by nobody but the provider: if it
-//! does not report it, it is not billed.
+//! Only text that passes through weir can be counted. Hidden reasoning is not billed unless the provider reports it.
 
 pub(crate) mod bill;
 mod factor;
@@ -18,20 +16,19 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use factor::Factor;
-use steps::{CLASS, FIRST_ROW, TURNS};
+pub(crate) use factor::TokenFactor;
+use steps::{CLASS, FIRST_ROW, PACKED_STEPS};
 
 /// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.
 pub(crate) const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 
-/// The bytes that are counted without a look at how many are left.
+/// The number of bytes per loop step.
 const WORD_BYTES: usize = 8;
 
-/// The estimate of a text, from its bytes by kind. Constant in size; any division of the same bytes gives the same
-/// result.
+/// The estimate of a text, from the kinds of its bytes. Constant in size; the result does not depend on how the text is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharClasses {
-    /// In millionths of an o200k token. One sum instead of a count per kind keeps the state at sixteen bytes.
+    /// The sum in millionths of an o200k token. One sum instead of a count per kind keeps the state at sixteen bytes.
     worth: u64,
     row: u32,
 }
@@ -53,11 +50,11 @@ impl CharClasses {
         let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
         for word in words {
             for byte in word {
-                step(&mut row, &mut worth, *byte);
+                add_byte(&mut row, &mut worth, *byte);
             }
         }
         for byte in rest {
-            step(&mut row, &mut worth, *byte);
+            add_byte(&mut row, &mut worth, *byte);
         }
         self.row = row;
         self.worth = self.worth.saturating_add(worth);
@@ -79,13 +76,13 @@ impl CharClasses {
     }
 }
 
-/// Adds a byte's worth at the current place, and moves on to the next.
+/// Adds a byte's worth at the current place, and moves to the next place.
 #[inline(always)]
-fn step(row: &mut u32, worth: &mut u64, byte: u8) {
+fn add_byte(row: &mut u32, worth: &mut u64, byte: u8) {
     let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
-    // The table covers all indices, so that there is nothing to take off.
-    let index = (*row + u32::from(class)) as usize % TURNS.len();
-    if let Some(turn) = TURNS.get(index) {
+    // The table covers all indexes, so the remainder changes nothing.
+    let index = (*row + u32::from(class)) as usize % PACKED_STEPS.len();
+    if let Some(turn) = PACKED_STEPS.get(index) {
         *row = turn.row;
         *worth += u64::from(turn.worth);
     }

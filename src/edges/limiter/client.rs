@@ -1,25 +1,25 @@
-//! The client that a limit is kept for, identified by its address.
+//! Clients, identified by their addresses, for limits per client.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::HeaderMap;
 use ipnet::IpNet;
 
-/// A client. IPv6 by its /64, which one household or machine has to itself, so that its 2^64 addresses are one.
+/// A client's address. An IPv6 address counts as its /64 network, because one household or machine has all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Client(IpAddr);
+pub(crate) struct ClientAddress(IpAddr);
 
-impl Client {
-    /// The peer, or whom it speaks for: `x-forwarded-for` is believed of a trusted peer alone, and read from its end, past
-    /// entries that are trusted too, to the first that is not. An entry that is no address ends the reading: nothing in
-    /// front of it was written by anybody who is trusted.
-    pub(crate) fn of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
-        Self::from(spoken_for(peer, headers, trusted))
+impl ClientAddress {
+    /// The peer's address, or the address that it forwards for. `x-forwarded-for` counts only from a trusted peer; it is read
+    /// from its end, past trusted addresses, up to the first that is not trusted. An entry that is not an address ends the
+    /// reading, because no trusted proxy wrote what precedes it.
+    pub(crate) fn from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
+        Self::from(forwarded_address(peer, headers, trusted))
     }
 
-    /// The same; `None` if that is still a trusted peer, which speaks for many.
-    pub(crate) fn alone(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<Self> {
-        let last = spoken_for(peer, headers, trusted);
+    /// Like [`Client::of`], but `None` if the result is a trusted proxy, which many clients share.
+    pub(crate) fn single_from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<Self> {
+        let last = forwarded_address(peer, headers, trusted);
         (!is_trusted(&last, trusted)).then(|| Self::from(last))
     }
 }
@@ -28,19 +28,19 @@ fn is_trusted(address: &IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(address))
 }
 
-fn spoken_for(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+fn forwarded_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut last = peer.to_canonical();
     let lines = headers.get_all("x-forwarded-for").iter().rev();
     let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
     while is_trusted(&last, trusted)
-        && let Some(before) = entries.next().and_then(address)
+        && let Some(before) = entries.next().and_then(parse_entry)
     {
         last = before;
     }
     last
 }
 
-impl From<IpAddr> for Client {
+impl From<IpAddr> for ClientAddress {
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -52,8 +52,8 @@ impl From<IpAddr> for Client {
     }
 }
 
-/// An entry: an address, as some proxies write it in brackets or with a port.
-fn address(entry: &str) -> Option<IpAddr> {
+/// Parses an entry: an address, which some proxies write in brackets or with a port.
+fn parse_entry(entry: &str) -> Option<IpAddr> {
     let entry = entry.trim();
     let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let parsed = bare.unwrap_or(entry).parse::<IpAddr>().ok();
@@ -75,18 +75,18 @@ mod tests {
             .to_vec()
     }
 
-    fn client(peer: &str, lines: &[&str]) -> Client {
+    fn client(peer: &str, lines: &[&str]) -> ClientAddress {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append("x-forwarded-for", line.parse().unwrap());
         }
-        Client::of(ip(peer), &headers, &trusted())
+        ClientAddress::from_headers(ip(peer), &headers, &trusted())
     }
 
     #[test]
     fn an_untrusted_peer_speaks_for_itself() {
-        assert_eq!(client("192.0.2.1", &["203.0.113.5"]), Client(ip("192.0.2.1")));
-        assert_eq!(client("192.0.2.1", &[]), Client(ip("192.0.2.1")));
+        assert_eq!(client("192.0.2.1", &["203.0.113.5"]), ClientAddress(ip("192.0.2.1")));
+        assert_eq!(client("192.0.2.1", &[]), ClientAddress(ip("192.0.2.1")));
     }
 
     #[test]
@@ -105,20 +105,23 @@ mod tests {
             (&["[2001:db8::7]"], "2001:db8::"),
             (&["::ffff:203.0.113.5"], "203.0.113.5"),
         ] {
-            assert_eq!(client("10.0.0.1", lines), Client(ip(named)), "{lines:?}");
+            assert_eq!(client("10.0.0.1", lines), ClientAddress(ip(named)), "{lines:?}");
         }
-        assert_eq!(client("::ffff:10.0.0.1", &["203.0.113.5"]), Client(ip("203.0.113.5")));
-        assert_eq!(client("fd00::1", &["203.0.113.5"]), Client(ip("203.0.113.5")));
+        assert_eq!(
+            client("::ffff:10.0.0.1", &["203.0.113.5"]),
+            ClientAddress(ip("203.0.113.5"))
+        );
+        assert_eq!(client("fd00::1", &["203.0.113.5"]), ClientAddress(ip("203.0.113.5")));
     }
 
     #[test]
     fn a_proxy_that_names_nobody_speaks_for_many() {
         let alone = |peer: &str, line: &'static str| {
             let headers = HeaderMap::from_iter([("x-forwarded-for".parse().unwrap(), line.parse().unwrap())]);
-            Client::alone(ip(peer), &headers, &trusted())
+            ClientAddress::single_from_headers(ip(peer), &headers, &trusted())
         };
-        assert_eq!(alone("10.0.0.1", "203.0.113.5"), Some(Client(ip("203.0.113.5"))));
-        assert_eq!(alone("192.0.2.1", ""), Some(Client(ip("192.0.2.1"))));
+        assert_eq!(alone("10.0.0.1", "203.0.113.5"), Some(ClientAddress(ip("203.0.113.5"))));
+        assert_eq!(alone("192.0.2.1", ""), Some(ClientAddress(ip("192.0.2.1"))));
         for (peer, line) in [
             ("10.0.0.1", ""),
             ("::ffff:10.0.0.1", "10.1.1.1"),

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     config::connections::HeadsConfig,
     domain::{
-        faults::pace::{BodyTimeLimit, PaceLimit},
+        faults::pace::{BodyTimeLimit, MinimumSpeed},
         wire::http1::head::HeadFault,
     },
     front::{client_times::ClientTimes, head_budget::HeadBudget},
@@ -23,10 +23,10 @@ const LIMITS: ArrivalLimits = ArrivalLimits {
 };
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
-fn pair() -> (DuplexStream, Guarded) {
+fn pair() -> (DuplexStream, ClientConnection) {
     let (client, server) = duplex(1024);
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    let answer = PaceLimit {
+    let answer = MinimumSpeed {
         wait_max: Duration::from_secs(60),
         bytes_per_second_min: 0,
     };
@@ -40,7 +40,7 @@ fn pair() -> (DuplexStream, Guarded) {
         address_bytes_max: 1 << 20,
         head_bytes_max: 1 << 20,
     });
-    let guarded = Guarded::new(
+    let guarded = ClientConnection::new(
         Box::new(server),
         (None, heads.lease(None)),
         times,
@@ -52,17 +52,27 @@ fn pair() -> (DuplexStream, Guarded) {
 fn open() -> (tokio::sync::watch::Sender<bool>, Closing) {
     let (sender, told) = tokio::sync::watch::channel(false);
     let patience = Duration::ZERO;
-    (sender, Closing { told, patience })
+    (
+        sender,
+        Closing {
+            shutdown: told,
+            patience,
+        },
+    )
 }
 
 /// What comes, with a timer of its own.
-async fn wait(guarded: &mut Guarded, spoken: Spoken, closing: Closing) -> Result<Arrival, CloseReason> {
+async fn wait(
+    guarded: &mut ClientConnection,
+    spoken: ExpectedProtocol,
+    closing: Closing,
+) -> Result<Arrival, CloseReason> {
     let timer = pin!(tokio::time::sleep(Duration::ZERO));
-    next(guarded, spoken, LIMITS, timer, pin!(closing.over())).await
+    next_request(guarded, spoken, LIMITS, timer, pin!(closing.expired())).await
 }
 
 /// What comes of these bytes, sent one by one; the client stays.
-async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
+async fn after(sent: &[u8], spoken: ExpectedProtocol) -> Result<Arrival, CloseReason> {
     let (mut client, mut guarded) = pair();
     let (_sender, closing) = open();
     let sending = async {
@@ -81,28 +91,31 @@ async fn after(sent: &[u8], spoken: Spoken) -> Result<Arrival, CloseReason> {
 #[tokio::test(start_paused = true)]
 async fn the_first_bytes_decide_between_the_versions() {
     for (sent, spoken) in [
-        (REQUEST, Spoken::Either),
-        (REQUEST, Spoken::Http1),
-        (b"\r\nGET / HTTP/1.1\r\nhost: x\r\n\r\n", Spoken::Http1),
-        (b"P / HTTP/1.0\r\n\r\n", Spoken::Either),
+        (REQUEST, ExpectedProtocol::Either),
+        (REQUEST, ExpectedProtocol::Http1),
+        (b"\r\nGET / HTTP/1.1\r\nhost: x\r\n\r\n", ExpectedProtocol::Http1),
+        (b"P / HTTP/1.0\r\n\r\n", ExpectedProtocol::Either),
     ] {
         assert!(matches!(after(sent, spoken).await, Ok(Arrival::Request(head)) if sent.ends_with(&head)));
     }
-    for spoken in [Spoken::Either, Spoken::Http2] {
+    for spoken in [ExpectedProtocol::Either, ExpectedProtocol::Http2] {
         assert!(matches!(after(H2_PREFACE, spoken).await, Ok(Arrival::Http2)));
     }
     let refused = |fault| Some(CloseReason::Head(fault));
     assert_eq!(
-        after(H2_PREFACE, Spoken::Http1).await.err(),
+        after(H2_PREFACE, ExpectedProtocol::Http1).await.err(),
         refused(HeadFault::Version)
     );
-    assert_eq!(after(REQUEST, Spoken::Http2).await.err(), Some(CloseReason::Handshake));
     assert_eq!(
-        after(b"\r\n\r\n", Spoken::Either).await.err(),
+        after(REQUEST, ExpectedProtocol::Http2).await.err(),
+        Some(CloseReason::Handshake)
+    );
+    assert_eq!(
+        after(b"\r\n\r\n", ExpectedProtocol::Either).await.err(),
         refused(HeadFault::RequestLine)
     );
     assert_eq!(
-        after(b"\x16\x03\x01", Spoken::Either).await.err(),
+        after(b"\x16\x03\x01", ExpectedProtocol::Either).await.err(),
         refused(HeadFault::RequestLine)
     );
 }
@@ -110,16 +123,22 @@ async fn the_first_bytes_decide_between_the_versions() {
 #[tokio::test(start_paused = true)]
 async fn silence_and_a_head_have_limits_of_their_own() {
     let started = tokio::time::Instant::now();
-    assert_eq!(after(b"", Spoken::Either).await.err(), Some(CloseReason::Silent));
+    assert_eq!(
+        after(b"", ExpectedProtocol::Either).await.err(),
+        Some(CloseReason::Silent)
+    );
     assert_eq!(started.elapsed().as_secs(), LIMITS.silence.as_secs());
     for half in [&REQUEST[..20], b"PRI * HTTP/2.0\r\n", b"\r"] {
         let started = tokio::time::Instant::now();
-        assert_eq!(after(half, Spoken::Either).await.err(), Some(CloseReason::HeadLate));
+        assert_eq!(
+            after(half, ExpectedProtocol::Either).await.err(),
+            Some(CloseReason::HeadLate)
+        );
         assert_eq!(started.elapsed().as_secs(), LIMITS.head.as_secs());
     }
     let long = [b"GET /", "x".repeat(100).as_bytes()].concat();
     let too_large = Some(CloseReason::Head(HeadFault::TooLarge));
-    assert_eq!(after(&long, Spoken::Either).await.err(), too_large);
+    assert_eq!(after(&long, ExpectedProtocol::Either).await.err(), too_large);
 }
 
 #[tokio::test]
@@ -127,11 +146,11 @@ async fn who_leaves_or_comes_while_weir_closes_brings_nothing() {
     let (client, mut guarded) = pair();
     let (sender, closing) = open();
     drop(client);
-    let arrived = wait(&mut guarded, Spoken::Either, closing.clone()).await;
+    let arrived = wait(&mut guarded, ExpectedProtocol::Either, closing.clone()).await;
     assert!(matches!(arrived, Ok(Arrival::Nothing)));
     let (_client, mut guarded) = pair();
     sender.send_replace(true);
-    let arrived = wait(&mut guarded, Spoken::Either, closing).await;
+    let arrived = wait(&mut guarded, ExpectedProtocol::Either, closing).await;
     assert!(matches!(arrived, Ok(Arrival::Nothing)));
 }
 
@@ -147,7 +166,7 @@ async fn who_is_given_time_may_still_bring_a_request_while_weir_closes() {
             let _ = client.write_all(REQUEST).await;
             std::future::pending::<()>().await;
         });
-        let arrived = wait(&mut guarded, Spoken::Either, closing).await;
+        let arrived = wait(&mut guarded, ExpectedProtocol::Either, closing).await;
         assert_eq!(matches!(arrived, Ok(Arrival::Request(_))), comes, "{after_ms}");
     }
 }
@@ -158,7 +177,7 @@ async fn the_preface_is_still_to_be_read_by_who_speaks_http2() {
     let (_sender, closing) = open();
     client.write_all(H2_PREFACE).await.expect("room");
     client.write_all(b"more").await.expect("room");
-    let arrived = wait(&mut guarded, Spoken::Either, closing).await;
+    let arrived = wait(&mut guarded, ExpectedProtocol::Either, closing).await;
     assert!(matches!(arrived, Ok(Arrival::Http2)));
     let mut peeked = [0; H2_PREFACE.len()];
     assert!(
@@ -178,7 +197,7 @@ async fn a_timer_that_an_earlier_request_has_set_is_put_off_for_the_next() {
     let (mut client, mut guarded) = pair();
     let (_sender, closing) = open();
     let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
-    let mut over = pin!(closing.over());
+    let mut over = pin!(closing.expired());
     let started = tokio::time::Instant::now();
     for _ in 0..3 {
         let later = tokio::time::sleep(LIMITS.silence - Duration::from_secs(1));
@@ -186,7 +205,13 @@ async fn a_timer_that_an_earlier_request_has_set_is_put_off_for_the_next() {
             later.await;
             client.write_all(REQUEST).await.expect("room");
         };
-        let arriving = next(&mut guarded, Spoken::Http1, LIMITS, timer.as_mut(), over.as_mut());
+        let arriving = next_request(
+            &mut guarded,
+            ExpectedProtocol::Http1,
+            LIMITS,
+            timer.as_mut(),
+            over.as_mut(),
+        );
         let (arrived, ()) = tokio::join!(arriving, sending);
         assert!(matches!(arrived, Ok(Arrival::Request(_))));
     }

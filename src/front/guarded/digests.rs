@@ -1,4 +1,4 @@
-//! What Pingora asks a connection of itself: its identity and its TLS are those of the stream below.
+//! The traits that Pingora demands of a connection: identity and TLS are those of the stream below.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use pingora::protocols::{
     tls::{SslDigest, TlsRef},
 };
 
-use super::Guarded;
+use super::ClientConnection;
 
-impl UniqueID for Guarded {
+impl UniqueID for ClientConnection {
     fn id(&self) -> UniqueIDType {
         self.stream.id()
     }
 }
 
-impl Ssl for Guarded {
+impl Ssl for ClientConnection {
     fn get_ssl(&self) -> Option<&TlsRef> {
         self.stream.get_ssl()
     }
@@ -30,20 +30,20 @@ impl Ssl for Guarded {
     }
 }
 
-impl GetTimingDigest for Guarded {
-    /// Nobody asks for the times.
+impl GetTimingDigest for ClientConnection {
+    /// Empty: nothing reads the times.
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }
 }
 
-impl GetProxyDigest for Guarded {
+impl GetProxyDigest for ClientConnection {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.stream.get_proxy_digest()
     }
 }
 
-impl GetSocketDigest for Guarded {
+impl GetSocketDigest for ClientConnection {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.stream.get_socket_digest()
     }

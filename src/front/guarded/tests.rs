@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use super::*;
 use crate::{
     config::connections::HeadsConfig,
-    domain::faults::pace::{BodyTimeLimit, PaceLimit},
+    domain::faults::pace::{BodyTimeLimit, MinimumSpeed},
     front::head_budget::HeadBudget,
     telemetry::metrics::Metrics,
 };
 
-fn times(pace: PaceLimit) -> ClientTimes {
+fn times(pace: MinimumSpeed) -> ClientTimes {
     ClientTimes {
         body: BodyTimeLimit {
             pace,
@@ -31,10 +31,10 @@ fn no_head() -> HeadLease {
     heads.lease(None)
 }
 
-fn pair(pace: PaceLimit) -> (DuplexStream, Guarded, Metrics) {
+fn pair(pace: MinimumSpeed) -> (DuplexStream, ClientConnection, Metrics) {
     let (client, server) = duplex(1 << 20);
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    let guarded = Guarded::new(
+    let guarded = ClientConnection::new(
         Box::new(server),
         (None, no_head()),
         times(pace),
@@ -45,13 +45,13 @@ fn pair(pace: PaceLimit) -> (DuplexStream, Guarded, Metrics) {
 
 const HEAD: &[u8] = b"POST / HTTP/1.1\r\n\r\n";
 
-const PATIENT: PaceLimit = PaceLimit {
+const PATIENT: MinimumSpeed = MinimumSpeed {
     wait_max: Duration::from_secs(600),
     bytes_per_second_min: 0,
 };
 
 /// What can be read until nothing more comes, in pieces of at most `step`.
-async fn readable(guarded: &mut Guarded, step: usize) -> Vec<u8> {
+async fn readable(guarded: &mut ClientConnection, step: usize) -> Vec<u8> {
     // A task that has done much is asked to wait for its next turn: not here.
     tokio::task::yield_now().await;
     let (mut all, mut space) = (Vec::new(), vec![0; step]);
@@ -68,9 +68,9 @@ async fn readable(guarded: &mut Guarded, step: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_request_is_read_to_its_own_end_and_the_next_one_waits() {
     for (framing, body) in [
-        (Framing::Empty, &b""[..]),
-        (Framing::Length(5), b"hello"),
-        (Framing::Chunked, b"3\r\nhel\r\n2;x\r\nlo\r\n0\r\n\r\n"),
+        (RequestFraming::Empty, &b""[..]),
+        (RequestFraming::Length(5), b"hello"),
+        (RequestFraming::Chunked, b"3\r\nhel\r\n2;x\r\nlo\r\n0\r\n\r\n"),
     ] {
         let all = [HEAD, body, b"GET /next"].concat();
         for (first, step) in [
@@ -99,12 +99,12 @@ const CONTENT: &[u8] = b"3\r\nhel\r\n2;x\r\nlo\r\n0\r\n";
 const TRAILERS: &[u8] = b"x-sum: 1\r\nx-more:\r\n\r\n";
 
 /// A chunked request of which so much has come, as it can be read in pieces of `step`.
-async fn come(client: &mut DuplexStream, guarded: &mut Guarded, (come, step): (&[u8], usize)) -> Vec<u8> {
+async fn come(client: &mut DuplexStream, guarded: &mut ClientConnection, (come, step): (&[u8], usize)) -> Vec<u8> {
     client.write_all(&come[..HEAD.len()]).await.expect("room");
     guarded.read_ahead().await.expect("bytes");
     client.write_all(&come[HEAD.len()..]).await.expect("room");
     let begin = guarded
-        .begin_request(HEAD.len(), Framing::Chunked)
+        .begin_request(HEAD.len(), RequestFraming::Chunked)
         .expect("well framed");
     let mut read = begin.to_vec();
     read.extend(readable(guarded, step).await);
@@ -150,7 +150,7 @@ async fn trailers_that_come_at_once_are_passed_over_before_the_next_request() {
         .expect("room");
     guarded.read_ahead().await.expect("bytes");
     let request = guarded
-        .begin_request(HEAD.len(), Framing::Chunked)
+        .begin_request(HEAD.len(), RequestFraming::Chunked)
         .expect("well framed");
     assert_eq!(request, [HEAD, CONTENT, b"\r\n"].concat());
     assert!(guarded.finish_request().await);
@@ -179,7 +179,7 @@ async fn no_request_follows_trailers_that_are_malformed_or_cut() {
 
 /// Sends a byte each second until that fails, to a connection that reads as long as it can; returns how long that was.
 async fn dripped(begin: &[u8], total: Duration) -> Duration {
-    let pace = PaceLimit {
+    let pace = MinimumSpeed {
         wait_max: Duration::from_secs(20),
         bytes_per_second_min: 2,
     };
@@ -187,11 +187,11 @@ async fn dripped(begin: &[u8], total: Duration) -> Duration {
     let metrics = Metrics::new(&[], &[]).expect("metrics");
     let mut limits = times(pace);
     limits.body.total = total;
-    let mut guarded = Guarded::new(Box::new(server), (None, no_head()), limits, metrics.listener("gateway"));
+    let mut guarded = ClientConnection::new(Box::new(server), (None, no_head()), limits, metrics.listener("gateway"));
     client.write_all(begin).await.expect("room");
     guarded.read_ahead().await.expect("bytes");
     guarded
-        .begin_request(HEAD.len(), Framing::Chunked)
+        .begin_request(HEAD.len(), RequestFraming::Chunked)
         .expect("well framed");
     let began = tokio::time::Instant::now();
     let dripping = async {
@@ -238,7 +238,9 @@ async fn chunks_that_could_be_read_in_two_ways_are_an_error_and_counted() {
         .await
         .expect("room");
     guarded.read_ahead().await.expect("bytes");
-    guarded.begin_request(19, Framing::Chunked).expect("well framed yet");
+    guarded
+        .begin_request(19, RequestFraming::Chunked)
+        .expect("well framed yet");
     client.write_all(b"lo\n0\r\n\r\n").await.expect("room");
     let error = guarded.read(&mut [0; 64]).await.expect_err("a bare line feed");
     assert_eq!(error.kind(), ErrorKind::InvalidData);
@@ -279,13 +281,13 @@ async fn a_client_that_leaves_is_seen_while_its_answer_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_taken_or_too_slowly_ends_the_connection() {
-    let taking = PaceLimit {
+    let taking = MinimumSpeed {
         wait_max: Duration::from_secs(60),
         bytes_per_second_min: 1000,
     };
     let (client, server) = duplex(16);
     let metrics = Metrics::new(&[], &[]).expect("metrics");
-    let mut guarded = Guarded::new(
+    let mut guarded = ClientConnection::new(
         Box::new(server),
         (None, no_head()),
         times(taking),
@@ -294,6 +296,6 @@ async fn an_answer_that_is_not_taken_or_too_slowly_ends_the_connection() {
     let error = guarded.write_all(&[0; 1000]).await.expect_err("nobody reads");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     drop(client);
-    let line = "weir_connections_closed_total{listener=\"gateway\",reason=\"answer_untaken\"} 1";
+    let line = "weir_connections_closed_total{listener=\"gateway\",reason=\"write_timeout\"} 1";
     assert!(metrics.render().contains(line));
 }

@@ -11,35 +11,35 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::front::tls::names::Names;
+use crate::front::tls::names::CertificateNames;
 
-/// Why a certificate cannot be served. Nothing of a key is in it.
+/// Why a certificate cannot be used. Contains nothing of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CertificateError {
-    /// The chain's file has no certificate.
+    /// The chain's file contains no certificate.
     #[error("the chain holds no PEM certificate")]
     NoCertificate,
     /// One of the chain, counted from 1, is not X.509 in DER.
     #[error("certificate {0} of the chain is damaged")]
     Damaged(usize),
-    /// No client would accept it.
-    #[error("it names no host in its subjectAltName, and clients look at nothing else")]
+    /// It names no host, so no client would accept it.
+    #[error("its subjectAltName names no host, and clients check nothing else")]
     NoName,
-    /// The key's file has none, or one that is encrypted.
-    #[error("the key's file holds no private key, give an unencrypted one as PEM (PKCS #8, PKCS #1 or SEC 1)")]
+    /// The key's file contains no key, or an encrypted one.
+    #[error("the key's file holds no private key: give an unencrypted one as PEM (PKCS #8, PKCS #1 or SEC 1)")]
     NoKey,
     /// The key belongs to another certificate.
     #[error("the key is not that of the first certificate of the chain")]
     OtherKey,
-    /// A kind or a size that is not supported.
-    #[error("the key cannot be used, give RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
+    /// The key's kind or size is not supported.
+    #[error("the key cannot be used: give RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
     UnusableKey,
 }
 
-/// What a listener shows for some names.
+/// A certificate chain with its private key, for the names in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
-    names: Names,
+    names: CertificateNames,
     from: i64,
     until: i64,
     in_order: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// From PEM: the chain, leaf first, and the leaf's private key. Anything else in the files is passed over.
+    /// Reads PEM: the chain, leaf first, and the leaf's private key. Anything else in the files is ignored.
     pub(crate) fn read(chain: &[u8], key: &[u8], crypto: &CryptoProvider) -> Result<Self, CertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .enumerate()
@@ -61,11 +61,14 @@ impl Certificate {
                 _ => Err(CertificateError::Damaged(index + 1)),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let names = parsed.first().map(Names::of).ok_or(CertificateError::NoCertificate)?;
+        let names = parsed
+            .first()
+            .map(CertificateNames::from_certificate)
+            .ok_or(CertificateError::NoCertificate)?;
         if names.is_empty() {
             return Err(CertificateError::NoName);
         }
-        // A chain is good for as long as all of it is.
+        // A chain is valid while all of its certificates are.
         let validities = || parsed.iter().map(|one| one.validity());
         let from = validities().map(|one| one.not_before.timestamp()).max();
         let until = validities().map(|one| one.not_after.timestamp()).min();
@@ -86,8 +89,8 @@ impl Certificate {
         })
     }
 
-    /// What it is good for.
-    pub(crate) fn names(&self) -> &Names {
+    /// The names that it is valid for.
+    pub(crate) fn names(&self) -> &CertificateNames {
         &self.names
     }
 
@@ -115,14 +118,14 @@ impl Certificate {
         }
     }
 
-    /// As rustls takes it.
-    pub(super) fn certified(&self) -> &Arc<CertifiedKey> {
+    /// The chain and key in rustls' form.
+    pub(super) fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.certified
     }
 }
 
-/// Whom a certificate names, and its SHA-256 digest, to tell apart two of one name. `None`: it is not X.509.
-pub(crate) fn holder(der: &[u8]) -> Option<String> {
+/// A certificate's subject and SHA-256 digest, which distinguishes two of one subject. `None` if it is not X.509.
+pub(crate) fn describe_holder(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("{} sha256:{digest}", certificate.subject()))

@@ -9,17 +9,17 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use crate::front::tls::{certificate::Certificate, names::Match};
+use crate::front::tls::{certificate::Certificate, names::NameMatch};
 
-/// By the name that a client asks for, and among those of that name by what the client can verify, in the order given.
-/// A client that names nothing, or nothing that is there, gets the first that it can verify.
+/// Chooses by the name that a client asks for, and then takes the first certificate, in the order given, that the client can
+/// verify. A client that asks for no name, or an unknown one, gets the first of all that it can verify.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct CertificateResolver {
     certificates: Vec<Certificate>,
     suites: Vec<SupportedCipherSuite>,
 }
 
-impl Choice {
+impl CertificateResolver {
     pub(super) fn new(certificates: Vec<Certificate>, crypto: &CryptoProvider) -> Self {
         Self {
             certificates,
@@ -31,21 +31,21 @@ impl Choice {
         &self.certificates
     }
 
-    /// The certificate for what a client asks for and offers; `None`: it can verify none of them.
+    /// The certificate for a client that asks for `name` and offers `schemes` and `suites`; `None` if it can verify none.
     fn choose(
         &self,
         name: Option<&str>,
         schemes: &[SignatureScheme],
         suites: &[CipherSuite],
     ) -> Option<&Arc<CertifiedKey>> {
-        self.named(name)
-            .map(Certificate::certified)
+        self.by_preference(name)
+            .map(Certificate::certified_key)
             .find(|certified| self.can_verify(certified, schemes, suites))
     }
 
-    fn named(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
+    fn by_preference(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
         let covering = |one| Some((name.and_then(|name| Certificate::names(one).covers(name))?, one));
-        let mut found: Vec<(Match, &Certificate)> = self.certificates.iter().filter_map(covering).collect();
+        let mut found: Vec<(NameMatch, &Certificate)> = self.certificates.iter().filter_map(covering).collect();
         found.sort_by_key(|(matched, _)| Reverse(*matched));
         let others = if found.is_empty() {
             self.certificates.as_slice()
@@ -55,7 +55,7 @@ impl Choice {
         found.into_iter().map(|(_, one)| one).chain(others)
     }
 
-    /// In TLS 1.2 the cipher suite says which kind of key signs, whatever signatures a client lists besides.
+    /// Whether the client can verify a certificate. In TLS 1.2 the cipher suite fixes the kind of key, whatever `schemes` lists.
     fn can_verify(&self, certified: &CertifiedKey, schemes: &[SignatureScheme], suites: &[CipherSuite]) -> bool {
         let kind = certified.key.algorithm();
         let mut shared = self.suites.iter().filter(|suite| suites.contains(&suite.suite()));
@@ -63,7 +63,7 @@ impl Choice {
     }
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let chosen = self.choose(hello.server_name(), hello.signature_schemes(), hello.cipher_suites());
         chosen.cloned()
@@ -79,9 +79,9 @@ mod tests {
 
     const BOTH: [SignatureScheme; 2] = [SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::RSA_PSS_SHA256];
 
-    fn choice(of: &[(&[&str], Kind)]) -> Choice {
+    fn choice(of: &[(&[&str], Kind)]) -> CertificateResolver {
         let crypto = ring::default_provider();
-        Choice::new(
+        CertificateResolver::new(
             of.iter().map(|(names, kind)| certificate(names, *kind)).collect(),
             &crypto,
         )
@@ -89,7 +89,7 @@ mod tests {
 
     #[track_caller]
     fn chosen(
-        choice: &Choice,
+        choice: &CertificateResolver,
         name: Option<&str>,
         schemes: &[SignatureScheme],
         suites: &[CipherSuite],
@@ -98,7 +98,7 @@ mod tests {
         choice
             .certificates
             .iter()
-            .position(|one| Arc::ptr_eq(one.certified(), certified))
+            .position(|one| Arc::ptr_eq(one.certified_key(), certified))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Accepts TLS on a listener, with what it shows and demands exchanged at run time.
+//! Accepts TLS on a listener. Its certificates and accepted clients can be replaced at run time.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use crate::front::tls::{certificate::Certificate, choice::Choice};
+use crate::front::tls::{certificate::Certificate, choice::CertificateResolver};
 
-/// What weir speaks over TLS, as ALPN names it, the preferred first.
+/// The ALPN names of the protocols over TLS, the preferred one first.
 const HTTP_2_AND_1: &[&[u8]] = &[b"h2", b"http/1.1"];
 const HTTP_1: &[&[u8]] = &[b"http/1.1"];
 
-/// Who may connect.
+/// The clients that may connect.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Clients {
-    /// Anybody.
+pub(crate) enum AcceptedClients {
+    /// All.
     #[default]
     All,
-    /// Whoever shows a certificate of these authorities.
+    /// Those with a certificate of these authorities.
     Certified(Arc<dyn ClientCertVerifier>),
 }
 
@@ -36,9 +36,9 @@ pub(crate) enum Clients {
 #[error("holds no PEM certificate of an authority")]
 pub(crate) struct NoAuthority;
 
-impl Clients {
-    /// Those that the authorities in this PEM file vouch for.
-    pub(crate) fn of(authorities: &[u8]) -> Result<Self, NoAuthority> {
+impl AcceptedClients {
+    /// Clients with a certificate of the authorities in this PEM file.
+    pub(crate) fn from_authorities(authorities: &[u8]) -> Result<Self, NoAuthority> {
         let mut roots = RootCertStore::empty();
         for one in CertificateDer::pem_slice_iter(authorities) {
             one.ok().and_then(|one| roots.add(one).ok()).ok_or(NoAuthority)?;
@@ -48,43 +48,43 @@ impl Clients {
     }
 }
 
-/// What a listener shows, and demands: one version of it, exchanged as a whole.
+/// One version of a listener's certificates and accepted clients, replaced as a whole.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    /// Never empty, in the order of preference.
+pub(crate) struct TlsIdentity {
+    /// The certificates in order of preference. Never empty.
     pub certificates: Vec<Certificate>,
-    /// Who may connect.
-    pub clients: Clients,
+    pub clients: AcceptedClients,
 }
 
-/// The HTTP versions behind a listener.
+/// The HTTP versions of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum HttpVersions {
+    /// HTTP/2 and HTTP/1.1.
     Http2,
-    /// HTTP/1.1 alone.
+    /// HTTP/1.1 only.
     Http1,
 }
 
 /// TLS 1.2 and 1.3 on a listener.
-pub(crate) struct Listener {
-    speaks: Speaks,
+pub(crate) struct TlsListener {
+    speaks: HttpVersions,
     tickets: Arc<dyn ProducesTickets>,
-    version: ArcSwap<Version>,
+    version: ArcSwap<TlsSnapshot>,
 }
 
-struct Version {
-    choice: Arc<Choice>,
+struct TlsSnapshot {
+    choice: Arc<CertificateResolver>,
     config: Arc<ServerConfig>,
 }
 
-impl Listener {
-    /// A listener that shows `identity`.
+impl TlsListener {
+    /// A listener with this identity.
     ///
     /// # Errors
-    /// The system gives no random bytes.
-    pub(crate) fn new(speaks: Speaks, identity: Identity) -> Result<Self, Error> {
+    /// The system provides no random bytes.
+    pub(crate) fn new(speaks: HttpVersions, identity: TlsIdentity) -> Result<Self, Error> {
         let tickets = ring::Ticketer::new()?;
-        let version = ArcSwap::from_pointee(version(speaks, &tickets, identity)?);
+        let version = ArcSwap::from_pointee(snapshot(speaks, &tickets, identity)?);
         Ok(Self {
             speaks,
             tickets,
@@ -92,27 +92,26 @@ impl Listener {
         })
     }
 
-    /// Shows `identity` from the next handshake on. Handshakes that run, connections, and the tickets of clients that come
-    /// back are not touched.
+    /// Uses `identity` from the next handshake on. Running handshakes, connections and session tickets are not affected.
     ///
     /// # Errors
-    /// None that a listener that was made has not had.
-    pub(crate) fn show(&self, identity: Identity) -> Result<(), Error> {
+    /// Those of [`Listener::new`].
+    pub(crate) fn set_identity(&self, identity: TlsIdentity) -> Result<(), Error> {
         self.version
-            .store(Arc::new(version(self.speaks, &self.tickets, identity)?));
+            .store(Arc::new(snapshot(self.speaks, &self.tickets, identity)?));
         Ok(())
     }
 
-    /// The handshake. It has no limit of its own.
+    /// Performs the handshake. The caller limits the time.
     ///
     /// # Errors
-    /// The client's and rustls', as Pingora tells them.
+    /// Those of the client and of rustls, in Pingora's form.
     pub(crate) async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
         let config = Arc::clone(&self.version.load().config);
         Acceptor::from_server_config(config).tls_handshake(stream).await
     }
 
-    /// Whether a certificate is good for this host.
+    /// Whether a certificate is valid for this host.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let version = self.version.load();
         version
@@ -128,20 +127,24 @@ impl Listener {
     }
 }
 
-fn version(speaks: Speaks, tickets: &Arc<dyn ProducesTickets>, identity: Identity) -> Result<Version, Error> {
+fn snapshot(
+    speaks: HttpVersions,
+    tickets: &Arc<dyn ProducesTickets>,
+    identity: TlsIdentity,
+) -> Result<TlsSnapshot, Error> {
     let crypto = crypto();
-    let choice = Arc::new(Choice::new(identity.certificates, &crypto));
+    let choice = Arc::new(CertificateResolver::new(identity.certificates, &crypto));
     let builder = ServerConfig::builder_with_provider(crypto).with_protocol_versions(&[&TLS13, &TLS12])?;
     let mut config = match identity.clients {
-        Clients::All => {
+        AcceptedClients::All => {
             let mut config = builder
                 .with_no_client_auth()
                 .with_cert_resolver(Arc::clone(&choice) as _);
             config.ticketer = Arc::clone(tickets);
             config
         }
-        // Without tickets: who was let in once shows its certificate again the next time.
-        Clients::Certified(verifier) => {
+        // Without tickets, so that a client shows its certificate on each connection.
+        AcceptedClients::Certified(verifier) => {
             let mut config = builder
                 .with_client_cert_verifier(verifier)
                 .with_cert_resolver(Arc::clone(&choice) as _);
@@ -149,28 +152,28 @@ fn version(speaks: Speaks, tickets: &Arc<dyn ProducesTickets>, identity: Identit
             config
         }
     };
-    // Tickets alone: memory for sessions would be the clients' to fill.
+    // Tickets only: clients could fill a session storage.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ignore_client_order = true;
     let offered = match speaks {
-        Speaks::Http2 => HTTP_2_AND_1,
-        Speaks::Http1 => HTTP_1,
+        HttpVersions::Http2 => HTTP_2_AND_1,
+        HttpVersions::Http1 => HTTP_1,
     };
     config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
-    Ok(Version {
+    Ok(TlsSnapshot {
         choice,
         config: Arc::new(config),
     })
 }
 
-/// The cryptography of every listener: ring, as for providers.
+/// The cryptography of all listeners: ring, as for providers.
 pub(crate) fn crypto() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for TlsListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener")
+        f.debug_struct("TlsListener")
             .field("speaks", &self.speaks)
             .finish_non_exhaustive()
     }

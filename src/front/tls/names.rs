@@ -1,29 +1,28 @@
-//! The names that a certificate is good for.
+//! The names that a certificate is valid for.
 
 use std::{fmt, net::IpAddr};
 
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 
-/// The DNS names and addresses of a certificate's subjectAltName. Its common name counts for nothing (RFC 9525
-/// section 2).
+/// The DNS names and addresses of a certificate's subjectAltName. Its common name is ignored (RFC 9525 section 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct CertificateNames {
     dns: Vec<String>,
     addresses: Vec<IpAddr>,
 }
 
-/// How a certificate is good for a name; the better one is the greater.
+/// How a certificate matches a name; the better match is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Match {
-    /// By `*.` in place of the name's first label.
+pub(crate) enum NameMatch {
+    /// By `*.` instead of the name's first label.
     Wildcard,
     /// The name itself is in the certificate.
     Exact,
 }
 
-impl Names {
-    /// Those of a certificate; empty if it has none that can be read.
-    pub(crate) fn of(certificate: &X509Certificate<'_>) -> Self {
+impl CertificateNames {
+    /// The names of a certificate; empty if it has none, or none that can be read.
+    pub(crate) fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
         let mut names = Self::default();
         let found = certificate.subject_alternative_name().ok().flatten();
         for name in found.iter().flat_map(|extension| &extension.value.general_names) {
@@ -36,7 +35,7 @@ impl Names {
         names
     }
 
-    /// All of them, DNS names first.
+    /// All names, DNS names first.
     pub(crate) fn all(&self) -> impl Iterator<Item = String> {
         self.dns
             .iter()
@@ -44,15 +43,14 @@ impl Names {
             .chain(self.addresses.iter().map(ToString::to_string))
     }
 
-    /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.dns.is_empty() && self.addresses.is_empty()
     }
 
-    /// Whether a host is among them: a DNS name in any case, or an address without brackets.
-    pub(crate) fn covers(&self, host: &str) -> Option<Match> {
+    /// How the names match a host, which is a DNS name in any case or an address without brackets; `None` if they do not.
+    pub(crate) fn covers(&self, host: &str) -> Option<NameMatch> {
         if let Ok(address) = host.parse::<IpAddr>() {
-            return self.addresses.contains(&address).then_some(Match::Exact);
+            return self.addresses.contains(&address).then_some(NameMatch::Exact);
         }
         let is = |name: &&String| name.eq_ignore_ascii_case(host);
         // A wildcard stands for one whole label (RFC 9525 section 6.3).
@@ -61,17 +59,17 @@ impl Names {
             (Some(rest), Some(parent)) => rest.eq_ignore_ascii_case(parent),
             _ => false,
         };
-        let exact = self.dns.iter().find(is).map(|_| Match::Exact);
-        exact.or_else(|| self.dns.iter().find(is_wildcard).map(|_| Match::Wildcard))
+        let exact = self.dns.iter().find(is).map(|_| NameMatch::Exact);
+        exact.or_else(|| self.dns.iter().find(is_wildcard).map(|_| NameMatch::Wildcard))
     }
 
-    /// The name to call the certificate by.
+    /// The name that stands for the certificate in logs.
     pub(crate) fn first(&self) -> String {
         self.all().next().unwrap_or_default()
     }
 }
 
-impl fmt::Display for Names {
+impl fmt::Display for CertificateNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.all().collect::<Vec<_>>().join(", "))
     }
@@ -86,8 +84,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn names(dns: &[&str], addresses: &[&str]) -> Names {
-        Names {
+    fn names(dns: &[&str], addresses: &[&str]) -> CertificateNames {
+        CertificateNames {
             dns: dns.iter().map(|name| (*name).to_owned()).collect(),
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
         }
@@ -96,8 +94,8 @@ mod tests {
     #[test]
     fn a_wildcard_stands_for_one_label() {
         let names = names(&["*.example.com", "example.com"], &[]);
-        assert_eq!(names.covers("API.example.com"), Some(Match::Wildcard));
-        assert_eq!(names.covers("Example.Com"), Some(Match::Exact));
+        assert_eq!(names.covers("API.example.com"), Some(NameMatch::Wildcard));
+        assert_eq!(names.covers("Example.Com"), Some(NameMatch::Exact));
         for other in [
             "a.b.example.com",
             "example.org",
@@ -114,8 +112,8 @@ mod tests {
     #[test]
     fn an_address_is_compared_as_such() {
         let names = names(&["10.0.0.1"], &["2001:db8::1", "192.0.2.7"]);
-        assert_eq!(names.covers("2001:db8:0::1"), Some(Match::Exact));
-        assert_eq!(names.covers("192.0.2.7"), Some(Match::Exact));
+        assert_eq!(names.covers("2001:db8:0::1"), Some(NameMatch::Exact));
+        assert_eq!(names.covers("192.0.2.7"), Some(NameMatch::Exact));
         assert_eq!(
             names.covers("10.0.0.1"),
             None,

@@ -1,4 +1,4 @@
-//! Who a request comes from, by its key.
+//! The caller of a request, identified by its key.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
         faults::refusal::Refusal,
         keys::{
             credential::{self, CredentialError},
-            key::{KeyDenied, KeyRecord},
+            key::{KeyInvalid, KeyRecord},
             secret::{KeyDigest, ServiceKey},
         },
     },
@@ -21,42 +21,42 @@ use crate::{
         request::head::{self, QueryKeys},
     },
     money::billing::FoundKey,
-    store::key_cache::{KeyLookupError, tokens::Presented},
+    store::key_cache::{KeyLookupError, tokens::PresentedCaller},
 };
 
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The digest of the key's text, the present one or the one before: not that of an access token that stands for it.
+    /// The digest of the key's current or previous text; never that of an access token that stands for the key.
     pub digest: KeyDigest,
     /// The key's record, as this node knew it at authentication.
     pub key: Arc<KeyRecord>,
-    /// The key itself, or the token that stands for it, to keep it out of what goes to a provider.
+    /// The key's text, or the token that stands for it, so that it can be kept from providers.
     pub presented: ServiceKey,
 }
 
 impl Caller {
-    /// Checks that the key is neither revoked nor replaced nor expired.
+    /// Checks that the key is not revoked, replaced or expired.
     ///
     /// # Errors
-    /// The refusal of a key that is.
+    /// The refusal of such a key.
     pub(crate) fn check(&self, now_unix: i64) -> Result<(), Refusal> {
         Ok(self.key.check(&self.digest, now_unix)?)
     }
 
-    /// The same for a key that may have expired: its usage can still be read.
+    /// The same, but the key may have expired: its usage can still be read.
     ///
     /// # Errors
-    /// The refusal of a key that was revoked or replaced.
-    pub(crate) fn check_but_expiry(&self, now_unix: i64) -> Result<(), Refusal> {
+    /// The refusal of a revoked or replaced key.
+    pub(crate) fn check_except_expiry(&self, now_unix: i64) -> Result<(), Refusal> {
         match self.key.check(&self.digest, now_unix) {
-            Ok(()) | Err(KeyDenied::Expired) => Ok(()),
+            Ok(()) | Err(KeyInvalid::Expired) => Ok(()),
             Err(denied) => Err(denied.into()),
         }
     }
 
-    /// The caller's key, for billing.
-    pub(crate) fn found(&self) -> FoundKey<'_> {
+    /// The caller's key in billing's form.
+    pub(crate) fn key_for_billing(&self) -> FoundKey<'_> {
         FoundKey {
             digest: &self.digest,
             record: &self.key,
@@ -64,16 +64,16 @@ impl Caller {
     }
 }
 
-/// Finds the record of the key that the request's head presents. Reads no byte of the body.
+/// Finds the record of the key that the request's head presents. Does not read the body.
 pub(crate) async fn identify(
     gateway: &Gateway,
     session: &Session,
     exchange: &Exchange,
     keys: &QueryKeys,
 ) -> Result<Caller, Refusal> {
-    let offered = head::offered(session.req_header(), keys);
+    let offered = head::presented_keys(session.req_header(), keys);
     let prefix = &exchange.live.config.gateway.key_prefix;
-    let presented = credential::take(exchange.protocol, &offered, prefix).map_err(|error| match error {
+    let presented = credential::choose_key(exchange.protocol, &offered, prefix).map_err(|error| match error {
         CredentialError::Missing => Refusal::CredentialMissing,
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
         CredentialError::Malformed => Refusal::KeyUnknown,
@@ -81,10 +81,7 @@ pub(crate) async fn identify(
     let now = clock::instant();
     let now_unix = gateway.billing.time().now_seconds(now);
     let asker = || peer::client(session, &gateway.limits.trusted_proxies);
-    let found = gateway
-        .keys
-        .find_presented(&presented.digest(), (now, now_unix), asker)
-        .await;
+    let found = gateway.keys.lookup(&presented.digest(), (now, now_unix), asker).await;
     let found = found.map_err(|error| match error {
         KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
         KeyLookupError::Store(error) => {
@@ -94,7 +91,7 @@ pub(crate) async fn identify(
     })?;
     match found {
         None => Err(Refusal::KeyUnknown),
-        Some(Presented::Key(digest, key)) => Ok(Caller { digest, key, presented }),
-        Some(Presented::TokenExpired) => Err(Refusal::KeyExpired),
+        Some(PresentedCaller::Key(digest, key)) => Ok(Caller { digest, key, presented }),
+        Some(PresentedCaller::TokenExpired) => Err(Refusal::KeyExpired),
     }
 }

@@ -9,9 +9,9 @@ use crate::{
     gateway::forward::Forward,
 };
 
-/// Replaces what the provider says about the operator's account by the key's own quota. Only for successes, and only
-/// for keys with a quota; an error keeps the provider's headers, which say when to come back.
-pub(crate) fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+/// Adds headers that tell a Messages client about its key's quota, in place of the provider's about the operator's account. Only
+/// for successes and keys with a quota: an error keeps the provider's headers, which say when to try again.
+pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());
     };
@@ -23,7 +23,7 @@ pub(crate) fn tell(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     for name in names {
         head.remove_header(&name);
     }
-    for (name, value) in spend_limit::of_success(&standing) {
+    for (name, value) in spend_limit::success_headers(&standing) {
         head.insert_header(name, value)?;
     }
     Ok(())

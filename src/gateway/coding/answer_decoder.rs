@@ -24,7 +24,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// Whether everything could be decoded so far.
+    /// Whether all pieces so far could be decoded.
     pub(crate) fn is_readable(&self) -> bool {
         self.decoding.is_some()
     }
@@ -32,7 +32,7 @@ impl AnswerDecoder {
     /// Decodes a piece and passes the text to `observe` in parts.
     pub(crate) fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
         let Some(decoding) = &mut self.decoding else { return };
-        decoding.allow(PIECE_BYTES_MAX);
+        decoding.set_bytes_max(PIECE_BYTES_MAX);
         let mut rest = piece;
         loop {
             match decoding.next(&mut rest) {

@@ -1,14 +1,15 @@
-//! The one loop that decodes a coded stream while its pieces arrive: for request bodies, answers and error answers.
+//! The one loop that decodes a coded stream while its pieces arrive, for request bodies, answers and error answers. Decodes a
+//! compressed answer for the observer; the client gets the compressed bytes unchanged.
 
 use crate::gateway::coding::{Coding, CodingBroken, Decoder};
 
-/// Decoded bytes of one part. The buffer is allocated once per stream.
+/// The size of the buffer for decoded parts, which is allocated once per stream.
 pub(crate) const PART_BYTES: usize = 16 * 1024;
 
-/// Why a stream cannot be decoded further. The value that said so must not be used again.
+/// Why a stream cannot be decoded further. Its [`Decoding`] must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodingError {
-    /// The bytes do not follow their coding, or something stands behind the end of the stream.
+    /// The bytes do not follow their coding, or bytes follow the end of the stream.
     #[error(transparent)]
     Broken(#[from] CodingBroken),
     /// The decoded bytes exceed the limit.
@@ -37,7 +38,7 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// For a stream of which nothing has arrived. No more than `bytes_max` decoded bytes are returned.
+    /// Starts a stream. Returns at most `bytes_max` decoded bytes of it.
     ///
     /// # Errors
     /// Fails if the decoder's state cannot be allocated.
@@ -51,12 +52,12 @@ impl Decoding {
         })
     }
 
-    /// Replaces what is left of the limit.
-    pub(crate) fn allow(&mut self, bytes_max: usize) {
+    /// Sets the number of further decoded bytes to `bytes_max`.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
         self.left = bytes_max;
     }
 
-    /// Decodes the next part of `piece`, which is shortened by what has been read. `None` if all of it is decoded.
+    /// Decodes the next part of `piece`, which is shortened by the bytes read. `None` if all of it is decoded.
     ///
     /// # Errors
     /// A [`DecodingError`], if the bytes do not follow the coding or become too many.
@@ -73,7 +74,7 @@ impl Decoding {
                     }
                 };
             }
-            // One byte more than allowed tells a stream that is too large from one that just fits.
+            // One byte more than allowed distinguishes a stream that is too large from one that just fits.
             let room = self.left.saturating_add(1).min(PART_BYTES);
             let output = self.output.get_mut(..room).unwrap_or_default();
             let step = self.decoder.step(piece, output)?;

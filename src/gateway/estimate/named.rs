@@ -1,5 +1,5 @@
-//! The models that a body names beside the one that was asked for, and which of them is charged where the provider does not say
-//! which it ran: the dearest.
+//! The models that a body names in addition to the requested one. If the provider does not say which of them it ran, the most
+//! expensive one is charged.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     catalogue::{Catalogue, route::PricedEndpoint},
-    ledger::consumption::Modifiers,
+    ledger::consumption::PriceModifiers,
     money::price::{OtherModel, Price},
     wire::{
         json_scan::NamedModels,
@@ -17,23 +17,23 @@ use crate::domain::{
     },
 };
 
-/// The models that a body names.
+/// The further models that a body names, each a candidate for runs that the provider does not attribute.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Named {
-    models: Vec<NamedModel>,
+pub(super) struct CandidateModels {
+    models: Vec<CandidateModel>,
 }
 
 #[derive(Clone, Debug)]
-struct NamedModel {
-    /// As it stands in the body.
+struct CandidateModel {
+    /// The name in the body, without a resource prefix.
     name: SmolStr,
-    /// Whether it answers when the one that was asked for declines.
+    /// Whether it answers when the requested one declines.
     is_fallback: bool,
 }
 
-impl Named {
+impl CandidateModels {
     pub(super) fn new(models: &NamedModels, protocol: Protocol, body: &[u8]) -> Self {
-        let named = models.names(body).map(|(name, is_fallback)| NamedModel {
+        let named = models.names(body).map(|(name, is_fallback)| CandidateModel {
             name: model_name::without_resource(protocol, &name).into(),
             is_fallback,
         });
@@ -42,29 +42,30 @@ impl Named {
         }
     }
 
-    /// Whether one of them may be the model of such a run, of which the provider names none.
+    /// Whether one of them may have done a run of this kind.
     pub(super) fn may_run(&self, kind: RunKind) -> bool {
-        self.of(kind).next().is_some()
+        self.candidates(kind).next().is_some()
     }
 
-    /// The dearest of those that may be the model of this run; `None`: the model that was asked for is. What is no model of the
-    /// catalogue is as dear as the provider's dearest, unless the run is the answer, which the model asked for gives as a rule.
-    pub(super) fn dearest(
+    /// The most expensive of the models that may have done this run; `None` for the requested one. A model that is not in the
+    /// catalogue counts as the provider's most expensive one, unless the run is the answer, which the requested model usually
+    /// gives.
+    pub(super) fn most_expensive(
         &self,
         catalogue: &Catalogue,
         endpoint: &PricedEndpoint,
         asked: &str,
         run: &Run,
-        modifiers: &Modifiers,
+        modifiers: &PriceModifiers,
     ) -> Option<OtherModel> {
-        let modifiers = modifiers.of_run(run.kind);
+        let modifiers = modifiers.for_run(run.kind);
         let sum = |price: &Price| price.sum(&run.usage, &modifiers);
-        let priced = self.of(run.kind).filter_map(|named| {
-            let listed = catalogue.served_as(&endpoint.provider, &named.name);
+        let priced = self.candidates(run.kind).filter_map(|named| {
+            let listed = catalogue.find_served(&endpoint.provider, &named.name);
             let unlisted = || match run.kind {
                 RunKind::Answer | RunKind::Compaction => None,
                 RunKind::Fallback | RunKind::Advisor => {
-                    catalogue.dearest_at(&endpoint.provider, &run.usage, &modifiers)
+                    catalogue.most_expensive_at(&endpoint.provider, &run.usage, &modifiers)
                 }
             };
             let is_listed = listed.is_some();
@@ -83,8 +84,8 @@ impl Named {
         })
     }
 
-    fn of(&self, kind: RunKind) -> impl Iterator<Item = &NamedModel> {
-        let may_be = move |named: &&NamedModel| match kind {
+    fn candidates(&self, kind: RunKind) -> impl Iterator<Item = &CandidateModel> {
+        let may_be = move |named: &&CandidateModel| match kind {
             RunKind::Answer | RunKind::Fallback => named.is_fallback,
             RunKind::Compaction => false,
             RunKind::Advisor => true,

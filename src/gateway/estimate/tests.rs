@@ -6,12 +6,12 @@ use super::*;
 use crate::domain::{
     catalogue::CatalogueSettings,
     keys::key::{KeyId, KeyState},
-    ledger::{KeyTerms, calibration::InputEstimate, consumption::Modifiers},
+    ledger::{KeyTerms, calibration::InputEstimate, consumption::PriceModifiers},
     money::{
         NanoUsd,
         price::{Price, PriceList, SHIPPED_FILE},
     },
-    wire::{json_scan::Turns, usage::Usage},
+    wire::{json_scan::ConversationTurns, usage::Usage},
 };
 
 /// The shipped price of a model at a provider.
@@ -158,7 +158,7 @@ impl Talk {
         let scan = Scan {
             input_tokens: off(input, 7),
             output_max: Some(32_000),
-            turns: Turns {
+            turns: ConversationTurns {
                 since_answer: self.before.map(|_| off(new, 20)),
                 marks_cache: self.who == Who::MarkingAgent,
             },
@@ -200,7 +200,7 @@ fn key(number: u64) -> KeyRecord {
 }
 
 /// For a Messages request, with a catalogue that has nothing: no answer here is of several models.
-fn basis(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan) -> Basis {
+fn basis(learnt: &Arc<LearnedUsage>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan) -> UsageEstimator {
     let none = CatalogueSettings::default();
     let (catalogue, _) = Catalogue::build(&[], &none, &PriceList::default(), &|_| Ok(None)).unwrap();
     let route = Arc::new(PricedRoute {
@@ -211,7 +211,7 @@ fn basis(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan)
         },
         others: Vec::new(),
     });
-    Basis::new(
+    UsageEstimator::new(
         learnt,
         &Arc::new(catalogue),
         key,
@@ -223,14 +223,14 @@ fn basis(learnt: &Arc<Learnt>, key: &KeyRecord, model: &Arc<Model>, scan: &Scan)
 }
 
 fn cost(price: &Price, usage: &Usage) -> NanoUsd {
-    price.cost(usage, &Modifiers::default())
+    price.cost(usage, &PriceModifiers::default())
 }
 
 /// What is held for each request beside its cost, as a part of that: above zero where too much is held. Ten conversations run
 /// at any time, over four keys of two accounts, each turn after some other's.
 fn replay(seed: u64, turns: usize) -> Vec<(Who, f64)> {
     let rng = &mut StdRng::seed_from_u64(seed);
-    let learnt = Arc::new(Learnt::new());
+    let learnt = Arc::new(LearnedUsage::new());
     let mut talks: Vec<Talk> = (0..10).map(|_| Talk::new(rng)).collect();
     let mut errors = Vec::new();
     for _ in 0..turns {
@@ -241,7 +241,7 @@ fn replay(seed: u64, turns: usize) -> Vec<(Who, f64)> {
         let held = basis.estimate(&scan).cost(&talk.price).nanos() as f64;
         let costs = cost(&talk.price, &reported).nanos() as f64;
         errors.push((talk.who, (held - costs) / costs));
-        learnt.learn(&basis.kind, &reported, scan.input_tokens, reported.output_text);
+        learnt.learn(&basis.handle, &reported, scan.input_tokens, reported.output_text);
         if talk.is_over() {
             talks[place] = Talk::new(rng);
         }
@@ -272,10 +272,10 @@ fn what_is_held_is_near_what_it_costs_on_mixed_traffic_of_agents() {
 
 #[test]
 fn a_request_of_which_nothing_is_learnt_is_held_for_as_if_nothing_was_cached() {
-    let learnt = Arc::new(Learnt::new());
+    let learnt = Arc::new(LearnedUsage::new());
     let scan = Scan {
         input_tokens: 150_000,
-        turns: Turns {
+        turns: ConversationTurns {
             since_answer: Some(900),
             marks_cache: true,
         },
@@ -290,7 +290,7 @@ fn a_request_of_which_nothing_is_learnt_is_held_for_as_if_nothing_was_cached() {
         output_text: 400,
         ..Usage::default()
     };
-    learnt.learn(&basis.kind, &hit, 150_000, 400);
+    learnt.learn(&basis.handle, &hit, 150_000, 400);
     let as_hit = Estimate {
         input: InputEstimate {
             cache_read: 149_100,

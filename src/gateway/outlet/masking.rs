@@ -4,61 +4,62 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     domain::wire::protocol::{
-        Boundaries,
-        provider_error::passing_mask::{Passing, PassingMask},
+        MessageBoundaries,
+        provider_error::passing_mask::{MaskedPiece, PassingMask},
     },
     gateway::outlet::append,
 };
 
-/// Compressed bytes that wait at most for what they say to be known.
+/// The most compressed bytes that wait until their text is known.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
-/// The mask in front of a body's outlet. The credential is asked for only where something may have to be masked.
+/// Masks the operator's credential in errors within a body that passes. Reads the credential only if something may have to be
+/// masked.
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
-    /// Compressed bytes that wait until it is known whether they are of an error.
+    /// Compressed bytes that wait until it is known whether they belong to an error.
     coded: BytesMut,
 }
 
-/// The credential stands in an error within a compressed body, where nothing can be masked.
+/// An error within a compressed body repeats the credential, where it cannot be masked.
 #[derive(Debug)]
-pub(crate) struct CannotMask;
+pub(crate) struct MaskFailure;
 
 impl Masking {
-    /// Replaces a piece of a body that is not compressed by what can go on of it, masked.
+    /// Replaces a piece of an uncompressed body by the bytes that can pass now, masked.
     pub(crate) fn pass<'s>(
         &mut self,
         piece: &mut Option<Bytes>,
-        boundaries: Boundaries,
+        boundaries: MessageBoundaries,
         credential: impl FnOnce() -> &'s str,
     ) {
         let Some(bytes) = piece.as_mut() else { return };
-        if !bytes.is_empty() && self.mask.passes(bytes, boundaries) {
+        if !bytes.is_empty() && self.mask.can_pass(bytes, boundaries) {
             return;
         }
         match self.mask.push(bytes, boundaries, credential()) {
-            Passing::First(length) => bytes.truncate(length),
-            Passing::Instead(masked) => *bytes = masked.into(),
+            MaskedPiece::First(length) => bytes.truncate(length),
+            MaskedPiece::Instead(masked) => *bytes = masked.into(),
         }
         if bytes.is_empty() {
             *piece = None;
         }
     }
 
-    /// Sees decoded bytes of a compressed body, before [`Masking::pass_coded`].
-    pub(crate) fn see_decoded(&mut self, text: &[u8], boundaries: Boundaries, credential: &str) {
-        // Only what waits and what was masked matters: the client gets the compressed bytes.
+    /// Observes decoded bytes of a compressed body, before [`Masking::pass_coded`].
+    pub(crate) fn observe_decoded(&mut self, text: &[u8], boundaries: MessageBoundaries, credential: &str) {
+        // Only whether bytes wait or were masked matters: the client gets the compressed bytes.
         let _ = self.mask.push(text, boundaries, credential);
     }
 
-    /// Replaces a piece of a compressed body by what can go on of it.
+    /// Replaces a piece of a compressed body by the bytes that can pass now.
     ///
     /// # Errors
-    /// What it says has the credential in an error.
-    pub(crate) fn pass_coded(&mut self, piece: &mut Option<Bytes>) -> Result<(), CannotMask> {
+    /// An error in its text repeats the credential.
+    pub(crate) fn pass_coded(&mut self, piece: &mut Option<Bytes>) -> Result<(), MaskFailure> {
         if self.mask.has_masked() {
-            return Err(CannotMask);
+            return Err(MaskFailure);
         }
         let coming = piece.as_ref().map_or(0, Bytes::len);
         if self.mask.is_waiting() && self.coded.len() + coming <= CODED_BYTES_MAX {
@@ -70,16 +71,16 @@ impl Masking {
         Ok(())
     }
 
-    /// Ends the body: adds what waits behind the last piece, masked.
+    /// Ends the body: appends the waiting bytes to the last piece, masked.
     pub(crate) fn finish(&mut self, piece: &mut Option<Bytes>, credential: &str) {
-        let rest = self.rest(credential);
+        let rest = self.remaining(credential);
         if !rest.is_empty() {
             append(piece, &rest);
         }
     }
 
-    /// What an answer that breaks off still has in hand, masked.
-    pub(crate) fn rest(&mut self, credential: &str) -> Vec<u8> {
+    /// The waiting bytes of an answer that breaks off, masked.
+    pub(crate) fn remaining(&mut self, credential: &str) -> Vec<u8> {
         self.mask.finish(credential)
     }
 }

@@ -1,5 +1,4 @@
-//! Some providers answer 200 with an error in a shape of their own. If the provider's file has errors reshaped, a JSON
-//! answer is buffered until it is known to be a success or an error.
+//! A JSON answer with the status of a success that may contain an error.
 
 use bytes::{Bytes, BytesMut};
 
@@ -11,13 +10,14 @@ use crate::domain::{
     },
 };
 
-/// The size beyond which an answer is no error; errors are short.
-const HELD_BYTES_MAX: usize = 64 * 1024;
+/// The size beyond which an answer is not an error; errors are short.
+const POSSIBLE_ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// A buffered answer that may be an error.
+/// A buffered answer that may be an error. Some providers answer 200 with an error in their own shape: if the provider's file has
+/// errors reshaped, a JSON answer is buffered until it is known to be a success or an error.
 #[derive(Debug, Default)]
 pub(crate) struct PossibleError {
-    /// Edits the answer first, if the provider's file says so.
+    /// Edits the answer first, if the provider's file has rules for that.
     pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
     /// The answer is too long for an error, so further pieces pass.
@@ -25,7 +25,7 @@ pub(crate) struct PossibleError {
 }
 
 impl PossibleError {
-    /// For an answer of which nothing has arrived.
+    /// Starts an answer.
     pub(crate) fn new(rewriter: Option<ResponseRewriter>) -> Self {
         Self {
             rewriter,
@@ -33,20 +33,20 @@ impl PossibleError {
         }
     }
 
-    /// Takes a piece and returns what can go to the client.
+    /// Adds a piece. Returns the bytes that can go to the client; `None` while the answer is buffered.
     pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
         if self.cleared {
             return Some(piece);
         }
         self.held.extend_from_slice(&piece);
-        if self.held.len() <= HELD_BYTES_MAX {
+        if self.held.len() <= POSSIBLE_ERROR_BYTES_MAX {
             return None;
         }
         self.cleared = true;
         Some(self.held.split().freeze())
     }
 
-    /// Ends the answer and returns what is buffered: unchanged, or, if it is an error, masked and in the given form.
+    /// Ends the answer. Returns the buffered bytes: unchanged, or, if they are an error, masked and in the given form.
     pub(crate) fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {
@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn what_is_too_long_for_an_error_passes_at_once() {
-        let long = vec![b' '; HELD_BYTES_MAX];
+        let long = vec![b' '; POSSIBLE_ERROR_BYTES_MAX];
         let mut possible = PossibleError::default();
         assert_eq!(possible.push(Bytes::from(long.clone())), None);
         let first = possible.push(Bytes::from_static(b"{")).unwrap();
-        assert_eq!(first.len(), HELD_BYTES_MAX + 1);
+        assert_eq!(first.len(), POSSIBLE_ERROR_BYTES_MAX + 1);
         assert_eq!(possible.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
         assert_eq!(possible.finish(Protocol::Messages.into(), "s", "r"), Bytes::new());
     }

@@ -1,30 +1,30 @@
-//! A success that has not begun: the client has nothing of it yet.
+//! A success that has not begun: the client has got nothing of it.
 
 use bytes::{Bytes, BytesMut};
 
-use crate::domain::wire::protocol::Framing;
+use crate::domain::wire::protocol::AnswerFraming;
 
-/// The most bytes that are held until they are known to be an answer. A longer body passes, for errors are short.
-pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes that are held until they are known to be an answer. A longer body passes, because errors are short.
+pub(crate) const UNBEGUN_BYTES_MAX: usize = 64 * 1024;
 
-/// A success whose head is held.
+/// A success whose head is held: the client has got nothing of it.
 #[derive(Debug)]
-pub(crate) struct Unbegun {
+pub(crate) struct UnbegunAnswer {
     /// The framing that its head announces.
-    pub announced: Framing,
+    pub announced: AnswerFraming,
     held: BytesMut,
 }
 
-impl Unbegun {
-    /// For a success of which only the head has arrived.
-    pub(crate) fn new(announced: Framing) -> Self {
+impl UnbegunAnswer {
+    /// Starts a success of which only the head has arrived.
+    pub(crate) fn new(announced: AnswerFraming) -> Self {
         Self {
             announced,
             held: BytesMut::new(),
         }
     }
 
-    /// What has arrived of its body.
+    /// The part of its body that has arrived.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held
     }
@@ -34,7 +34,7 @@ impl Unbegun {
         self.held.extend_from_slice(piece);
     }
 
-    /// Its body so far, with the newest piece.
+    /// Its body so far, with `piece` at the end.
     pub(crate) fn into_body(mut self, piece: Option<Bytes>) -> Option<Bytes> {
         if self.held.is_empty() {
             return piece;

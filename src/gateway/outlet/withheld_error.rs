@@ -1,14 +1,14 @@
-//! An error answer in memory, until its end.
+//! An error answer that is withheld in memory until its end.
 
 use bytes::{Bytes, BytesMut};
 use pingora::http::ResponseHeader;
 
 use crate::gateway::coding::{
-    Coded, Coding,
+    Coding, MessageCoding,
     decoding::{Decoding, Following},
 };
 
-/// The largest error answer that is kept, as received and decoded. A longer one is replaced by an error of weir's own.
+/// The largest error answer that is kept, both as received and decoded. A longer one is replaced by weir's own error.
 const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// An error answer being withheld.
@@ -16,27 +16,27 @@ const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) struct WithheldError {
     /// The provider's head.
     pub head: ResponseHeader,
-    coded: Coded,
+    coded: MessageCoding,
     body: BytesMut,
     too_large: bool,
-    /// Whether it is known what the answer means.
-    pub judged: Judged,
+    /// What decides the meaning of the answer.
+    pub judgement: ErrorJudgement,
 }
 
-/// Whether it is known what an error answer means.
+/// What decides the meaning of an error answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum ErrorJudgement {
     /// Its status alone has decided.
     ByStatus,
     /// Its text decides.
     Not,
-    /// Its text decides. The provider has sent it with the status of a success.
+    /// Its text decides; the provider sent it with the status of a success.
     NotInSuccess,
 }
 
 /// A complete error answer, ready for the client.
 #[derive(Debug)]
-pub(crate) struct WholeError {
+pub(crate) struct ErrorReply {
     /// The head for the client.
     pub head: ResponseHeader,
     /// The body for the client.
@@ -44,14 +44,14 @@ pub(crate) struct WholeError {
 }
 
 impl WithheldError {
-    /// For an answer of which the head has arrived.
-    pub(crate) fn new(head: ResponseHeader, coded: Coded, judged: Judged) -> Self {
+    /// Starts an answer whose head has arrived.
+    pub(crate) fn new(head: ResponseHeader, coded: MessageCoding, judgement: ErrorJudgement) -> Self {
         Self {
             head,
             coded,
             body: BytesMut::new(),
             too_large: false,
-            judged,
+            judgement,
         }
     }
 
@@ -64,21 +64,21 @@ impl WithheldError {
         }
     }
 
-    /// Takes the decoded text, if it can be decoded and is within the limit.
+    /// Takes the decoded text; `None` if it cannot be decoded or exceeds the limit.
     pub(crate) fn take_text(&mut self) -> Option<Bytes> {
         let body = std::mem::take(&mut self.body);
         if self.too_large {
             return None;
         }
         match &self.coded {
-            Coded::No => Some(body.freeze()),
-            Coded::By(coding) => decoded(*coding, &body),
-            Coded::Otherwise(_) => None,
+            MessageCoding::No => Some(body.freeze()),
+            MessageCoding::By(coding) => decode(*coding, &body),
+            MessageCoding::Otherwise(_) => None,
         }
     }
 }
 
-fn decoded(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
+fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
     let mut decoding = Decoding::new(coding, Following::Nothing, ERROR_BODY_BYTES_MAX).ok()?;
     let (mut rest, mut text) = (bytes, BytesMut::new());
     while let Some(part) = decoding.next(&mut rest).ok()? {
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
     use crate::gateway::coding::tests::packed;
 
-    fn read(coded: Coded, bytes: &[u8]) -> Option<Bytes> {
+    fn read(coded: MessageCoding, bytes: &[u8]) -> Option<Bytes> {
         let head = ResponseHeader::build(500, None).unwrap();
-        let mut answer = WithheldError::new(head, coded, Judged::ByStatus);
+        let mut answer = WithheldError::new(head, coded, ErrorJudgement::ByStatus);
         for piece in bytes.chunks(1000) {
             answer.push(piece);
         }
@@ -105,10 +105,13 @@ mod tests {
     fn an_error_is_read_up_to_its_limit_in_any_coding() {
         let whole = vec![b'a'; ERROR_BODY_BYTES_MAX];
         let longer = vec![b'a'; ERROR_BODY_BYTES_MAX + 1];
-        assert_eq!(read(Coded::No, &whole).map(|text| text.len()), Some(whole.len()));
-        assert_eq!(read(Coded::No, &longer), None);
+        assert_eq!(
+            read(MessageCoding::No, &whole).map(|text| text.len()),
+            Some(whole.len())
+        );
+        assert_eq!(read(MessageCoding::No, &longer), None);
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd] {
-            let coded = || Coded::By(coding);
+            let coded = || MessageCoding::By(coding);
             let whole_read = read(coded(), &packed(coding, &whole));
             assert_eq!(whole_read.map(|text| text.len()), Some(whole.len()), "{coding:?}");
             assert_eq!(read(coded(), &packed(coding, &longer)), None, "{coding:?}");
@@ -118,10 +121,10 @@ mod tests {
     #[test]
     fn what_cannot_be_decoded_is_nothing() {
         let bytes = packed(Coding::Gzip, b"an error");
-        let gzip = || Coded::By(Coding::Gzip);
+        let gzip = || MessageCoding::By(Coding::Gzip);
         assert_eq!(read(gzip(), &bytes), Some(Bytes::from("an error")));
         assert_eq!(read(gzip(), &bytes[..bytes.len() - 1]), None);
         assert_eq!(read(gzip(), b"an error"), None);
-        assert_eq!(read(Coded::Otherwise("compress".to_owned()), b"an error"), None);
+        assert_eq!(read(MessageCoding::Otherwise("compress".to_owned()), b"an error"), None);
     }
 }

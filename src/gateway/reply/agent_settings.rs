@@ -1,18 +1,18 @@
-//! `GET /managed/settings`: what the operator has set for all agents that are signed in.
+//! `GET /managed/settings`: the operator's settings for all agents that are signed in.
 
 use http::{HeaderMap, header};
 
-use crate::domain::{faults::refusal::Reply, sign_in::managed_settings::ManagedSettings};
+use crate::domain::{faults::refusal::RefusalReply, sign_in::managed_settings::ManagedSettings};
 
-/// What agents that are signed in are told.
+/// The answers for agents that are signed in.
 #[derive(Clone, Debug)]
-pub(crate) struct Agents {
-    /// The operator's settings for them; `None`: there are none.
+pub(crate) struct SignedInAgents {
+    /// The operator's settings for them, if any.
     pub settings: Option<ManagedSettings>,
 }
 
-/// The settings, or that the client has them.
-pub(crate) fn reply(settings: &ManagedSettings, headers: &HeaderMap) -> Reply {
+/// The answer to `GET /managed/settings`: the operator's settings for agents that are signed in, or 304 if the agent has them.
+pub(crate) fn managed_settings_reply(settings: &ManagedSettings, headers: &HeaderMap) -> RefusalReply {
     let tags = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     let is_known = tags.is_some_and(|tags| settings.is_known(tags));
     let mut fields = vec![
@@ -20,14 +20,14 @@ pub(crate) fn reply(settings: &ManagedSettings, headers: &HeaderMap) -> Reply {
         ("cache-control", "private, no-cache".to_owned()),
     ];
     if is_known {
-        return Reply {
+        return RefusalReply {
             status: 304,
             headers: fields,
             body: Vec::new(),
         };
     }
     fields.push(("content-type", "application/json".to_owned()));
-    Reply {
+    RefusalReply {
         status: 200,
         headers: fields,
         body: settings.body.clone().into_bytes(),

@@ -7,14 +7,17 @@ use crate::{
     stability::public::PublicResponse,
 };
 
-/// The portal's answer, if the path is one of its own, with the name that the log has. Boxed, so that requests to providers do
-/// not carry its state.
-pub(crate) async fn find(portal: &Portal, session: &mut Session) -> Option<(&'static str, PublicResponse)> {
-    let operation = portal.has(session.req_header().uri.path())?;
-    Some((operation, Box::pin(answer(portal, session)).await))
+/// The portal's answer and the operation's name in the log, if the path belongs to the portal. Boxed, so that the futures of
+/// other requests do not have the room for it.
+pub(crate) async fn find_portal_response(
+    portal: &Portal,
+    session: &mut Session,
+) -> Option<(&'static str, PublicResponse)> {
+    let operation = portal.route_name(session.req_header().uri.path())?;
+    Some((operation, Box::pin(portal_response(portal, session)).await))
 }
 
-async fn answer(portal: &Portal, session: &mut Session) -> PublicResponse {
+async fn portal_response(portal: &Portal, session: &mut Session) -> PublicResponse {
     let answer = match console::read(session.as_downstream_mut(), &portal.entrance).await {
         Ok(ask) => portal.answer(&ask).await,
         Err(answer) => *answer,

@@ -7,12 +7,12 @@ use pingora_proxy::Session;
 use crate::{
     edges::clock,
     gateway::{exchange::Exchange, peer, reply},
-    stability::public::{Public, PublicRequest, PublicResponse},
+    stability::public::{PublicRequest, PublicResponse, PublicService},
     store::time::StoreTime,
 };
 
-/// The service's answer, if the path is one of its own.
-pub(crate) fn find(public: &Public, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
+/// The answer of the public stability service, if the path belongs to it. Needs no key and reads no body.
+pub(crate) fn find_published(public: &PublicService, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
     let now = clock::instant();
     let head = session.req_header();
     public.answer(&PublicRequest {
@@ -20,14 +20,14 @@ pub(crate) fn find(public: &Public, time: &StoreTime, session: &Session) -> Opti
         path: head.uri.path(),
         query: head.uri.query(),
         headers: &head.headers,
-        peer: peer::address(session),
+        peer: peer::peer_address(session),
         now_ms: time.now_ms(now),
         now,
     })
 }
 
-/// Sends the answer and closes the line in the access log, which has no protocol.
-pub(crate) async fn send(
+/// Sends an answer of the stability service or the portal, and closes the line in the access log, which has no protocol.
+pub(crate) async fn send_published(
     session: &mut Session,
     exchange: &mut Exchange,
     operation: &'static str,
@@ -38,11 +38,11 @@ pub(crate) async fn send(
     record.operation = Some(operation);
     record.status = answer.status.as_u16();
     record.response_bytes = answer.body.len() as u64;
-    let sent = write(session, answer, &exchange.request_id).await;
+    let sent = write_published(session, answer, &exchange.request_id).await;
     exchange.log.close(&reply::end_of_reply(&sent));
 }
 
-async fn write(session: &mut Session, answer: PublicResponse, request_id: &str) -> Result<()> {
+async fn write_published(session: &mut Session, answer: PublicResponse, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in &answer.headers {
         head.append_header(name, value)?;

@@ -1,4 +1,4 @@
-//! What the bodies of all requests share: memory, and time of the threads.
+//! The memory and the processor time that the bodies of all requests share.
 
 use crate::{
     config::GatewayConfig,
@@ -7,21 +7,21 @@ use crate::{
         keys::secret::KeyDigest,
     },
     edges::{
-        body_budget::{BodyBudget, BodyHolder, BodyLease, BodyLimits, NoRoom},
-        limiter::client::Client,
+        body_budget::{BodyBudget, BodyHolder, BodyLimits, BodyReservation, NoRoom},
+        limiter::client::ClientAddress,
     },
     gateway::request::body_work::{BodyWork, KeyWork, TURN_WAIT_MAX, WorkShare},
 };
 
-/// What the bodies of all requests share. Clones share it, too.
+/// The memory and the processor time that the bodies of all requests share. Clones share them, too.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct BodyResources {
     budget: BodyBudget,
     work: BodyWork,
 }
 
-impl Bodies {
-    /// As configured. Nothing is held or worked on yet.
+impl BodyResources {
+    /// Unused resources, with the configured limits.
     pub(crate) fn new(config: &GatewayConfig) -> Self {
         let limits = &config.bodies;
         let share = WorkShare::new(config.threads, limits.work_key_percent);
@@ -35,9 +35,9 @@ impl Bodies {
         }
     }
 
-    /// Memory for a body with this key from this address; `None` for one that speaks for many. It holds nothing yet.
-    pub(crate) fn lease(&self, key: KeyDigest, address: Option<Client>) -> BodyLease {
-        self.budget.lease(BodyHolder {
+    /// An empty lease of memory for a body with this key from this address; `None` for an address that speaks for many clients.
+    pub(crate) fn lease(&self, key: KeyDigest, address: Option<ClientAddress>) -> BodyReservation {
+        self.budget.reservation(BodyHolder {
             key: *key.as_bytes(),
             address,
         })
@@ -45,20 +45,20 @@ impl Bodies {
 
     /// The work on a body with this key.
     pub(crate) fn work(&self, key: KeyDigest) -> KeyWork {
-        self.work.of(key)
+        self.work.for_key(key)
     }
 
-    /// The bytes held now.
+    /// The bytes in use now.
     pub(crate) fn bytes(&self) -> u64 {
         self.budget.in_use()
     }
 }
 
-/// Takes room for `bytes` more of a body.
+/// Reserves memory for `bytes` more of a body.
 ///
 /// # Errors
-/// The refusal for the limit that leaves none.
-pub(crate) fn grow(lease: &mut BodyLease, bytes: usize) -> Result<(), Refusal> {
+/// The refusal for the limit that is reached.
+pub(crate) fn grow_lease(lease: &mut BodyReservation, bytes: usize) -> Result<(), Refusal> {
     lease.grow(bytes as u64).map_err(|no_room| {
         let limits = lease.limits();
         match no_room {

@@ -1,13 +1,13 @@
-//! Reads a request's whole body, whatever its size and framing.
+//! Reads a request's whole body, whatever its size and framing, and scans it.
 //!
 //! Pingora replays a body that a filter has read only from a buffer of 64 KiB, and drops that buffer when it overflows.
 //! So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt. That hook
-//! replaces whatever Pingora holds with the stored body:
+//! replaces Pingora's bytes by the stored body:
 //! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail. Such a body is
-//!   whole when it has that length: what else may end it, such as trailers over HTTP/2, is waited for by nobody.
-//! - Without one, reading stops when the JSON value is complete (and the compressed stream that it ends in), and Pingora's
-//!   own loop reads the end of the body, within the same time (`front/unread.rs`, `gateway/client_h2.rs`). A compressed body that
-//!   fits that buffer is read to its end, because another compressed stream may follow.
+//!   complete when it has that length; nothing waits for another end, such as trailers over HTTP/2.
+//! - Without one, reading stops when the JSON value (and the compressed stream that it ends in) is complete, and Pingora's own
+//!   loop reads the end of the body, within the same time limit (`front/unread.rs`, `gateway/client_h2.rs`). A compressed body
+//!   that fits the buffer is read to its end, because another compressed stream may follow.
 
 use std::io::ErrorKind;
 
@@ -19,14 +19,14 @@ use crate::{
     config::bodies::BodiesConfig,
     domain::{
         faults::{end::End, pace::BodyTime, refusal::Refusal},
-        wire::json_scan::{JsonEnd, Progress},
+        wire::json_scan::{JsonEnd, JsonEndProgress},
     },
-    edges::{body_budget::BodyLease, clock},
+    edges::{body_budget::BodyReservation, clock},
     gateway::{
         coding::Coding,
         request::{
             bodies,
-            body::{BodyForm, REPLAY_BYTES_MAX, RequestBody},
+            body::{BodyFraming, REPLAY_BYTES_MAX, RequestBody},
             body_work::KeyWork,
             compressed_body::CompressedBody,
             head::{BodyHead, Expectation},
@@ -34,22 +34,22 @@ use crate::{
     },
 };
 
-/// The most that is allocated for a body when its first bytes arrive, and what is allocated when so many have: large enough
-/// that the allocator gives it back as soon as it is free.
+/// The first allocation for a body is at most this.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// The second allocation is at least this: large enough that the allocator returns it to the system once it is free.
 const LARGE_BYTES_MIN: usize = 1024 * 1024;
 
-/// Reads the body within `limits`: of its size, both as received and decoded, of the waiting for its bytes, and of its whole
-/// time. `lease` grows with what has arrived, and not with what is announced.
-pub(crate) async fn gather(
+/// Reads the body within `limits`: of its size, both as received and decoded, of the wait for bytes, and of the total time.
+/// `lease` grows with the bytes that have arrived, not with the announced length.
+pub(crate) async fn read_body(
     session: &mut Session,
     head: BodyHead,
     limits: &BodiesConfig,
-    lease: BodyLease,
+    lease: BodyReservation,
     work: &KeyWork,
 ) -> Result<RequestBody, End> {
-    let mut gathering = Gathering {
-        text: Text::new(head, limits.bytes_max, lease)?,
+    let mut gathering = BodyReader {
+        text: BodyText::new(head, limits.bytes_max, lease)?,
         received: 0,
         coding: head.coding,
         bytes_max: limits.bytes_max,
@@ -61,21 +61,21 @@ pub(crate) async fn gather(
         session.write_continue_response().await.map_err(|_| End::ClientLeft)?;
     }
     let form = match head.length {
-        Some(length) => sized(session, length, &mut gathering).await?,
-        None => open(session, &mut gathering).await?,
+        Some(length) => read_sized(session, length, &mut gathering).await?,
+        None => read_open(session, &mut gathering).await?,
     };
     let body = gathering.finish(form)?;
     if session.is_body_done() && !body.can_resend() {
-        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. Nothing is left
-        // that would make Pingora ask for the body.
+        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. So nothing is left that would
+        // make Pingora call the body's hook.
         return Err(Refusal::LengthRequired.into());
     }
     Ok(body)
 }
 
 /// A body being read.
-struct Gathering<'a> {
-    text: Text,
+struct BodyReader<'a> {
+    text: BodyText,
     received: usize,
     coding: Option<Coding>,
     bytes_max: usize,
@@ -83,14 +83,14 @@ struct Gathering<'a> {
     time: BodyTime,
 }
 
-/// What has arrived, and the memory that it holds.
-enum Text {
-    Plain(BytesMut, BodyLease),
+/// The bytes that have arrived, with the lease of their memory.
+enum BodyText {
+    Plain(BytesMut, BodyReservation),
     Coded(CompressedBody),
 }
 
-impl Text {
-    fn new(head: BodyHead, bytes_max: usize, lease: BodyLease) -> Result<Self, Refusal> {
+impl BodyText {
+    fn new(head: BodyHead, bytes_max: usize, lease: BodyReservation) -> Result<Self, Refusal> {
         Ok(match head.coding {
             None => Self::Plain(BytesMut::new(), lease),
             Some(coding) => Self::Coded(CompressedBody::new(coding, bytes_max, lease)?),
@@ -98,8 +98,7 @@ impl Text {
     }
 }
 
-/// Adds a piece to a text. Room is made for what has arrived and about as much again; for a small text, not beyond its
-/// `length`.
+/// Adds a piece to a text. The capacity grows to about twice the bytes that have arrived, but not beyond the declared `length`.
 fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
     let whole = text.len() + piece.len();
     if text.capacity() < whole {
@@ -119,8 +118,8 @@ fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
     text.extend_from_slice(piece);
 }
 
-impl Gathering<'_> {
-    /// Adds what has arrived. Returns true where a compressed body may end.
+impl BodyReader<'_> {
+    /// Adds bytes that have arrived. Returns true if a compressed body may end here.
     async fn push(&mut self, piece: Bytes, length: Option<u64>) -> Result<bool, Refusal> {
         self.received += piece.len();
         if self.received > self.bytes_max {
@@ -129,26 +128,26 @@ impl Gathering<'_> {
             });
         }
         match &mut self.text {
-            Text::Plain(text, lease) => {
-                bodies::grow(lease, piece.len())?;
+            BodyText::Plain(text, lease) => {
+                bodies::grow_lease(lease, piece.len())?;
                 extend(text, &piece, length);
                 Ok(false)
             }
-            // Apart, so that requests without it do not carry its state.
-            Text::Coded(compressed) => Box::pin(compressed.push(piece, self.work)).await,
+            // Boxed, so that the futures of requests with plain bodies do not have the room for it.
+            BodyText::Coded(compressed) => Box::pin(compressed.push(piece, self.work)).await,
         }
     }
 
-    fn finish(self, form: BodyForm) -> Result<RequestBody, End> {
+    fn finish(self, form: BodyFraming) -> Result<RequestBody, End> {
         let (bytes, lease) = match self.text {
-            Text::Plain(text, lease) => (text.freeze(), lease),
-            Text::Coded(compressed) => compressed.finish()?,
+            BodyText::Plain(text, lease) => (text.freeze(), lease),
+            BodyText::Coded(compressed) => compressed.finish()?,
         };
         Ok(RequestBody::new(bytes, form, self.received, self.coding, lease))
     }
 }
 
-async fn sized(session: &mut Session, length: u64, body: &mut Gathering<'_>) -> Result<BodyForm, End> {
+async fn read_sized(session: &mut Session, length: u64, body: &mut BodyReader<'_>) -> Result<BodyFraming, End> {
     loop {
         let left = length.saturating_sub(body.received as u64);
         if left <= REPLAY_BYTES_MAX as u64 {
@@ -157,47 +156,47 @@ async fn sized(session: &mut Session, length: u64, body: &mut Gathering<'_>) -> 
         if left == 0 {
             break;
         }
-        let Some(piece) = read(session, body).await? else {
+        let Some(piece) = read_piece(session, body).await? else {
             break;
         };
         body.push(piece, Some(length)).await?;
     }
-    Ok(BodyForm::Sized)
+    Ok(BodyFraming::Sized)
 }
 
-async fn open(session: &mut Session, body: &mut Gathering<'_>) -> Result<BodyForm, End> {
+async fn read_open(session: &mut Session, body: &mut BodyReader<'_>) -> Result<BodyFraming, End> {
     session.enable_retry_buffering();
     let mut end = JsonEnd::new();
-    while let Some(piece) = read(session, body).await? {
+    while let Some(piece) = read_piece(session, body).await? {
         let may_end = body.push(piece.clone(), None).await?;
         let is_complete = match body.coding {
-            None => matches!(end.push(&piece), Progress::CompleteAt(_)),
+            None => matches!(end.push(&piece), JsonEndProgress::CompleteAt(_)),
             Some(_) => may_end && body.received > REPLAY_BYTES_MAX,
         };
         if is_complete {
             break;
         }
     }
-    Ok(BodyForm::Open)
+    Ok(BodyFraming::Open)
 }
 
-/// Reads a piece. Pingora's own time limit does nothing over HTTP/2.
-async fn read(session: &mut Session, body: &mut Gathering<'_>) -> Result<Option<Bytes>, End> {
-    let due = body.time.wait(clock::instant());
+/// Reads a piece within the time limit; Pingora's own has no effect over HTTP/2.
+async fn read_piece(session: &mut Session, body: &mut BodyReader<'_>) -> Result<Option<Bytes>, End> {
+    let due = body.time.begin_wait(clock::instant());
     let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
     let late = |_| End::Refused(Refusal::BodyTimeout);
     let gone = |error: Box<Error>| refusal_of(&error).map_or(End::ClientLeft, End::Refused);
     let piece = reading.await.map_err(late)?.map_err(gone)?;
-    body.time.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+    body.time.on_moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
     Ok(piece)
 }
 
-/// What is wrong with a body that could not be read; `None` if its client has gone.
+/// The refusal for a body that could not be read; `None` if its client has left.
 pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
     if *error.etype() == ErrorType::ReadTimedout {
         return Some(Refusal::BodyTimeout);
     }
-    // The front says so (`front/guarded.rs`).
+    // The front uses these kinds (`ClientConnection`).
     match error.root_cause().downcast_ref::<std::io::Error>()?.kind() {
         ErrorKind::TimedOut => Some(Refusal::BodyTimeout),
         ErrorKind::InvalidData => Some(Refusal::BodyFramingInvalid),

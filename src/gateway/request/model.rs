@@ -1,4 +1,4 @@
-//! The model that a request names, and the providers that may serve it.
+//! The model that a request names, and the route to it.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::{
             operation::Operation,
         },
     },
-    edges::switches::Switches,
-    providers::{endpoint::Route, live::Live},
+    edges::switches::ProviderSwitches,
+    providers::{endpoint::Route, live::ConfigSnapshot},
 };
 
-/// The most models that a refusal names as alternatives.
+/// The maximum number of models that a refusal names as alternatives.
 const NAMED_MODELS_MAX: usize = 8;
 
-/// The model's name as the client gave it, in the path or in the body.
-pub(crate) fn asked(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
+/// The name of the requested model as the client gave it, in the path or in the body.
+pub(crate) fn requested_name(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
     let invalid = |reason: &str| Refusal::BodyInvalid {
         reason: reason.to_owned(),
     };
@@ -38,9 +38,13 @@ pub(crate) fn asked(operation: Operation, path_model: Option<String>, scan: &Sca
     }
 }
 
-/// The model that answers for a name. Only a name that has one is logged, and decides the form of refusals: another one may be
-/// anything, even a key pasted into the wrong field.
-pub(crate) fn find<'c>(catalogue: &'c Catalogue, operation: Operation, asked: &str) -> Result<&'c Arc<Model>, Refusal> {
+/// The catalogue's model for a name. Only the name of a known model is logged and decides the form of refusals: any other text
+/// may be a key pasted into the wrong field.
+pub(crate) fn find_model<'c>(
+    catalogue: &'c Catalogue,
+    operation: Operation,
+    asked: &str,
+) -> Result<&'c Arc<Model>, Refusal> {
     let is_plausible = model_name::is_plausible(asked);
     let found = is_plausible.then(|| catalogue.resolve(operation.protocol(), asked));
     found.flatten().ok_or_else(|| Refusal::ModelUnknown {
@@ -48,10 +52,13 @@ pub(crate) fn find<'c>(catalogue: &'c Catalogue, operation: Operation, asked: &s
     })
 }
 
-/// The route to a model that was asked for by this name, if the key may use it.
-pub(crate) fn route(
-    live: &Live,
-    switches: &Switches,
+/// The route to a model, requested by the name `asked`.
+///
+/// # Errors
+/// The refusal if no provider serves the operation now, or the key may not use the model.
+pub(crate) fn find_route(
+    live: &ConfigSnapshot,
+    switches: &ProviderSwitches,
     key: &KeyRecord,
     operation: Operation,
     asked: &str,
@@ -69,7 +76,7 @@ pub(crate) fn route(
             },
             RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
                 model: name(),
-                possible: serving(&live.catalogue, key, operation),
+                possible: alternatives(&live.catalogue, key, operation),
             },
             RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
         })?;
@@ -79,10 +86,9 @@ pub(crate) fn route(
     Ok(route)
 }
 
-/// Refuses a body that names a further model which the key may not use, wherever a provider would run it. Such a name reaches
-/// the provider as it is. So it has to mean a model of the key's by its name in the catalogue, and to be no other model's name
-/// at a provider of the route.
-pub(crate) fn check_named(
+/// Refuses a body that names a further model which the key may not use. Such a name reaches the provider unchanged. So it must be
+/// the catalogue's name of a model that the key may use, and must not be another model's name at a provider of the route.
+pub(crate) fn check_named_models(
     catalogue: &Catalogue,
     key: &KeyRecord,
     operation: Operation,
@@ -99,7 +105,7 @@ pub(crate) fn check_named(
         let is_meant = model_name::is_plausible(name)
             && catalogue.resolve(operation.protocol(), name).is_some_and(is_own)
             && route.endpoints.iter().all(|endpoint| {
-                let mut run = catalogue.run_as(&endpoint.provider.name, name).peekable();
+                let mut run = catalogue.models_run_as(&endpoint.provider.name, name).peekable();
                 run.peek().is_none() || run.any(is_own)
             });
         if !is_meant {
@@ -108,15 +114,15 @@ pub(crate) fn check_named(
     }
     match named.has_more() {
         true => Err(Refusal::BodyInvalid {
-            reason: "it names more models than are looked up for a key that may not use all".to_owned(),
+            reason: "it names more models than weir checks for a key that is limited to certain models".to_owned(),
         }),
         false => Ok(()),
     }
 }
 
-/// Models that the key may use and that have a provider for `operation`, as many as fit into a refusal's message.
-fn serving(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
-    let fits = |model: &Model| model.serving(operation).next().is_some() && key.allows_model(&model.name);
-    let models = catalogue.models().filter(|model| fits(model));
+/// Models that the key may use and that have a provider for `operation`, at most [`NAMED_MODELS_MAX`].
+fn alternatives(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
+    let fits = |model: &Model| model.endpoints_for(operation).next().is_some() && key.allows_model(&model.name);
+    let models = catalogue.served_models().filter(|model| fits(model));
     models.map(|model| model.name.clone()).take(NAMED_MODELS_MAX).collect()
 }

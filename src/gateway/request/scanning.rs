@@ -16,15 +16,15 @@ use crate::{
     },
 };
 
-/// The largest body that is worked on at once: mostly about a millisecond of work, as much as a few requests are anyway.
+/// The largest body whose work is not offloaded: usually about a millisecond, as much as a few requests take anyway.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body, which is charged to its key unless it is small. Boxed, because what is found is moved often and lives as
-/// long as the request.
+/// Scans the body: at once if it is small and the debt of its key is low, or else offloaded and in a turn of the key. The key is
+/// charged unless the body is small. The result is boxed, because it is moved often and lives as long as the request.
 ///
 /// # Errors
-/// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if its key has too
-/// many large ones.
+/// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if the key has too many
+/// large bodies.
 pub(crate) async fn scan(
     body: &RequestBody,
     protocol: Protocol,
@@ -38,10 +38,11 @@ pub(crate) async fn scan(
     let scan = |bytes: &[u8]| json_scan::scan(bytes, protocol, &limits);
     let scanned = match body.bytes.len() {
         0..=FREE_BYTES_MAX => scan(&body.bytes),
-        length if length <= at_once && work.may_at_once() => work.charged(|| scan(&body.bytes)),
+        length if length <= at_once && work.can_run_now() => work.run_charged(|| scan(&body.bytes)),
         _ => {
             let bytes = body.bytes.clone();
-            work.in_turn(move || json_scan::scan(&bytes, protocol, &limits)).await?
+            work.run_in_turn(move || json_scan::scan(&bytes, protocol, &limits))
+                .await?
         }
     };
     scanned.map(Box::new).map_err(invalid)

@@ -1,9 +1,4 @@
-//! Connects to a provider over both address families of its name, in the spirit of RFC 8305.
-//!
-//! The family that the system prefers goes first. If it fails or does not answer soon, the other one is tried at the
-//! same time and the first established connection is used. The winner is remembered for the place
-//! ([`Places::answered`]), so later requests do not wait again. One attempt runs at most two connects, within one
-//! connect timeout.
+//! Connects to a provider over both address families of its host, in the spirit of RFC 8305.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -22,26 +17,31 @@ use tokio::net::TcpStream;
 use crate::{
     edges::clock,
     gateway::{attempt::deadline, drain::Drain},
-    providers::pools::{Place, Places},
+    providers::pools::{ProviderBackend, ProviderBackends},
 };
 
-/// How long the first address is tried alone (RFC 8305 section 8, "Connection Attempt Delay").
+/// How long only the first address is tried (RFC 8305 section 8, "Connection Attempt Delay").
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Connects to one place, and keeps a second handle on the socket for [`deadline`].
+/// Connects to one backend, and keeps a second handle on the socket for [`deadline`].
+///
+/// The address family that the system prefers goes first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other one
+/// is tried at the same time, and the first established connection is used. The winner is remembered for the backend
+/// ([`Places::answered`]), so that later requests do not wait again. One attempt runs at most two connects, within one connect
+/// timeout.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    /// Limits the TCP connect, over both families together.
+    /// The connect timeout, for both families together.
     timeout: Duration,
-    place: Place,
-    places: Arc<Places>,
-    /// Aborts the connect when the process has no more time.
+    place: ProviderBackend,
+    places: Arc<ProviderBackends>,
+    /// Aborts the connect when the drain ends.
     drain: Drain,
 }
 
 impl Connector {
-    /// A connector for one attempt at `place`, which is one of `places`.
-    pub(crate) fn new(timeout: Duration, place: Place, places: Arc<Places>, drain: Drain) -> Self {
+    /// A connector for one attempt at a backend, which is one of `places`.
+    pub(crate) fn new(timeout: Duration, place: ProviderBackend, places: Arc<ProviderBackends>, drain: Drain) -> Self {
         Self {
             timeout,
             place,
@@ -58,7 +58,7 @@ impl Connector {
         let alone = tokio::time::timeout(ATTEMPT_DELAY, &mut at_first).await;
         let (connected, winner) = match alone {
             Ok(Ok(connected)) => return Ok(connected),
-            // If both fail, the error reported is that of the preferred family.
+            // If both fail, the error of the preferred family is returned.
             Ok(Err(error)) => (TcpStream::connect(second).await.map_err(|_| error)?, second),
             Err(_) => {
                 let at_first = at_first.map(|done| done.map(|connected| (connected, first)));
@@ -66,7 +66,7 @@ impl Connector {
                 select_ok([at_first.boxed(), at_second.boxed()]).await?.0
             }
         };
-        self.places.answered(&self.place, winner, clock::instant());
+        self.places.on_family_answered(&self.place, winner, clock::instant());
         Ok(connected)
     }
 }
@@ -76,10 +76,10 @@ impl Connect for Connector {
     async fn connect(&self, first: &PeerAddress) -> Result<Stream> {
         let first = first
             .as_inet()
-            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "not an internet address"))?;
+            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "the peer is not an IP address"))?;
         let connected = tokio::select! {
             connected = tokio::time::timeout(self.timeout, self.race(*first)) => connected,
-            () = self.drain.out_of_time() => return Error::e_explain(ErrorType::ConnectError, "weir ends"),
+            () = self.drain.expired() => return Error::e_explain(ErrorType::ConnectError, "the process stops"),
         };
         let socket = connected
             .or_err(ErrorType::ConnectTimedout, "connecting to the provider")?

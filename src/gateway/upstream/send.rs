@@ -1,4 +1,4 @@
-//! What is sent to a provider: the request's head and body.
+//! The request's head and body as sent to a provider.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -9,23 +9,23 @@ use smallvec::SmallVec;
 use crate::{
     domain::{
         keys::not_forwarded::{self, PresentedKey},
-        rules::{Head, edit_head, edit_query},
+        rules::{EditableHead, edit_head, edit_query},
     },
-    gateway::{forward::Forward, reply, request::body::BodyForm},
+    gateway::{forward::Forward, reply, request::body::BodyFraming},
 };
 
-/// Turns the client's head into the provider's. Removes what must not pass, applies the provider's rules, then sets
-/// target, framing and credential, so that no rule can change those.
+/// Turns the client's head into the provider's. Removes the headers that must not be forwarded, applies the provider's rules, and
+/// sets target, framing and credential last, so that no rule can change those.
 pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
-    for name in staying(&head.headers, &PresentedKey::new(&forward.request.presented)) {
+    for name in withheld_headers(&head.headers, &PresentedKey::new(&forward.request.presented)) {
         head.remove_header(&name);
     }
     edit_head(&provider.headers, &mut UpstreamHead(head));
     let query = edit_query(&provider.query, forward.request.query.as_deref());
     let target = forward.attempts.endpoint().target.with_query(query.as_deref());
     head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")?);
-    if let Some(place) = forward.attempts.place() {
+    if let Some(place) = forward.attempts.backend() {
         head.insert_header(header::HOST, place.origin.host_header().clone())?;
     }
     head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
@@ -37,21 +37,21 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     Ok(())
 }
 
-/// The headers that are not forwarded: by name, or because they contain the client's key.
-fn staying(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
+/// The headers that are not forwarded, because of their name or because they contain the client's key.
+fn withheld_headers(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
     let stays = |name: &HeaderName, value: &HeaderValue| {
         let text = name.as_str();
-        not_forwarded::header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
+        not_forwarded::is_withheld_header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
     };
     // A repeated header is listed repeatedly; its first removal removes all.
     let found = headers.iter().filter(|(name, value)| stays(name, value));
     found.map(|(name, _)| name.clone()).collect()
 }
 
-/// Pingora's head as the rules see it.
+/// Pingora's head, for the rules.
 struct UpstreamHead<'a>(&'a mut RequestHeader);
 
-impl Head for UpstreamHead<'_> {
+impl EditableHead for UpstreamHead<'_> {
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
         self.0.headers.get_all(name).iter().cloned().collect()
     }
@@ -66,23 +66,23 @@ impl Head for UpstreamHead<'_> {
     }
 }
 
-/// Replaces the body that Pingora holds by the stored one, sent as a whole at the end.
+/// Replaces Pingora's bytes by the stored body, which is sent as a whole at the end.
 pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let replayed = forward.attempt.take_replay_bytes();
     let Some(body) = &mut forward.body else {
         return Ok(());
     };
-    if let (BodyForm::Open, Some(piece)) = (body.form, piece.as_deref()) {
+    if let (BodyFraming::Open, Some(piece)) = (body.form, piece.as_deref()) {
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
         let bytes_max = forward.request.live.config.gateway.bodies.bytes_max;
-        if let Err(refusal) = body.take_rest(rest, bytes_max) {
+        if let Err(refusal) = body.accept_rest(rest, bytes_max) {
             let context = "what follows the request body";
             let error = forward.refuse(refusal, ErrorType::InvalidHTTPHeader, context);
             return Err(error.into_down());
         }
     }
     if let (true, Some(presence)) = (end, forward.client.presence.as_deref()) {
-        presence.asked();
+        presence.on_request_read();
     }
     // An empty piece keeps the body open; `None` would end it.
     *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });

@@ -11,17 +11,17 @@ use crate::{
             key::{KeyId, KeyRecord},
             secret::KeyDigest,
         },
-        ledger::{AccountRecord, Change, Record},
+        ledger::{AccountChange, AccountRecord, Record},
     },
     journal::{Journal, JournalError, STEP_BYTES_MAX},
     money::billing::Billing,
     store::ledger::LedgerStore,
 };
 
-/// How long between two questions whether the store has applied a change.
+/// The interval at which the store is asked whether it has applied a change.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The production's way.
+/// The implementation that production uses.
 pub(crate) struct JournaledChanges {
     journal: Arc<Journal>,
     ledger: Arc<dyn LedgerStore>,
@@ -29,8 +29,8 @@ pub(crate) struct JournaledChanges {
 }
 
 impl JournaledChanges {
-    /// Writes to this journal; the settlement carries it to this ledger. What this node itself admits while the store is away
-    /// heeds it at once.
+    /// Writes to `journal`; the settlement sends the steps to `ledger`. `billing` respects a change at once, also while the
+    /// store is unreachable.
     pub(crate) fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
         Self {
             journal,
@@ -48,10 +48,13 @@ impl JournaledChanges {
             .journal
             .append(record, &mut reservation)
             .map_err(|error| failed(&error))?;
-        self.journal.synced(position).await.map_err(|error| failed(&error))
+        self.journal
+            .wait_until_synced(position)
+            .await
+            .map_err(|error| failed(&error))
     }
 
-    async fn applied(&self, account: &str, seq: u64) -> Submitted {
+    async fn wait_until_applied(&self, account: &str, seq: u64) -> Submitted {
         let applied = async {
             loop {
                 let watermark = self.ledger.watermark(self.journal.node(), account).await;
@@ -70,20 +73,23 @@ impl JournaledChanges {
 
 #[async_trait]
 impl AccountChanges for JournaledChanges {
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError> {
+    async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError> {
         let mut reservation = self
             .journal
             .reserve(STEP_BYTES_MAX)
             .map_err(|full| failed(&full.into()))?;
-        // A journal that was begun anew goes on behind what the store has; a store that is away is asked by the settlement.
+        // A new journal continues after the steps that the store has. If the store is unreachable, the settlement asks it later.
         self.billing.account_changed(account, false);
         let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
         let (seq, position) = self
             .journal
             .append_step(account, change, floor, &mut reservation)
             .map_err(|error| failed(&error))?;
-        self.journal.synced(position).await.map_err(|error| failed(&error))?;
-        Ok(self.applied(account, seq).await)
+        self.journal
+            .wait_until_synced(position)
+            .await
+            .map_err(|error| failed(&error))?;
+        Ok(self.wait_until_applied(account, seq).await)
     }
 
     async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError> {

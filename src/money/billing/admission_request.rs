@@ -1,4 +1,4 @@
-//! What a request asks to be admitted with, and what it may cost.
+//! The request for admission, and its estimated cost.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,19 +15,19 @@ use crate::{
     },
 };
 
-/// A key as the key cache returned it.
+/// A key that the key cache has found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundKey<'a> {
     /// The digest by which its record can be read again.
     pub digest: &'a KeyDigest,
-    /// Its record, as this node knows it.
+    /// Its record in this node's cache.
     pub record: &'a Arc<KeyRecord>,
 }
 
 /// A request that asks for admission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRequest<'a> {
-    /// The key that it was made with.
+    /// The caller's key.
     pub key: FoundKey<'a>,
     /// weir's request id.
     pub request_id: &'a SmolStr,
@@ -37,26 +37,26 @@ pub(crate) struct AdmissionRequest<'a> {
     pub model_asked: &'a str,
     /// The client wants a streamed answer.
     pub stream: bool,
-    /// What the client attributes it to.
+    /// The tags that the client gave.
     pub(crate) tags: &'a [Tag],
     /// The requested model, and its price at each provider that may serve it.
     pub route: &'a Arc<PricedRoute>,
-    /// What it is expected to use.
+    /// Its expected usage.
     pub estimate: Estimate,
     /// When its head arrived.
     pub arrived: Instant,
-    /// The configuration's `[money]`: how long, and with how many others, it may wait for holds of running requests.
+    /// The configuration's `[money]`: how long, and with how many others, it may queue.
     pub limits: &'a MoneyConfig,
 }
 
-/// What a request is expected to cost at the most expensive of its providers.
+/// The expected cost of a request at the most expensive of its providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EstimatedCost {
-    /// The whole cost: what is held.
-    pub(super) whole: NanoUsd,
+    /// The total cost, which is the hold.
+    pub(super) total: NanoUsd,
     /// The part of the cost that the output causes.
     pub(super) output: NanoUsd,
-    /// What its input costs without a cache: charged if nothing else is ever known.
+    /// The cost of its input without a cache: charged if nothing else becomes known.
     pub(super) uncached_input: NanoUsd,
 }
 
@@ -69,7 +69,7 @@ impl AdmissionRequest<'_> {
             uncached_input = uncached_input.max(self.estimate.uncached_cost(price));
         }
         EstimatedCost {
-            whole,
+            total: whole,
             output: whole.saturating_sub(input).max(NanoUsd::ZERO),
             uncached_input,
         }

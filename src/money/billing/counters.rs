@@ -1,4 +1,4 @@
-//! What billing counts itself, since the start of the process.
+//! Billing's own counts since the start of the process.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -9,19 +9,19 @@ use crate::domain::{
 
 /// Counts since the start of the process.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct BillingCounters {
     /// By the source of the usage, in the order of [`UsageSource::ALL`].
     rows: [AtomicU64; UsageSource::ALL.len()],
     pub(super) cost: AtomicI64,
     pub(super) failed: AtomicU64,
     pub(super) excess_max: AtomicI64,
-    pub(super) offline: AtomicU64,
-    pub(super) leased: AtomicU64,
+    pub(super) grace_admissions: AtomicU64,
+    pub(super) lease_admissions: AtomicU64,
 }
 
-impl Counters {
-    /// A request was charged whose hold was `hold`.
-    pub(super) fn charged(&self, row: &Row, hold: NanoUsd) {
+impl BillingCounters {
+    /// Records the charge of a request whose hold was `hold`.
+    pub(super) fn record_charge(&self, row: &Row, hold: NanoUsd) {
         for (_, rows) in self.by_source().filter(|(source, _)| *source == row.usage_source) {
             rows.fetch_add(1, Ordering::Relaxed);
         }
@@ -31,8 +31,8 @@ impl Counters {
         self.excess_max.fetch_max(excess, Ordering::Relaxed);
     }
 
-    /// A record could not be written.
-    pub(super) fn failed(&self) {
+    /// Records that a journal record could not be written.
+    pub(super) fn record_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! What all bills of this node share, and how a request gets its hold.
+//! The state that all bills of this node share, the running requests among it, and how a request gets its hold.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -9,19 +9,19 @@ use crate::{
     domain::{
         faults::refusal::Refusal,
         keys::key::KeyRecord,
-        ledger::{Admit, AdmitReply, Denial, NodeId, ProviderState, Scope},
+        ledger::{AdmitCall, AdmitReply, Denial, LimitScope, NodeId, ProviderState},
     },
     edges::clock,
     journal::Journal,
     money::billing::{
-        counters::Counters,
+        counters::BillingCounters,
         denials::Denials,
         grace::Grace,
         last_seen::GraceLimits,
         leases::{LeaseLimits, Leases},
         queue::Queues,
         running::{GrantedHold, RunningRequests},
-        tally::Seat,
+        tally::CountedRequest,
         unconfirmed::UnconfirmedHolds,
     },
     store::{StoreError, key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct BillingEngine {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) journal: Arc<Journal>,
-    /// Where the record of a key is read again.
+    /// Rereads the record of a key.
     pub(super) keys: Arc<KeyCache>,
     pub(super) denials: Denials,
     pub(super) node: NodeId,
@@ -41,24 +41,24 @@ pub(super) struct BillingEngine {
     pub(super) leases: Leases,
     /// Requests that wait for holds of running requests.
     pub(super) queues: Arc<Queues>,
-    /// Admissions without an answer from the store; each may have left a hold there.
+    /// Holds that the store may have from admissions that it has not answered.
     pub(super) unconfirmed: UnconfirmedHolds,
-    pub(super) counters: Counters,
+    pub(super) counters: BillingCounters,
 }
 
-/// Why one attempt did not admit a request.
+/// Why a request was not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotAdmitted {
     /// The store denied it: a limit, the account, or the key itself.
     Denied(Denial),
     /// The key's record has changed: read it again and retry.
     StaleKey,
-    /// It is refused, whatever the store would say now.
+    /// It is refused without asking the store again.
     Refused(Refusal),
 }
 
 impl NotAdmitted {
-    /// Whether the key's record may be outdated by which this came out.
+    /// Whether this may come from an outdated record of the key.
     pub(super) fn may_be_outdated(&self) -> bool {
         match self {
             Self::StaleKey => true,
@@ -95,36 +95,36 @@ impl BillingEngine {
             leases: Leases::new(leases),
             queues: Arc::default(),
             unconfirmed: UnconfirmedHolds::default(),
-            counters: Counters::default(),
+            counters: BillingCounters::default(),
         }
     }
 
     /// The refusal for a denial of this key.
     pub(super) fn refusal(&self, key: &KeyRecord, denial: Denial) -> Refusal {
-        Refusal::of(denial, key.terms.reset, self.time.now_seconds(clock::instant()))
+        Refusal::from_denial(denial, key.terms.reset, self.time.now_seconds(clock::instant()))
     }
 
-    /// The answer of a ledger that is at hand; `None`: it is to be asked by [`Self::hold`].
-    pub(super) fn hold_now(&self, ask: &Admit) -> Option<Result<GrantedHold, NotAdmitted>> {
+    /// The hold from a ledger that can answer at once; `None` if [`Self::hold`] must ask it.
+    pub(super) fn obtain_hold_now(&self, ask: &AdmitCall) -> Option<Result<GrantedHold, NotAdmitted>> {
         let asked = clock::instant();
         let answer = self.ledger.admit_now(ask)?;
-        Some(self.answered(ask, &answer, asked))
+        Some(self.on_admit_reply(ask, &answer, asked))
     }
 
-    /// Asks the ledger for a hold, and admits by grace while it is away.
-    pub(super) async fn hold(&self, ask: &Admit) -> Result<GrantedHold, NotAdmitted> {
+    /// Asks the ledger for a hold, and admits by grace while it is unreachable.
+    pub(super) async fn obtain_hold(&self, ask: &AdmitCall) -> Result<GrantedHold, NotAdmitted> {
         let doubt = self.unconfirmed.begin(ask);
         let asked = clock::instant();
         match self.ledger.admit(ask).await {
             Ok(answer) => {
-                doubt.settled();
-                self.answered(ask, &answer, asked)
+                doubt.disarm();
+                self.on_admit_reply(ask, &answer, asked)
             }
             Err(error) => {
                 let at = clock::instant();
-                let seat = self.grace(ask, &error)?;
-                // Its settlement ends the hold that the store may have.
-                doubt.settled();
+                let seat = self.admit_by_grace(ask, &error)?;
+                // The request's settlement ends the hold that the store may have.
+                doubt.disarm();
                 Ok(GrantedHold {
                     seat,
                     at_ms: self.time.now_ms(at),
@@ -132,48 +132,48 @@ impl BillingEngine {
                     watermark: 0,
                     balance: None,
                     quota: None,
-                    // What the operator allows is unknown, so the narrower right applies.
+                    // The account's terms are unknown, so the narrower right applies.
                     provider_state: ProviderState::Own,
-                    part: None,
+                    allocation: None,
                 })
             }
         }
     }
 
-    /// What an answer of the ledger grants.
-    fn answered(&self, ask: &Admit, answer: &AdmitReply, asked: Instant) -> Result<GrantedHold, NotAdmitted> {
+    /// The hold that the ledger's reply grants; records the reply.
+    fn on_admit_reply(&self, ask: &AdmitCall, answer: &AdmitReply, asked: Instant) -> Result<GrantedHold, NotAdmitted> {
         let at = clock::instant();
         let grant = match answer {
             AdmitReply::Granted(grant) => grant,
             &AdmitReply::Refused(denial) => {
-                self.grace.refused(&ask.key, denial);
-                self.recall_for(&ask.key, denial);
+                self.grace.on_denied(&ask.key, denial);
+                self.recall_leases(&ask.key, denial);
                 return Err(NotAdmitted::Denied(denial));
             }
             AdmitReply::StaleKey => return Err(NotAdmitted::StaleKey),
         };
-        self.time.told(grant.at_ms, asked, at);
+        self.time.record(grant.at_ms, asked, at);
         Ok(GrantedHold {
-            seat: self.grace.granted(ask, grant),
+            seat: self.grace.on_granted(ask, grant),
             at_ms: grant.at_ms,
             at,
             watermark: grant.watermark,
             balance: Some(grant.balance),
             quota: grant.quota,
             provider_state: grant.provider_state,
-            part: None,
+            allocation: None,
         })
     }
 
-    /// What is free of this node's own leases is there for one who waits for a limit that counts them.
-    fn recall_for(&self, asking: &KeyRecord, denial: Denial) {
+    /// Gives back unused leases of this node that count against the limit in `denial`.
+    fn recall_leases(&self, asking: &KeyRecord, denial: Denial) {
         match denial {
             Denial::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
             Denial::QuotaHeld(_) => self.leases.recall(|key| key.id == asking.id),
             Denial::Concurrency { scope, lent: true, .. } | Denial::RateLimited { scope, lent: true, .. } => {
                 match scope {
-                    Scope::Key => self.leases.recall(|key| key.id == asking.id),
-                    Scope::Account => self.leases.recall(|key| key.account == asking.account),
+                    LimitScope::Key => self.leases.recall(|key| key.id == asking.id),
+                    LimitScope::Account => self.leases.recall(|key| key.account == asking.account),
                 }
             }
             Denial::Concurrency { lent: false, .. }
@@ -187,19 +187,19 @@ impl BillingEngine {
         }
     }
 
-    /// Admits a request without the store, as far as the grace allows.
-    fn grace(&self, ask: &Admit, error: &StoreError) -> Result<Seat, Refusal> {
+    /// Admits a request without the store, if its grace allows.
+    fn admit_by_grace(&self, ask: &AdmitCall, error: &StoreError) -> Result<CountedRequest, Refusal> {
         tracing::debug!(%error, "the ledger did not answer");
         if matches!(error, StoreError::Busy(_)) {
-            // The store is only busy: a retry is admitted normally.
+            // The store is only busy and can admit a retry: no grace.
             return Err(Refusal::StoreUnavailable);
         }
         let seat = self.grace.admit(ask).map_err(|denial| match denial {
-            // It is no answer of the store, so it is neither confirmed nor remembered, and nobody waits for it.
+            // This denial is not the store's, so it is neither confirmed nor remembered, and no request queues for it.
             Some(denial) => self.refusal(&ask.key, denial),
             None => Refusal::StoreUnavailable,
         })?;
-        self.counters.offline.fetch_add(1, Ordering::Relaxed);
+        self.counters.grace_admissions.fetch_add(1, Ordering::Relaxed);
         Ok(seat)
     }
 }

@@ -1,4 +1,4 @@
-//! The figures of billing, for the metrics.
+//! Billing's figures for the metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -8,9 +8,9 @@ use crate::{
 };
 
 impl Billing {
-    /// The number of accounts whose balance was low when the store last told of it.
-    pub(crate) fn accounts_low(&self) -> usize {
-        self.engine.grace.low()
+    /// The number of accounts whose balance was low when the store last reported it.
+    pub(crate) fn low_accounts(&self) -> usize {
+        self.engine.grace.low_accounts()
     }
 
     /// The number of running requests.
@@ -24,14 +24,14 @@ impl Billing {
         self.engine.running.held()
     }
 
-    /// What this node has committed without the store and the store has not counted yet.
+    /// The money that this node has committed by grace and the store has not counted yet.
     pub(crate) fn grace_committed(&self) -> NanoUsd {
         self.engine.grace.committed()
     }
 
-    /// Whether this node could admit any request if the store became unreachable now.
+    /// Whether this node could admit any request by grace if the store became unreachable now.
     pub(crate) fn has_grace(&self) -> bool {
-        self.engine.grace.is_left()
+        self.engine.grace.can_admit_any()
     }
 
     /// Rows charged since the start, by the source of their usage.
@@ -44,8 +44,8 @@ impl Billing {
         NanoUsd::from_nanos(self.engine.counters.cost.load(Ordering::Relaxed))
     }
 
-    /// The most by which a charge has exceeded its hold since the start. This is what each running request can add
-    /// beyond a key's quota when that is used up.
+    /// The maximum amount by which a charge has exceeded its hold since the start. Each running request can exceed a quota that
+    /// is used up by about this much.
     pub(crate) fn excess_max(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
     }
@@ -53,22 +53,22 @@ impl Billing {
     /// Records that could not be written, since the start.
     pub(crate) fn failures(&self) -> u64 {
         let failed = self.engine.counters.failed.load(Ordering::Relaxed);
-        failed.saturating_add(self.engine.unconfirmed.lost())
+        failed.saturating_add(self.engine.unconfirmed.dropped())
     }
 
-    /// Requests admitted out of leases, since the start.
-    pub(crate) fn leased(&self) -> u64 {
-        self.engine.counters.leased.load(Ordering::Relaxed)
+    /// Requests admitted from leases, since the start.
+    pub(crate) fn lease_admissions(&self) -> u64 {
+        self.engine.counters.lease_admissions.load(Ordering::Relaxed)
     }
 
-    /// The number of leases, and what the store holds for them.
+    /// The number of leases, and the amount that the store holds for them.
     pub(crate) fn leases(&self) -> (usize, NanoUsd) {
         let figures = self.engine.leases.figures();
         (figures.leases, figures.amount)
     }
 
-    /// Requests admitted without the store, since the start.
-    pub(crate) fn offline(&self) -> u64 {
-        self.engine.counters.offline.load(Ordering::Relaxed)
+    /// Requests admitted by grace, since the start.
+    pub(crate) fn grace_admissions(&self) -> u64 {
+        self.engine.counters.grace_admissions.load(Ordering::Relaxed)
     }
 }

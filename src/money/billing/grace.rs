@@ -1,5 +1,5 @@
-//! Grace: what this node admits while the store is unreachable. It is a fixed amount per key and per account, and never
-//! more than what the node last knew of them allows.
+//! Grace: admission while the store is unreachable, up to a fixed amount per key and per account, and never beyond the balances
+//! and quotas that the node last knew. A call that the store did not answer may have left a hold there, which is ended later.
 
 use ahash::RandomState;
 use parking_lot::{Mutex, MutexGuard};
@@ -8,20 +8,20 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
-        ledger::{Admit, Denial, Grant},
+        ledger::{AdmitCall, Denial, Grant},
         money::NanoUsd,
     },
     edges::clock,
     money::billing::{
         last_seen::{GraceLimits, LastSeen},
-        tally::{Seat, Settled},
+        tally::{CountedRequest, SettledCharge},
     },
 };
 
 /// The number of tables, each with its own lock: an account is in one of them, with its keys.
 const SHARDS: usize = 16;
 
-/// The grace of this node. Each decision and what it commits are one atomic step.
+/// The grace of this node. A decision and its commitment are one atomic operation.
 #[derive(Debug)]
 pub(super) struct Grace {
     limits: GraceLimits,
@@ -34,93 +34,99 @@ impl Grace {
         Self {
             limits,
             hashing: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::new(LastSeen::one_of(SHARDS))),
+            shards: std::array::from_fn(|_| Mutex::new(LastSeen::new_shard(SHARDS))),
         }
     }
 
     /// Records that the store has admitted a request.
-    pub(super) fn granted(&self, ask: &Admit, grant: &Grant) -> Seat {
+    pub(super) fn on_granted(&self, ask: &AdmitCall, grant: &Grant) -> CountedRequest {
         let now_ms = clock::unix_millis();
-        let (seat, becomes_low) = self.of(&ask.key.account).granted(&ask.key, grant, ask.tokens, now_ms);
+        let (seat, becomes_low) = self
+            .lock_shard(&ask.key.account)
+            .on_granted(&ask.key, grant, ask.tokens, now_ms);
         if becomes_low {
             warn_of_low(&ask.key, grant);
         }
         seat
     }
 
-    /// Records what the store has told of a lease's account and key. The lease `goes_on`: its requests are admitted.
-    pub(super) fn note_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
+    /// Records the store's view of a lease's account and key. If the lease `goes_on`, requests are admitted.
+    pub(super) fn record_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
         let becomes_low = self
-            .of(&key.account)
-            .note_grant(key, grant, goes_on, clock::unix_millis());
+            .lock_shard(&key.account)
+            .record_grant(key, grant, goes_on, clock::unix_millis());
         if becomes_low {
             warn_of_low(key, grant);
         }
     }
 
-    /// Records that a request was admitted out of a lease.
-    pub(super) fn leased(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> Seat {
-        self.of(&key.account).leased(key, hold, tokens, clock::unix_millis())
+    /// Records that a request was admitted from a lease.
+    pub(super) fn on_lease_admission(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> CountedRequest {
+        self.lock_shard(&key.account)
+            .on_lease_admission(key, hold, tokens, clock::unix_millis())
     }
 
-    /// Records that the store has refused a request.
-    pub(super) fn refused(&self, key: &KeyRecord, denial: Denial) {
-        self.of(&key.account).refused(key, denial, clock::unix_millis());
+    /// Records that the store has denied a request.
+    pub(super) fn on_denied(&self, key: &KeyRecord, denial: Denial) {
+        self.lock_shard(&key.account)
+            .on_denied(key, denial, clock::unix_millis());
     }
 
-    /// Gives the account no further grace, since an operator suspended it on this node.
-    pub(super) fn stopped(&self, account: &SmolStr) {
-        self.of(account).account_refused(account, clock::unix_millis());
+    /// Ends the account's grace, because an operator has suspended it on this node.
+    pub(super) fn suspend(&self, account: &SmolStr) {
+        self.lock_shard(account)
+            .on_account_denied(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if the grace allows it, and holds its estimate or what is left. The error is as
-    /// that of [`LastSeen::admit_alone`].
-    pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, Option<Denial>> {
+    /// Admits a request without the store if its grace allows, and holds its estimate or what is left. The error is that of
+    /// [`LastSeen::admit_alone`].
+    pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
-        self.of(&ask.key.account)
-            .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
+        self.lock_shard(&ask.key.account)
+            .admit_by_grace(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// The rate or concurrency limit of the key or its account that any request exceeds now, by what this node has
-    /// admitted and refused itself. Other nodes only add to that, so the store would say no as well, unless somebody has
-    /// changed the limit. Asks nobody.
-    pub(super) fn foresees(&self, key: &KeyRecord) -> Option<Denial> {
-        self.of(&key.account).foresees(key, clock::unix_millis())
+    /// The rate or concurrency limit of the key or its account that any request would exceed now, by what this node has admitted
+    /// and refused itself. Other nodes only add to that, so the store would deny it as well, unless the limit has changed. Makes
+    /// no call.
+    pub(super) fn predict_denial(&self, key: &KeyRecord) -> Option<Denial> {
+        self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }
 
-    /// Whether the store has said within the last seconds that the account has money and the key some of its quota, and
-    /// this node has not spent it since. Asks nobody.
-    pub(super) fn vouches_for(&self, key: &KeyRecord) -> bool {
-        self.of(&key.account).vouches_for(key, clock::unix_millis())
+    /// Whether the store has reported within the last seconds that the account has money and the key some of its quota, and this
+    /// node has not spent it since. Makes no call.
+    pub(super) fn has_recent_funds(&self, key: &KeyRecord) -> bool {
+        self.lock_shard(&key.account)
+            .has_recent_funds(key, clock::unix_millis())
     }
 
     /// Counts a refused request in the rate of its key.
     pub(super) fn count_refused(&self, key: &KeyRecord) {
-        self.of(&key.account).count_refused(key, clock::unix_millis());
+        self.lock_shard(&key.account).count_refused(key, clock::unix_millis());
     }
 
     /// Records that a request has ended.
-    pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &Settled) {
-        self.of(account).ended(account, key, seat, end);
+    pub(super) fn on_end(&self, account: &str, key: &KeyId, seat: CountedRequest, end: &SettledCharge) {
+        self.lock_shard(account).on_end(account, key, seat, end);
     }
 
-    /// Whether this node could admit any request without the store.
-    pub(super) fn is_left(&self) -> bool {
-        self.shards.iter().any(|shard| shard.lock().may_give(&self.limits))
+    /// Whether this node could admit any request by grace.
+    pub(super) fn can_admit_any(&self) -> bool {
+        self.shards.iter().any(|shard| shard.lock().can_admit_any(&self.limits))
     }
 
-    /// What was committed without the store, and the store has not counted yet.
+    /// The money committed by grace that the store has not counted yet.
     pub(super) fn committed(&self) -> NanoUsd {
-        let of_shards = self.shards.iter().map(|shard| shard.lock().on_grace());
+        let of_shards = self.shards.iter().map(|shard| shard.lock().grace_committed());
         of_shards.fold(NanoUsd::ZERO, NanoUsd::saturating_add)
     }
 
-    /// How many accounts' balances were low when the store last told of them.
-    pub(super) fn low(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().low()).sum()
+    /// The number of accounts whose balance was low when the store last reported it.
+    pub(super) fn low_accounts(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().low_accounts()).sum()
     }
 
-    fn of(&self, account: &str) -> MutexGuard<'_, LastSeen> {
+    fn lock_shard(&self, account: &str) -> MutexGuard<'_, LastSeen> {
         let [first, others @ ..] = &self.shards;
         let at = self.hashing.hash_one(account) % SHARDS as u64;
         let shard = usize::try_from(at).ok().and_then(|at| others.get(at)).unwrap_or(first);
@@ -137,16 +143,16 @@ fn warn_of_low(key: &KeyRecord, grant: &Grant) {
 mod tests {
     use super::*;
     use crate::{
-        domain::ledger::{ProviderState, Rates},
+        domain::ledger::{ProviderState, RateLimits},
         store::ledger::contract::{node, record},
     };
 
-    fn ask(number: usize) -> Admit {
+    fn ask(number: usize) -> AdmitCall {
         let key = KeyRecord {
             account: format!("account-{number}").into(),
             ..record(u8::try_from(number).unwrap())
         };
-        Admit {
+        AdmitCall {
             node: node(1),
             request: "r".into(),
             key: key.into(),
@@ -165,7 +171,7 @@ mod tests {
             low_balance: Some(NanoUsd::from_nanos(50)),
             quota: None,
             provider_state: ProviderState::Own,
-            account_rates: Rates::default(),
+            account_rates: RateLimits::default(),
             watermark: 0,
         }
     }
@@ -178,26 +184,26 @@ mod tests {
             account: limit,
         };
         let grace = Grace::new(limits);
-        assert!(!grace.is_left());
+        assert!(!grace.can_admit_any());
         // More than there are tables.
         let accounts = 10 * SHARDS;
         for number in 0..accounts {
-            grace.granted(&ask(number), &grant(if number % 2 == 0 { 50 } else { 51 }));
+            grace.on_granted(&ask(number), &grant(if number % 2 == 0 { 50 } else { 51 }));
         }
-        assert_eq!(grace.low(), accounts / 2);
+        assert_eq!(grace.low_accounts(), accounts / 2);
         for number in 0..accounts {
-            assert!(grace.is_left());
+            assert!(grace.can_admit_any());
             let holds = [(); 4].map(|()| grace.admit(&ask(number)).map(|seat| seat.hold.nanos()));
             assert_eq!(holds, [Ok(10), Ok(10), Ok(5), Err(None)], "{number}");
         }
-        assert!(!grace.is_left(), "nobody has any");
+        assert!(!grace.can_admit_any(), "nobody has any");
         let all = i64::try_from(accounts).unwrap() * limit.nanos();
         assert_eq!(grace.committed().nanos(), all);
         for number in 0..accounts {
-            grace.note_grant(&ask(number).key, &grant(51), true);
+            grace.record_grant(&ask(number).key, &grant(51), true);
         }
-        assert_eq!(grace.low(), 0);
-        grace.stopped(&ask(3).key.account);
+        assert_eq!(grace.low_accounts(), 0);
+        grace.suspend(&ask(3).key.account);
         assert_eq!(grace.admit(&ask(3)).map(drop), Err(None));
     }
 }

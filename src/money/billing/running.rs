@@ -1,5 +1,5 @@
-//! The running requests of this node: what each has consumed, for the journal's checkpoints, and which accounts they
-//! hold money of, for the node's lease.
+//! The running requests of this node: what each has consumed, for the journal's checkpoints, and which accounts they hold money
+//! of, for the renewal of their holds.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,25 +23,25 @@ use crate::{
     },
     edges::clock,
     money::billing::{
-        growth::{Growth, TopUpAnswer},
-        leases::LeasePart,
-        tally::Seat,
+        growth::{HoldGrowth, TopUpAnswer},
+        leases::AllocationId,
+        tally::CountedRequest,
     },
 };
 
 /// How often the consumption of running requests is written to the journal.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
-/// How long before a checkpoint it is computed for it. A crash loses at most this and the time between two checkpoints.
-const LOOKED_AHEAD: Duration = Duration::from_millis(150);
+/// How long before a checkpoint a request's consumption is sampled for it. A crash loses at most this and one interval.
+const SAMPLE_LEAD: Duration = Duration::from_millis(150);
 
 /// The number of shards, so that requests do not contend for one lock.
 const SHARDS: usize = 16;
 
-/// What an admitted request was granted, by the store or by its key's grace.
+/// The hold of an admitted request, with the state of account and key at its admission.
 #[derive(Debug)]
 pub(super) struct GrantedHold {
-    /// Its entry in this node's own counts.
-    pub(super) seat: Seat,
+    /// What it adds to this node's own counts.
+    pub(super) seat: CountedRequest,
     /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
     /// The same time by this node's monotonic clock.
@@ -50,17 +50,17 @@ pub(super) struct GrantedHold {
     pub(super) watermark: u64,
     /// The account's balance then; `None` if the store could not be asked.
     pub(super) balance: Option<NanoUsd>,
-    /// The key's quota then; `None` if it has none or the store could not be asked.
+    /// The key's quota then; `None` if the key has no quota or the store could not be asked.
     pub(super) quota: Option<QuotaUse>,
-    /// Which state at providers the request may name.
+    /// The provider state that the request may name.
     pub(super) provider_state: ProviderState,
-    /// Its part of the lease that it was admitted out of, if it was.
-    pub(super) part: Option<LeasePart>,
+    /// Its allocation, if it was admitted from a lease.
+    pub(super) allocation: Option<AllocationId>,
 }
 
 /// One running request.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct BilledRequest {
     /// weir's request id.
     pub(super) request: SmolStr,
     /// The account that pays.
@@ -69,16 +69,22 @@ pub(super) struct Running {
     pub(super) key: KeyId,
     /// What it was granted at its admission.
     pub(super) granted: GrantedHold,
-    growth: Mutex<Growth>,
-    /// The answer must end.
+    growth: Mutex<HoldGrowth>,
+    /// Whether the answer must end.
     is_over: AtomicBool,
     /// What has been consumed since the last checkpoint in the journal.
     news: Mutex<Option<Checkpoint>>,
 }
 
-impl Running {
+impl BilledRequest {
     /// A request that was admitted with a hold.
-    pub(super) fn new(request: SmolStr, account: SmolStr, key: KeyId, granted: GrantedHold, growth: Growth) -> Self {
+    pub(super) fn new(
+        request: SmolStr,
+        account: SmolStr,
+        key: KeyId,
+        granted: GrantedHold,
+        growth: HoldGrowth,
+    ) -> Self {
         Self {
             request,
             account,
@@ -95,30 +101,29 @@ impl Running {
         self.growth.lock().hold()
     }
 
-    /// Takes the cost so far. Returns the amount by which to grow the hold, if the store is to be asked, and the cost
-    /// at which to look again.
-    pub(super) fn costs(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
+    /// Updates the cost so far. Returns the top-up to request, if one is needed, and the cost at which to call this again.
+    pub(super) fn on_cost(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
         let mut growth = self.growth.lock();
-        let more = growth.wants(cost, now);
-        if growth.is_over(cost) {
+        let more = growth.next_top_up(cost, now);
+        if growth.must_stop(cost) {
             self.is_over.store(true, Ordering::Relaxed);
         }
-        (more, growth.next_look())
+        (more, growth.next_sample())
     }
 
-    /// The result of asking for a larger hold.
-    pub(super) fn answered(&self, answer: TopUpAnswer) {
-        self.growth.lock().answered(answer);
+    /// Applies the answer to a top-up.
+    pub(super) fn on_top_up(&self, answer: TopUpAnswer) {
+        self.growth.lock().on_answer(answer);
     }
 
-    /// Whether a question for more has not ended yet.
+    /// Whether a top-up is being requested.
     #[cfg(test)]
     pub(super) fn is_asking(&self) -> bool {
         self.growth.lock().is_asking()
     }
 
     /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn must_stop(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 }
@@ -126,16 +131,16 @@ impl Running {
 /// All running requests of this node, in shards.
 #[derive(Debug, Default)]
 pub(super) struct RunningRequests {
-    shards: [Mutex<QuickMap<SmolStr, Arc<Running>>>; SHARDS],
+    shards: [Mutex<QuickMap<SmolStr, Arc<BilledRequest>>>; SHARDS],
     /// When the last checkpoint was taken.
     checkpoint: Mutex<Option<Instant>>,
-    /// Notified when a request has consumed something.
+    /// Notified when a request has recorded its consumption.
     noted: Notify,
 }
 
 impl RunningRequests {
     /// Adds a request.
-    pub(super) fn add(&self, running: Arc<Running>) {
+    pub(super) fn add(&self, running: Arc<BilledRequest>) {
         if let Some(mut shard) = self.shard(&running.request) {
             shard.insert(running.request.clone(), running);
         }
@@ -148,41 +153,42 @@ impl RunningRequests {
         }
     }
 
-    /// Sets what a request has consumed so far, for the next checkpoint.
-    pub(super) fn note(&self, running: &Running, checkpoint: Checkpoint) {
+    /// Records the consumption of a request so far, for the next checkpoint.
+    pub(super) fn record(&self, running: &BilledRequest, checkpoint: Checkpoint) {
         *running.news.lock() = Some(checkpoint);
         self.noted.notify_one();
     }
 
-    /// Waits until a request has consumed something since the last call, and returns when the next checkpoint is due: a while
-    /// after the last one, and so late that requests which are looked at for it now have a part in it. For one caller.
+    /// Waits until a request has recorded its consumption since the last call, and returns when the next checkpoint is due: at
+    /// least [`CHECKPOINT_EVERY`] after the last one, and late enough to include requests that are sampled for it now. For one
+    /// caller.
     pub(super) async fn next_checkpoint(&self) -> Instant {
         self.noted.notified().await;
-        let soon = clock::instant() + LOOKED_AHEAD;
+        let soon = clock::instant() + SAMPLE_LEAD;
         self.checkpoint
             .lock()
             .map_or(soon, |last| soon.max(last + CHECKPOINT_EVERY))
     }
 
-    /// A checkpoint is taken now.
-    pub(super) fn checkpointed(&self, now: Instant) {
+    /// Records that a checkpoint is taken now.
+    pub(super) fn on_checkpoint(&self, now: Instant) {
         *self.checkpoint.lock() = Some(now);
     }
 
-    /// When a request that is looked at now is to be looked at for a checkpoint: shortly before the next one, so that a request is
-    /// looked at once for each and the checkpoint has what is new.
-    pub(super) fn next_look(&self, now: Instant) -> Instant {
-        let due = |last: Instant| last + CHECKPOINT_EVERY - LOOKED_AHEAD;
+    /// When a request that is sampled now is to be sampled for a checkpoint: shortly before the next one, so that each checkpoint
+    /// needs one sample, which is fresh.
+    pub(super) fn next_sample(&self, now: Instant) -> Instant {
+        let due = |last: Instant| last + CHECKPOINT_EVERY - SAMPLE_LEAD;
         let next = self.checkpoint.lock().map_or(now, due);
         if next > now {
             return next;
         }
-        // This look was for that one.
-        (next + CHECKPOINT_EVERY).max(now + LOOKED_AHEAD)
+        // This sample was for that checkpoint.
+        (next + CHECKPOINT_EVERY).max(now + SAMPLE_LEAD)
     }
 
     /// The checkpoints of requests that have consumed something since the last call.
-    pub(super) fn take_news(&self) -> Vec<Checkpoint> {
+    pub(super) fn take_changed(&self) -> Vec<Checkpoint> {
         let all = self.shards.iter().flat_map(|shard| {
             let shard = shard.lock();
             shard.values().cloned().collect::<Vec<_>>()
@@ -219,7 +225,7 @@ impl RunningRequests {
     }
 
     /// The request's shard. Request ids end in random characters, which spread them evenly.
-    fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<SmolStr, Arc<Running>>>> {
+    fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<SmolStr, Arc<BilledRequest>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
         self.shards.get(byte % SHARDS).map(Mutex::lock)
     }
@@ -230,27 +236,27 @@ mod tests {
     use super::*;
     use crate::{
         domain::{
-            ledger::consumption::{Modifiers, UsageSource},
+            ledger::consumption::{PriceModifiers, UsageSource},
             wire::usage::Usage,
         },
-        money::billing::growth::Bound,
+        money::billing::growth::SpendCap,
     };
 
-    fn running(request: &str, account: &str) -> Arc<Running> {
+    fn running(request: &str, account: &str) -> Arc<BilledRequest> {
         let key = KeyId::parse("key_0000000000000001").unwrap();
         let hold = NanoUsd::from_nanos(10);
         let granted = GrantedHold {
-            seat: Seat { hold, on_grace: false },
+            seat: CountedRequest { hold, by_grace: false },
             at_ms: 0,
             at: clock::instant(),
             watermark: 0,
             balance: None,
             quota: None,
             provider_state: ProviderState::Own,
-            part: None,
+            allocation: None,
         };
-        let growth = Growth::new(hold, NanoUsd::from_nanos(4), Bound::None);
-        Arc::new(Running::new(request.into(), account.into(), key, granted, growth))
+        let growth = HoldGrowth::new(hold, NanoUsd::from_nanos(4), SpendCap::None);
+        Arc::new(BilledRequest::new(request.into(), account.into(), key, granted, growth))
     }
 
     #[test]
@@ -260,13 +266,13 @@ mod tests {
         all.add(Arc::clone(&request));
         all.add(running("req_2", "a"));
         all.add(running("req_3", "b"));
-        assert!(all.take_news().is_empty());
+        assert!(all.take_changed().is_empty());
         let consumed = Checkpoint {
             request: "req_1".into(),
             status: 200,
             usage: Usage::default(),
             source: UsageSource::Estimated,
-            modifiers: Modifiers::default(),
+            modifiers: PriceModifiers::default(),
             parts: Vec::new(),
             cost: NanoUsd::from_nanos(1),
             provider: "p".into(),
@@ -274,9 +280,9 @@ mod tests {
             ttft_ms: None,
             attempts: 1,
         };
-        all.note(&request, consumed);
-        assert_eq!(all.take_news().len(), 1);
-        assert!(all.take_news().is_empty());
+        all.record(&request, consumed);
+        assert_eq!(all.take_changed().len(), 1);
+        assert!(all.take_changed().is_empty());
         assert_eq!(all.by_account().get("a").map(HashSet::len), Some(2));
         assert_eq!(all.held(), NanoUsd::from_nanos(30));
         all.remove("req_1");

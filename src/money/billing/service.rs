@@ -1,4 +1,4 @@
-//! The billing of this node: admits requests, and keeps what they hold alive while they run.
+//! The billing service of a node: admits requests, and renews their holds while they run.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -6,13 +6,13 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::{
-    config::money::WaitingMax,
+    config::money::QueueLimits,
     domain::{
         faults::refusal::Refusal,
         keys::key::KeyRecord,
         ledger::{
-            Admit, Admitted, Denial, ProviderState, Record,
-            consumption::{CRASH, Modifiers, Row, UsageSource},
+            AdmitCall, AdmittedRequest, Denial, ProviderState, Record,
+            consumption::{CRASH, PriceModifiers, Row, UsageSource},
         },
         money::NanoUsd,
         wire::usage::Usage,
@@ -22,11 +22,11 @@ use crate::{
         admission_request::{AdmissionRequest, EstimatedCost},
         bill::Bill,
         engine::{BillingEngine, NotAdmitted},
-        growth::{Bound, Growth},
+        growth::{HoldGrowth, SpendCap},
         last_seen::GraceLimits,
         leases::LeaseLimits,
         queue::QueuePosition,
-        running::{GrantedHold, Running},
+        running::{BilledRequest, GrantedHold},
     },
     store::{key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
@@ -40,17 +40,17 @@ pub(crate) struct Billing {
     pub(super) engine: Arc<BillingEngine>,
 }
 
-/// How far an attempt to admit a request has come without waiting.
+/// The result of trying to admit a request without waiting.
 #[allow(clippy::large_enum_variant, reason = "to box it would allocate for each request")]
 pub(super) enum FirstStep {
     Answered(Result<Bill, NotAdmitted>),
-    /// The ledger has to be asked.
-    Asks(Box<Question>),
+    /// The ledger must be asked.
+    Asks(Box<PreparedAdmitCall>),
 }
 
-/// What the ledger is asked, and what was prepared for the admission.
-pub(super) struct Question {
-    ask: Admit,
+/// The call to the ledger, with what was prepared for the admission.
+pub(super) struct PreparedAdmitCall {
+    ask: AdmitCall,
     cost: EstimatedCost,
     reservation: Reservation,
 }
@@ -64,8 +64,8 @@ impl std::fmt::Debug for Billing {
 }
 
 impl Billing {
-    /// Bills over a ledger and this node's journal. A key's record that has changed is read again out of `keys`. While the
-    /// ledger is unreachable, requests are admitted within `grace`. Keys that ask often get leases within `leases`.
+    /// Bills with a ledger and this node's journal. A key's record that has changed is read again from `keys`. While the ledger
+    /// is unreachable, requests are admitted within `grace`. Keys with many requests get leases within `leases`.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         journal: Arc<Journal>,
@@ -78,51 +78,51 @@ impl Billing {
         }
     }
 
-    /// Admits a request by this record of its key: as [`Billing::try_now`] can, or else the ledger is asked in one round trip.
+    /// Admits a request by this record of its key: by [`Billing::try_now`], or else with one call to the ledger.
     pub(super) async fn try_admit(
         &self,
         key: &Arc<KeyRecord>,
         request: &AdmissionRequest<'_>,
     ) -> Result<Bill, NotAdmitted> {
-        match self.try_now(key, request) {
+        match self.try_admit_now(key, request) {
             FirstStep::Answered(answer) => answer,
             FirstStep::Asks(question) => self.ask_ledger(*question, request).await,
         }
     }
 
-    /// The first step of admitting a request by this record of its key, which waits for nothing: out of the key's lease, or
-    /// by a ledger that is at hand. An admission is recorded in the journal before this returns.
-    pub(super) fn try_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
+    /// Tries to admit a request by this record of its key without waiting: from the key's lease, or by a ledger that can answer
+    /// at once. An admission is recorded in the journal before this returns.
+    pub(super) fn try_admit_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
         let engine = &self.engine;
         let Ok(reservation) = engine.journal.reserve(REQUEST_BYTES) else {
             return FirstStep::Answered(Err(Refusal::JournalFull.into()));
         };
         let cost = request.estimated_cost();
-        if let Some(granted) = engine.cut(key, cost.whole, request.estimate.tokens()) {
-            return FirstStep::Answered(self.open(key, request, (cost, reservation), granted));
+        if let Some(granted) = engine.allocate(key, cost.total, request.estimate.tokens()) {
+            return FirstStep::Answered(self.open_bill(key, request, (cost, reservation), granted));
         }
-        let ask = self.question(key, request, cost.whole);
-        match engine.hold_now(&ask) {
-            Some(answer) => {
-                FirstStep::Answered(answer.and_then(|granted| self.open(key, request, (cost, reservation), granted)))
-            }
-            None => FirstStep::Asks(Box::new(Question { ask, cost, reservation })),
+        let ask = self.admit_call(key, request, cost.total);
+        match engine.obtain_hold_now(&ask) {
+            Some(answer) => FirstStep::Answered(
+                answer.and_then(|granted| self.open_bill(key, request, (cost, reservation), granted)),
+            ),
+            None => FirstStep::Asks(Box::new(PreparedAdmitCall { ask, cost, reservation })),
         }
     }
 
-    /// The second step, where the ledger has to be asked.
+    /// Asks the ledger, where [`Billing::try_now`] could not decide.
     pub(super) async fn ask_ledger(
         &self,
-        question: Question,
+        question: PreparedAdmitCall,
         request: &AdmissionRequest<'_>,
     ) -> Result<Bill, NotAdmitted> {
-        let Question { ask, cost, reservation } = question;
-        let granted = self.engine.hold(&ask).await?;
-        self.open(&ask.key, request, (cost, reservation), granted)
+        let PreparedAdmitCall { ask, cost, reservation } = question;
+        let granted = self.engine.obtain_hold(&ask).await?;
+        self.open_bill(&ask.key, request, (cost, reservation), granted)
     }
 
     /// Opens the bill of a request that was granted its hold, and records the admission.
-    fn open(
+    fn open_bill(
         &self,
         key: &KeyRecord,
         request: &AdmissionRequest<'_>,
@@ -130,14 +130,14 @@ impl Billing {
         granted: GrantedHold,
     ) -> Result<Bill, NotAdmitted> {
         let engine = &self.engine;
-        let record = Record::Admit(Box::new(Admitted {
-            row: Arc::new(row(key, request, cost.uncached_input, &granted)),
+        let record = Record::Admit(Box::new(AdmittedRequest {
+            row: Arc::new(admission_row(key, request, cost.uncached_input, &granted)),
             tokens_estimated: request.estimate.tokens(),
-            lease: granted.part.map(|part| engine.leases.id(part)),
+            lease: granted.allocation.map(|part| engine.leases.lease_id(part)),
         }));
-        let bound = Bound::of(&key.terms, granted.balance, cost.whole);
-        let growth = Growth::new(granted.seat.hold, cost.output, bound);
-        let running = Arc::new(Running::new(
+        let bound = SpendCap::of(&key.terms, granted.balance, cost.total);
+        let growth = HoldGrowth::new(granted.seat.hold, cost.output, bound);
+        let running = Arc::new(BilledRequest::new(
             request.request_id.clone(),
             key.account.clone(),
             key.id.clone(),
@@ -149,7 +149,7 @@ impl Billing {
         let bill = Bill {
             engine: Arc::clone(engine),
             running,
-            // The record is taken apart again, so that its texts are not copied.
+            // Taken out of the record again, so that its texts are not copied.
             admitted: match record {
                 Record::Admit(admitted) => Some(admitted),
                 _ => None,
@@ -159,16 +159,16 @@ impl Billing {
         };
         if let Err(error) = recorded {
             tracing::error!(%error, "an admission could not be recorded");
-            engine.counters.failed();
+            engine.counters.record_failure();
             return Err(Refusal::JournalFull.into());
         }
         Ok(bill)
     }
 
-    fn question(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>, estimate: NanoUsd) -> Admit {
+    fn admit_call(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>, estimate: NanoUsd) -> AdmitCall {
         let engine = &self.engine;
-        let (ended_key, ended_account) = engine.journal.pending(&key.account, &key.id);
-        Admit {
+        let (ended_key, ended_account) = engine.journal.pending_settlements(&key.account, &key.id);
+        AdmitCall {
             node: engine.node.clone(),
             request: request.request_id.clone(),
             key: Arc::clone(key),
@@ -179,7 +179,7 @@ impl Billing {
         }
     }
 
-    /// Writes checkpoints and renews the lease until `shutdown` turns true.
+    /// Writes checkpoints and renews holds until `shutdown` turns true.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let mut renew = tokio::time::interval(RENEW_EVERY);
         let mut epochs = self.engine.ledger.epochs();
@@ -189,28 +189,28 @@ impl Billing {
         loop {
             tokio::select! {
                 () = &mut checkpoints => {}
-                _ = renew.tick() => self.renew(),
+                _ = renew.tick() => self.start_renewal(),
                 // After an outage the store learns at once which requests still run, and which holds to end.
                 moved = epochs.changed(), if watching => {
                     watching = moved.is_ok();
                     if watching {
-                        // What the store had lent out it may have forgotten.
+                        // The store may have lost the leases that it had granted.
                         self.engine.leases.recall(|_| true);
-                        self.renew();
+                        self.start_renewal();
                     }
                 }
                 _ = shutdown.wait_for(|stop| *stop) => break,
             }
         }
         self.engine.checkpoint();
-        // It ends by itself.
+        // The task ends by itself.
         let _ = leases.await;
     }
 
-    fn renew(&self) {
+    fn start_renewal(&self) {
         let engine = Arc::clone(&self.engine);
         tokio::spawn(async move {
-            engine.time.ask(&*engine.ledger).await;
+            engine.time.sync(&*engine.ledger).await;
             engine.renew().await;
         });
     }
@@ -220,21 +220,21 @@ impl Billing {
         &self.engine.time
     }
 
-    /// An operator has changed an account on this node. A suspended account gets no further grace here, and nothing more is
-    /// admitted by what a lease knew before.
+    /// Handles an operator's change of an account on this node: leases with the old terms end, and a suspended account gets no
+    /// further grace here.
     pub(crate) fn account_changed(&self, account: &str, is_suspended: bool) {
         self.engine.leases.recall(|key| key.account == account);
         if is_suspended {
-            self.engine.grace.stopped(&account.into());
+            self.engine.grace.suspend(&account.into());
         }
     }
 
-    /// Counts a refused request in the rate of its key, on this node: it takes as much of that as one that is served.
+    /// Counts a refused request in its key's rate on this node: it takes as much of the rate as a served one.
     pub(crate) fn count_refused(&self, key: &KeyRecord) {
         self.engine.grace.count_refused(key);
     }
 
-    /// Which state at providers an account may name: only its own, if the store does not answer.
+    /// The provider state that an account may name: only its own, if the store does not answer.
     pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
         let found = self.engine.ledger.account(account).await.ok().flatten();
         found
@@ -242,14 +242,13 @@ impl Billing {
             .unwrap_or_default()
     }
 
-    /// The denial that a request of this key gets because others already wait; it must queue behind them. `None` if
-    /// nobody waits.
-    pub(super) fn waits_behind(&self, key: &KeyRecord) -> Option<Denial> {
-        self.engine.queues.ahead(&key.account, &key.id)
+    /// The denial of the queue that a request of this key must join, because others already wait; `None` if none waits.
+    pub(super) fn queue_denial(&self, key: &KeyRecord) -> Option<Denial> {
+        self.engine.queues.blocking_denial(&key.account, &key.id)
     }
 
-    /// A place at the end of the queue for what was denied; `None` if `max` are waiting already.
-    pub(super) fn wait_behind(&self, key: &KeyRecord, denial: Denial, max: WaitingMax) -> Option<QueuePosition> {
+    /// Adds a request to the queue for the denied limit; `None` if `max` are waiting already.
+    pub(super) fn enqueue(&self, key: &KeyRecord, denial: Denial, max: QueueLimits) -> Option<QueuePosition> {
         let ended = self.engine.journal.acknowledgements(&key.account);
         self.engine.queues.join((&key.account, &key.id), denial, ended, max)
     }
@@ -260,8 +259,8 @@ impl Billing {
     }
 }
 
-/// The row of a request that has just been admitted.
-fn row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Row {
+/// The row of a request at its admission.
+fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Row {
     let first = &request.route.first;
     let latency = granted.at.saturating_duration_since(request.arrived);
     Row {
@@ -284,7 +283,7 @@ fn row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, gra
         },
         usage_source: UsageSource::Estimated,
         parts: Vec::new(),
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         price_version: first.price.version().into(),
         cost_nano_usd: input_cost,
         latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),

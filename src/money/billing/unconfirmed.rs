@@ -1,5 +1,4 @@
-//! Unconfirmed holds: an admission without an answer may have left a hold in the store, which the node's lease would
-//! keep alive. Once the store is reachable again, a step ends each of them; the step does no harm if there is no hold.
+//! Unconfirmed holds: an admission without an answer may have left a hold in the store, which the node's renewals keep alive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,16 +8,17 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Admit, Change, Settlement},
+        ledger::{AccountChange, AdmitCall, Settlement},
     },
     edges::clock,
     journal::{Journal, JournalError, STEP_BYTES_MAX},
 };
 
-/// The most unconfirmed holds kept. Further ones are dropped and last as long as the node's lease.
+/// Maximum number of unconfirmed holds remembered. Further ones are dropped and last until they expire at the store.
 const UNCONFIRMED_MAX: usize = 10_000;
 
-/// All unconfirmed holds of this node.
+/// The unconfirmed holds of this node: an admission without an answer may have left a hold in the store, which the node's
+/// renewals keep alive. Once the store is reachable again, a step ends each of them; it does no harm if there is no hold.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedHolds {
     holds: Mutex<Vec<UnconfirmedHold>>,
@@ -33,27 +33,27 @@ pub(super) struct UnconfirmedHold {
     request: SmolStr,
 }
 
-/// A running call to the ledger. If it is dropped before it is settled, its hold is unconfirmed.
-pub(super) struct Asking<'a> {
+/// A running admission at the ledger. If this is dropped before [`Asking::settled`], its hold is unconfirmed.
+pub(super) struct AdmitCallGuard<'a> {
     all: &'a UnconfirmedHolds,
-    ask: Option<&'a Admit>,
+    ask: Option<&'a AdmitCall>,
 }
 
 impl UnconfirmedHolds {
     /// Marks the start of a call.
-    pub(super) fn begin<'a>(&'a self, ask: &'a Admit) -> Asking<'a> {
-        Asking {
+    pub(super) fn begin<'a>(&'a self, ask: &'a AdmitCall) -> AdmitCallGuard<'a> {
+        AdmitCallGuard {
             all: self,
             ask: Some(ask),
         }
     }
 
-    /// Takes all unconfirmed holds out.
-    pub(super) fn take(&self) -> Vec<UnconfirmedHold> {
+    /// Removes and returns all unconfirmed holds.
+    pub(super) fn take_all(&self) -> Vec<UnconfirmedHold> {
         std::mem::take(&mut *self.holds.lock())
     }
 
-    /// Puts back the ones that could not be ended.
+    /// Puts back holds that could not be ended.
     pub(super) fn put_back(&self, holds: Vec<UnconfirmedHold>) {
         let mut all = self.holds.lock();
         for hold in holds {
@@ -61,8 +61,8 @@ impl UnconfirmedHolds {
         }
     }
 
-    /// How many were dropped because there were too many.
-    pub(super) fn lost(&self) -> u64 {
+    /// The number of holds that were dropped because there were too many.
+    pub(super) fn dropped(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
@@ -86,21 +86,21 @@ impl UnconfirmedHold {
         let (request, key) = (self.request.clone(), self.key.clone());
         let settlement = Settlement::without_charge(request, key, clock::unix_millis(), 0);
         let mut reservation = journal.reserve(STEP_BYTES_MAX)?;
-        let change = Change::Settle(Box::new(settlement));
+        let change = AccountChange::Settle(Box::new(settlement));
         journal
             .append_step(&self.account, change, 0, &mut reservation)
             .map(drop)
     }
 }
 
-impl Asking<'_> {
-    /// The call's result is known.
-    pub(super) fn settled(mut self) {
+impl AdmitCallGuard<'_> {
+    /// The call's result is known: no unconfirmed hold is left.
+    pub(super) fn disarm(mut self) {
         self.ask = None;
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for AdmitCallGuard<'_> {
     fn drop(&mut self) {
         let Some(ask) = self.ask else { return };
         let hold = UnconfirmedHold {
@@ -126,8 +126,11 @@ mod tests {
             request: format!("r{number}").into(),
         };
         unconfirmed.put_back((0..UNCONFIRMED_MAX).map(hold).collect());
-        assert_eq!(unconfirmed.lost(), 0);
+        assert_eq!(unconfirmed.dropped(), 0);
         unconfirmed.put_back(vec![hold(UNCONFIRMED_MAX)]);
-        assert_eq!((unconfirmed.lost(), unconfirmed.take().len()), (1, UNCONFIRMED_MAX));
+        assert_eq!(
+            (unconfirmed.dropped(), unconfirmed.take_all().len()),
+            (1, UNCONFIRMED_MAX)
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! Background work for running requests: checkpoints in the journal, the lease of their holds at the ledger, and ending
-//! unconfirmed holds.
+//! Background work: checkpoints in the journal, renewal of holds at the ledger, ending unconfirmed holds, and the calls about
+//! leases.
 
 use std::collections::HashMap;
 
 use crate::{edges::clock, money::billing::engine::BillingEngine};
 
 impl BillingEngine {
-    /// Writes checkpoints while something is consumed. Does not end.
+    /// Writes checkpoints while something is consumed. Never returns.
     pub(super) async fn keep_checkpoints(&self) {
         loop {
             let due = self.running.next_checkpoint().await;
@@ -17,19 +17,19 @@ impl BillingEngine {
 
     /// Writes a checkpoint of all requests that have consumed something since the last one.
     pub(super) fn checkpoint(&self) {
-        self.running.checkpointed(clock::instant());
-        for _ in 0..self.journal.checkpoint(&self.running.take_news()) {
-            self.counters.failed();
+        self.running.on_checkpoint(clock::instant());
+        for _ in 0..self.journal.record_checkpoints(&self.running.take_changed()) {
+            self.counters.record_failure();
         }
     }
 
-    /// Renews the lease, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
+    /// Renews the holds, then ends the unconfirmed ones wherever the ledger is reachable. The others stay unconfirmed.
     pub(super) async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().map(String::from).collect();
-        let unconfirmed = self.unconfirmed.take();
+        let unconfirmed = self.unconfirmed.take_all();
         let renewed = self.ledger.renew(&self.node, &accounts).await;
         if let Err(error) = &renewed {
-            tracing::debug!(%error, "the lease of running requests could not be renewed everywhere");
+            tracing::debug!(%error, "the holds of running requests could not be renewed everywhere");
         }
         let mut there = HashMap::new();
         let mut open = Vec::new();
@@ -49,7 +49,7 @@ impl BillingEngine {
                 continue;
             }
             if is_there {
-                self.counters.failed();
+                self.counters.record_failure();
             }
             open.push(hold);
         }

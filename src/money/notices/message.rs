@@ -1,4 +1,4 @@
-//! A notice as its receiver reads it: JSON, with an id by which one that comes twice is known.
+//! A notice as its receiver gets it: JSON, with an id by which a repeated one is recognized.
 
 use std::fmt::Write as _;
 
@@ -6,26 +6,26 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::domain::ledger::notice::{Notice, NoticeOf};
+use crate::domain::ledger::notice::{Notice, NoticeId};
 
-/// How much of the digest an id has, in bytes.
+/// The bytes of the digest that an id contains.
 const ID_BYTES: usize = 16;
 
-/// The id of a notice: the same each time that it is sent, by whichever node.
-pub(super) fn id(account: &str, of: &NoticeOf) -> String {
-    let digest = Sha256::digest(format!("{account}\n{}", of.text()));
+/// The id of a notice: the same each time and from each node.
+pub(super) fn id(account: &str, of: &NoticeId) -> String {
+    let digest = Sha256::digest(format!("{account}\n{}", of.store_name()));
     digest.iter().take(ID_BYTES).fold("msg_".to_owned(), |mut id, byte| {
         let _ = write!(id, "{byte:02x}");
         id
     })
 }
 
-/// The body.
+/// The JSON body of a notice.
 pub(super) fn body(account: &str, notice: &Notice) -> String {
     let at = Timestamp::from_millisecond(notice.at_ms).map_or(Value::Null, |at| json!(at.to_string()));
     let (reached, limit) = (notice.reached.to_string(), notice.limit.to_string());
-    let (kind, data) = match &notice.of {
-        NoticeOf::Quota {
+    let (kind, data) = match &notice.id {
+        NoticeId::Quota {
             percent, period, key, ..
         } => (
             "quota.reached",
@@ -34,7 +34,7 @@ pub(super) fn body(account: &str, notice: &Notice) -> String {
                 "spent_usd": reached, "quota_usd": limit,
             }),
         ),
-        NoticeOf::Balance { .. } => (
+        NoticeId::Balance { .. } => (
             "balance.low",
             json!({ "account": account, "balance_usd": reached, "low_balance_usd": limit }),
         ),
@@ -49,14 +49,14 @@ mod tests {
 
     #[test]
     fn a_message_says_what_was_reached_and_has_the_same_id_each_time() {
-        let of = NoticeOf::Quota {
+        let of = NoticeId::Quota {
             percent: 80,
             period: "m202611".parse().unwrap(),
             quota: NanoUsd::from_nanos(5_000_000_000),
             key: KeyId::parse("key_0000000000000001").unwrap(),
         };
         let notice = Notice {
-            of: of.clone(),
+            id: of.clone(),
             reached: NanoUsd::from_nanos(4_100_000_000),
             limit: NanoUsd::from_nanos(5_000_000_000),
             at_ms: 1_795_262_400_000,

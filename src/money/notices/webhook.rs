@@ -1,4 +1,4 @@
-//! Sends notices to one address over HTTP/1.1.
+//! Sends notices to one URL over HTTP/1.1.
 
 use std::time::Duration;
 
@@ -6,34 +6,34 @@ use bytes::Bytes;
 use http::{Request, Uri, header};
 
 use crate::{
-    domain::keys::{secret::Secret, webhook_signature::Signer},
+    domain::keys::{secret::Secret, webhook_signature::WebhookSigner},
     edges::{
         clock,
         web_client::{WebClient, WebError, WebLimits},
     },
 };
 
-/// Nothing of an answer's body is of use; one that has more than this is cut off.
+/// The response's body is not used; a larger one is cut off.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// A receiver.
+/// A receiver of notices.
 pub(crate) struct Webhook {
     url: Uri,
-    signer: Signer,
+    signer: WebhookSigner,
     client: WebClient,
 }
 
-/// Why a notice was not taken. What the receiver says is not repeated.
+/// Why the receiver did not accept a notice. Its own words are not repeated.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotSent {
-    /// It did not answer in time.
-    #[error("the receiver did not answer within {0:?}")]
+pub(super) enum WebhookError {
+    /// It did not respond in time.
+    #[error("the receiver did not respond within {0:?}")]
     Late(Duration),
-    /// It cannot be reached, or the connection broke.
+    /// It is unreachable, or the connection broke.
     #[error("the receiver cannot be reached: {0}")]
     Away(String),
-    /// It answered that it does not take it.
-    #[error("the receiver answered with status {0}")]
+    /// It responded with a status other than 2xx.
+    #[error("the receiver responded with status {0}")]
     Refused(u16),
 }
 
@@ -47,10 +47,10 @@ impl std::fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// A receiver at `http://` or `https://` with a host. An attempt takes at most `timeout`.
+    /// A receiver at an `http://` or `https://` URL with a host. An attempt takes at most `timeout`.
     ///
     /// # Errors
-    /// The secret is none to sign with, or the platform has no authorities to trust.
+    /// The secret cannot sign, or the platform has no trusted authorities.
     pub(crate) fn new(url: Uri, secret: &Secret, timeout: Duration) -> Result<Self, String> {
         let limits = WebLimits {
             connect: timeout,
@@ -60,32 +60,34 @@ impl Webhook {
         };
         Ok(Self {
             url,
-            signer: Signer::new(secret)?,
+            signer: WebhookSigner::new(secret)?,
             client: WebClient::new(None, limits).map_err(|error| error.to_string())?,
         })
     }
 
-    /// Whether a secret is one to sign with.
+    /// Checks that a secret can sign.
     ///
     /// # Errors
-    /// What is wrong with it, without it.
+    /// Says what is wrong with the secret, without repeating it.
     pub(crate) fn check(secret: &Secret) -> Result<(), String> {
-        Signer::new(secret).map(drop)
+        WebhookSigner::new(secret).map(drop)
     }
 
-    /// Sends a message. It is taken when the receiver has answered with 2xx; redirects are not followed.
-    pub(super) async fn post(&self, id: &str, body: String) -> Result<(), NotSent> {
+    /// Sends a message. Only a 2xx response accepts it; redirects are not followed.
+    pub(super) async fn post(&self, id: &str, body: String) -> Result<(), WebhookError> {
         let body = Bytes::from(body);
         let mut request = Request::post(self.url.clone()).header(header::CONTENT_TYPE, "application/json");
         for (name, value) in self.signer.headers(id, clock::unix_seconds(), &body) {
             request = request.header(name, value);
         }
-        let request = request.body(body).map_err(|error| NotSent::Away(error.to_string()))?;
+        let request = request
+            .body(body)
+            .map_err(|error| WebhookError::Away(error.to_string()))?;
         match self.client.send(request).await {
             Ok(answer) if answer.status().is_success() => Ok(()),
-            Ok(answer) => Err(NotSent::Refused(answer.status().as_u16())),
-            Err(WebError::Late(limit)) => Err(NotSent::Late(limit)),
-            Err(away) => Err(NotSent::Away(away.to_string())),
+            Ok(answer) => Err(WebhookError::Refused(answer.status().as_u16())),
+            Err(WebError::Late(limit)) => Err(WebhookError::Late(limit)),
+            Err(away) => Err(WebhookError::Away(away.to_string())),
         }
     }
 }

@@ -1,27 +1,28 @@
-//! Sends one account's steps in order until the store has them all. Settlements of requests that were admitted out of leases
-//! gather for a moment, since nobody waits for them; with any other step among them all are sent at once.
+//! Settles one account: sends its steps in order until the store has them all. Settlements of requests that were admitted from
+//! leases are collected for a moment, since nobody waits for them; any other step among them has all sent at once. At a start,
+//! requests that an ended process left open are settled first, and the start waits for the balances.
 
 use std::time::Duration;
 
-use super::{APPLY_STEPS_MAX, Settler, rest};
+use super::{APPLY_STEPS_MAX, Settler, back_off};
 use crate::{
-    journal::{JournalError, Unsent},
+    journal::{JournalError, UnsentSteps},
     store::StoreError,
 };
 
-/// The fewest steps per call, if there are as many.
+/// The minimum number of steps per call, if there are as many.
 const STEPS_MIN: usize = 3;
-/// How long settlements of leases may wait for others, and how many of them do not wait any longer.
+/// How long settlements of leases may wait for others, and the number of them that is sent without waiting.
 const GATHER_MS: u32 = 250;
 const GATHERED_MAX: usize = 128;
-/// How often it is looked whether a step has come for which somebody waits.
+/// How often the queue is checked for a step that must not wait.
 const LOOK_EVERY_MS: u32 = 25;
 
 impl Settler {
-    /// Sends the account's steps until all are acknowledged. With `ask`, it reads the store's watermark first.
-    pub(super) async fn lane(&self, account: &str, ask: bool) {
+    /// Sends the account's steps until all are acknowledged. With `ask`, reads the store's watermark first.
+    pub(super) async fn settle_account(&self, account: &str, ask: bool) {
         let mut ask = ask;
-        // An answer from before the store forgot something may arrive after it; its watermark is too high then.
+        // A reply from before the store lost writes may arrive afterwards; its watermark is too high then.
         let mut epochs = self.store.epochs();
         let mut pause = self.pause;
         // Lost steps are skipped only after the store was asked, and logged once.
@@ -32,14 +33,14 @@ impl Settler {
                 ask = true;
             }
             if ask {
-                match self.ask(account).await {
+                match self.read_watermark(account).await {
                     Ok(()) => {
                         ask = false;
                         pause = self.pause;
                     }
                     Err(error) => {
-                        complain(account, &error);
-                        rest(&mut pause).await;
+                        log_failure(account, &error);
+                        back_off(&mut pause).await;
                     }
                 }
                 continue;
@@ -49,7 +50,7 @@ impl Settler {
                 Ok(unsent) => unsent,
                 Err(error) => {
                     tracing::error!(account, %error, "steps cannot be read from the journal");
-                    rest(&mut pause).await;
+                    back_off(&mut pause).await;
                     continue;
                 }
             };
@@ -64,35 +65,35 @@ impl Settler {
             }
             let Ok(call) = self.calls.acquire().await else { return };
             let (node, steps) = (self.journal.node(), &unsent.steps);
-            let applied = self.store.apply(node, account, steps, unsent.upto).await;
+            let applied = self.store.apply(node, account, steps, unsent.last_row).await;
             drop(call);
             match applied {
                 Ok(watermark) => {
                     pause = self.pause;
-                    self.charged.note(account);
-                    let forward = self.journal.acknowledged(account, watermark);
+                    self.charged.record(account);
+                    let forward = self.journal.acknowledge(account, watermark);
                     let taken = unsent.steps.first().is_some_and(|first| watermark >= first.seq);
                     if forward && taken {
-                        self.journal.note_lost(account, unsent.lost);
+                        self.journal.report_lost(account, unsent.lost);
                         asked_for_lost = false;
                     } else if forward {
-                        // A store that applies nothing and forgets nothing is broken; it must not be asked in a loop.
+                        // A store that applies nothing and has lost nothing is broken; it must not be asked in a loop.
                         tracing::error!(account, watermark, "the store did not apply the account's next step");
-                        rest(&mut pause).await;
+                        back_off(&mut pause).await;
                     }
                 }
                 Err(error) => {
-                    complain(account, &error);
-                    rest(&mut pause).await;
+                    log_failure(account, &error);
+                    back_off(&mut pause).await;
                 }
             }
         }
     }
 
-    /// Waits a little for more to send, as long as nobody waits for any of it.
+    /// Waits a little for more steps, as long as nobody waits for any of them.
     async fn gather(&self, account: &str) {
         for _ in 0..GATHER_MS / LOOK_EVERY_MS {
-            let waiting = self.journal.patient(account).unwrap_or(0);
+            let waiting = self.journal.patient_steps(account).unwrap_or(0);
             if waiting == 0 || waiting >= GATHERED_MAX {
                 return;
             }
@@ -101,41 +102,41 @@ impl Settler {
     }
 
     /// The next steps, from memory or else from the disk.
-    async fn unsent(&self, account: &str) -> Result<Unsent, JournalError> {
-        let most = match self.journal.patient(account) {
+    async fn unsent(&self, account: &str) -> Result<UnsentSteps, JournalError> {
+        let most = match self.journal.patient_steps(account) {
             Some(gathered) => gathered.clamp(STEPS_MIN, GATHERED_MAX),
-            None => steps_at_once(self.journal.waiting(account)),
+            None => steps_at_once(self.journal.unacknowledged_steps_of(account)),
         };
-        if let Some(unsent) = self.journal.unsent_at_hand(account, most) {
+        if let Some(unsent) = self.journal.unsent_in_memory(account, most) {
             return Ok(unsent);
         }
         let name = account.to_owned();
         self.blocking(move |journal| journal.unsent(&name, most)).await
     }
 
-    /// Reads the account's watermark from the store and notes it.
-    pub(super) async fn ask(&self, account: &str) -> Result<(), StoreError> {
+    /// Reads the account's watermark from the store and records it in the journal.
+    pub(super) async fn read_watermark(&self, account: &str) -> Result<(), StoreError> {
         // The semaphore is never closed.
         let _call = self.calls.acquire().await;
         let watermark = self.store.watermark(self.journal.node(), account).await?;
-        self.journal.acknowledged(account, watermark);
+        self.journal.acknowledge(account, watermark);
         Ok(())
     }
 }
 
-/// How many of `waiting` steps go into one call. The store runs one call after the other, and an admission waits for
-/// the longest: so few steps per call while few wait, and many when the store is behind.
+/// How many of `waiting` steps go into one call. The store runs the calls one by one, and an admission may wait for the longest:
+/// so few steps per call while few wait, and many when the store is behind.
 fn steps_at_once(waiting: usize) -> usize {
     (waiting / 8).clamp(STEPS_MIN, APPLY_STEPS_MAX)
 }
 
-fn complain(account: &str, error: &StoreError) {
+fn log_failure(account: &str, error: &StoreError) {
     match error {
         StoreError::Unavailable(_) | StoreError::Busy(_) => {
             tracing::debug!(account, %error, "settlements wait for the store")
         }
         StoreError::NotFound | StoreError::Duplicate | StoreError::Deleted | StoreError::Corrupt(_) => {
-            tracing::error!(account, %error, "the store does not take settlements, they are sent again");
+            tracing::error!(account, %error, "the store rejects settlements; they are sent again");
         }
     }
 }

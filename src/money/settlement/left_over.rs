@@ -1,4 +1,4 @@
-//! Settles once what a process that has ended left running in its lane of the journal, before anything else is written there.
+//! Settles the requests that an ended process left open in its journal, before anything else is written there.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -6,23 +6,28 @@ use futures_util::future::join_all;
 use smol_str::SmolStr;
 
 use crate::{
-    domain::ledger::{Admitted, Change, Checkpoint, NodeId, Settlement, settlement_after_crash, settlement_of_charged},
-    journal::{Journal, JournalError, Opened, PossiblySettled, STEP_BYTES_MAX},
+    domain::ledger::{
+        AccountChange, AdmittedRequest, Checkpoint, NodeId, Settlement, settlement_after_crash, settlement_of_charged,
+    },
+    journal::{Journal, JournalError, OpenedJournal, STEP_BYTES_MAX, UncertainSettlement},
     store::ledger::LedgerStore,
 };
 
-/// How long the store may take to tell what it has applied.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
+/// The timeout for reading a watermark from the store.
+const WATERMARK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long the store may take to end what was held for these requests.
-const RELEASE_WAIT: Duration = Duration::from_millis(500);
+/// The timeout for ending the holds of these requests at the store.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Charges what is left open in a lane of the journal that was just opened, and ends what was held for it.
+/// Charges the requests that are still open in a journal that was just opened, and ends their holds.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
-pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -> Result<Arc<Journal>, JournalError> {
-    let Opened {
+pub(crate) async fn charge_left_over(
+    opened: OpenedJournal,
+    ledger: &dyn LedgerStore,
+) -> Result<Arc<Journal>, JournalError> {
+    let OpenedJournal {
         journal,
         unsettled,
         possibly_settled,
@@ -38,30 +43,32 @@ pub(crate) async fn charge_left_over(opened: Opened, ledger: &dyn LedgerStore) -
     cut.extend(lessees);
     settle_left_over(&journal, unsettled)?;
     if !possibly_settled.is_empty() {
-        judge_possibly_settled(&journal, ledger, possibly_settled).await?;
+        settle_possibly_settled(&journal, ledger, possibly_settled).await?;
     }
     release(ledger, &cut).await;
     Ok(journal)
 }
 
-/// Ends what was held for requests that died with their process, and the leases that they were admitted out of: nothing of
-/// these nodes is held for others yet.
+/// Ends the holds of requests that died with their process, and the leases that they were admitted from. The nodes in `cut`
+/// hold nothing for other requests yet.
 async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
     let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
-    match tokio::time::timeout(RELEASE_WAIT, all).await {
+    match tokio::time::timeout(RELEASE_TIMEOUT, all).await {
         Ok(ended) if ended.iter().all(Result::is_ok) => {}
-        // Their settlements end them, too.
-        Ok(_) | Err(_) => tracing::debug!("the holds of requests that were cut could not be ended at once"),
+        // Their settlements end them as well.
+        Ok(_) | Err(_) => {
+            tracing::debug!("the holds of requests that ended with their process could not be ended at once")
+        }
     }
 }
 
-/// Settles requests with what is known of each. To be called once, before anything is admitted.
+/// Settles requests by what the journal has of each. Call it once, before anything is admitted.
 ///
 /// # Errors
-/// The journal has no room. The rest is still found at the next start.
+/// The journal is full. The next start finds the requests that are not settled yet.
 pub(super) fn settle_left_over(
     journal: &Journal,
-    unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+    unsettled: Vec<(AdmittedRequest, Option<Checkpoint>)>,
 ) -> Result<u64, JournalError> {
     let mut count = 0;
     for (admitted, checkpoint) in unsettled {
@@ -72,19 +79,19 @@ pub(super) fn settle_left_over(
     Ok(count)
 }
 
-/// Settles requests that may have been settled in a damaged part of the journal. Whom the store has charged, or may have, for
-/// it cannot be asked, is not charged again; that the step is lost then is said when it is passed over.
+/// Settles requests whose settlement may be in a damaged part of the journal. A request that the store has charged, or may have
+/// charged because it cannot be asked, is not charged again; a lost step is reported when it is skipped.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
-pub(super) async fn judge_possibly_settled(
+pub(super) async fn settle_possibly_settled(
     journal: &Journal,
     store: &dyn LedgerStore,
-    possibly_settled: Vec<PossiblySettled>,
+    possibly_settled: Vec<UncertainSettlement>,
 ) -> Result<(), JournalError> {
     let told = possibly_settled.into_iter().map(|one| async move {
         let account = &one.request.0.row.account;
-        let asked = tokio::time::timeout(TOLD_WITHIN, store.watermark(journal.node(), account)).await;
+        let asked = tokio::time::timeout(WATERMARK_TIMEOUT, store.watermark(journal.node(), account)).await;
         let charged = asked
             .ok()
             .and_then(Result::ok)
@@ -106,7 +113,7 @@ pub(super) async fn judge_possibly_settled(
         tracing::warn!(
             charged,
             charged_now,
-            "requests whose settlements stood in a damaged part of the journal: the store has most likely charged some, the others are charged now"
+            "requests with their settlements in a damaged part of the journal: `charged` were most likely charged by the store, `charged_now` are charged now"
         );
     }
     Ok(())
@@ -114,7 +121,7 @@ pub(super) async fn judge_possibly_settled(
 
 fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<(), JournalError> {
     let mut room = journal.reserve(STEP_BYTES_MAX)?;
-    // The store knows no step that is not on this disk, so the journal's own number is right.
-    journal.append_step(account, Change::Settle(Box::new(settlement)), 0, &mut room)?;
+    // The store has no step that is not on this disk, so the journal's own number is right.
+    journal.append_step(account, AccountChange::Settle(Box::new(settlement)), 0, &mut room)?;
     Ok(())
 }

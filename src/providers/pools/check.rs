@@ -1,4 +1,4 @@
-//! Health checks of places: a request to the free path if the provider's file names one, else a connect.
+//! Health checks of backends: a request to the free path if the provider's file names one, or else a connect.
 
 use std::sync::Arc;
 
@@ -14,31 +14,32 @@ use crate::{
     edges::resolver::Resolver,
 };
 
-/// How many equal results in a row change a place's health.
+/// The number of equal results in a row that changes a backend's health.
 const CHANGES_AFTER: usize = 2;
 
-/// The places behind one address: more than one if they share a front end.
+/// The origins behind one address: more than one if they share a front end.
 #[derive(Clone, Debug)]
 pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
-/// The health check for each place of one provider, over either address family of its name. Certificates are not
-/// verified here: nothing secret is sent, and connections that carry requests verify theirs.
-pub(super) struct PlaceCheck {
+/// The health check of each origin of one provider, over either address family of its host: a request to the free path if the
+/// provider's file names one, or else a connect. It does not verify certificates, because it sends nothing secret; connections
+/// that carry requests verify them.
+pub(super) struct BackendCheck {
     checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
     resolver: Arc<Resolver>,
 }
 
-impl PlaceCheck {
+impl BackendCheck {
     pub(super) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
-        let checks = origins.iter().map(|place| (place.origin.clone(), check(place)));
+        let checks = origins.iter().map(|place| (place.origin.clone(), new_check(place)));
         Self {
             checks: checks.collect(),
             resolver,
         }
     }
 
-    /// The same place over the other address family of its name.
-    fn at_the_other_family(&self, origin: &Origin, target: &Backend) -> Option<Backend> {
+    /// The same backend over the other address family of its host.
+    fn with_other_family(&self, origin: &Origin, target: &Backend) -> Option<Backend> {
         let address = target.addr.as_inet()?;
         let other = self.resolver.other_family(&origin.host, origin.port, *address)?;
         Some(Backend {
@@ -48,12 +49,12 @@ impl PlaceCheck {
     }
 }
 
-fn check(place: &WeightedOrigin) -> Box<dyn HealthCheck + Send + Sync> {
+fn new_check(place: &WeightedOrigin) -> Box<dyn HealthCheck + Send + Sync> {
     let origin = &place.origin;
     if let Some(path) = &place.health_path {
         let mut check = HttpHealthCheck::new(&origin.host, origin.https);
         check.req.set_raw_path(path.as_bytes()).unwrap_or_default();
-        // The place expects a `Host` with the port.
+        // The backend expects a `Host` with the port.
         let _ = check.req.insert_header(http::header::HOST, origin.host_header());
         check.peer_template.options.verify_cert = false;
         return Box::new(check);
@@ -68,7 +69,7 @@ fn check(place: &WeightedOrigin) -> Box<dyn HealthCheck + Send + Sync> {
 }
 
 #[async_trait]
-impl HealthCheck for PlaceCheck {
+impl HealthCheck for BackendCheck {
     async fn check(&self, target: &Backend) -> Result<()> {
         let Some(Origins(origins)) = target.ext.get::<Origins>() else {
             return Ok(());
@@ -78,7 +79,7 @@ impl HealthCheck for PlaceCheck {
                 continue;
             };
             if let Err(error) = check.check(target).await {
-                let other = self.at_the_other_family(origin, target).ok_or(error)?;
+                let other = self.with_other_family(origin, target).ok_or(error)?;
                 check.check(&other).await?;
             }
         }
@@ -86,7 +87,7 @@ impl HealthCheck for PlaceCheck {
     }
 
     async fn health_status_change(&self, target: &Backend, healthy: bool) {
-        tracing::warn!(address = %target.addr, healthy, "a place of a provider changed its health");
+        tracing::warn!(address = %target.addr, healthy, "a backend of a provider changed its health");
     }
 
     fn health_threshold(&self, _success: bool) -> usize {
@@ -105,8 +106,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::edges::resolver::{Lookup, ResolverSettings};
-    use crate::providers::pools::{Places, Probing};
+    use crate::edges::resolver::{HostLookup, ResolverSettings};
+    use crate::providers::pools::{Probing, ProviderBackends};
 
     /// A server that answers every request with this status line.
     async fn server(status: &'static str) -> String {
@@ -144,7 +145,7 @@ mod tests {
     struct Addresses(Vec<SocketAddr>);
 
     #[async_trait]
-    impl Lookup for Addresses {
+    impl HostLookup for Addresses {
         async fn lookup(&self, _host: &str, _port: u16) -> std::io::Result<Vec<SocketAddr>> {
             Ok(self.0.clone())
         }
@@ -165,13 +166,13 @@ mod tests {
         resolver
     }
 
-    async fn checked(places: &[(&str, Option<&str>)]) -> Places {
+    async fn checked(places: &[(&str, Option<&str>)]) -> ProviderBackends {
         let place = |(url, path): &(&str, Option<&str>)| WeightedOrigin {
             health_path: path.map(str::to_owned),
             ..WeightedOrigin::only(Origin::parse(url).unwrap())
         };
         let origins: Vec<WeightedOrigin> = places.iter().map(place).collect();
-        let places = Places::new(&origins, resolver(Vec::new(), Vec::new()).await);
+        let places = ProviderBackends::new(&origins, resolver(Vec::new(), Vec::new()).await);
         places.update().await;
         for _ in 0..CHANGES_AFTER {
             places.check(crate::edges::clock::instant()).await;
@@ -179,7 +180,7 @@ mod tests {
         places
     }
 
-    fn urls(places: &Places) -> std::collections::BTreeSet<String> {
+    fn urls(places: &ProviderBackends) -> std::collections::BTreeSet<String> {
         let now = crate::edges::clock::instant();
         (0..10)
             .map(|_| format!("http://{}", places.pick(&[], Probing::Allowed, now).unwrap().0.address))
@@ -233,7 +234,7 @@ mod tests {
         );
         let place = |url: &str| WeightedOrigin::only(Origin::parse(url).unwrap());
         let second = server("200 OK").await;
-        let places = Places::new(&[place("http://two.example"), place(&second)], resolver.await);
+        let places = ProviderBackends::new(&[place("http://two.example"), place(&second)], resolver.await);
         places.update().await;
         for _ in 0..CHANGES_AFTER {
             places.check(crate::edges::clock::instant()).await;

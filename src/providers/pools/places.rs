@@ -1,5 +1,5 @@
-//! Chooses the address that a request is sent to. Pingora's balancer spreads requests by weight; addresses that fail
-//! are ejected for a while.
+//! Chooses the backend that a request is sent to. Pingora's balancer spreads requests by weight; addresses that fail are ejected
+//! for a while.
 
 use std::{
     cell::RefCell,
@@ -17,8 +17,8 @@ use pingora_load_balancing::{
 };
 
 use super::{
-    breaker::{Breaker, Permit, Probing},
-    check::{Origins, PlaceCheck},
+    breaker::{Breaker, CircuitPermit, Probing},
+    check::{BackendCheck, Origins},
 };
 use crate::{
     domain::{
@@ -28,40 +28,40 @@ use crate::{
     edges::resolver::Resolver,
 };
 
-/// How long a place is connected to over its name's other address family first, after that one has answered sooner:
-/// about as long as RFC 6555 section 4 recommends to remember it.
-pub(super) const TURNED_FOR: Duration = Duration::from_secs(600);
+/// How long a backend's other address family goes first after it has answered sooner: about as long as RFC 6555 section 4
+/// recommends to remember it.
+pub(super) const OTHER_FAMILY_FOR: Duration = Duration::from_secs(600);
 /// The most addresses examined for one choice.
-const LOOKED_AT_MAX: usize = 256;
+const EXAMINED_MAX: usize = 256;
 
-/// An address to connect to, and the place that it belongs to.
+/// A provider's backend: an address to connect to, with its origin.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// The address that identifies the place here: successes and failures count for it.
+pub(crate) struct ProviderBackend {
+    /// The address that identifies the backend: successes and failures count for it.
     pub address: SocketAddr,
-    /// Where to connect first: this address, or the name's other family if that answered sooner recently.
+    /// The address to connect to first: `address`, or that of the host's other family if that one has recently answered sooner.
     pub first: SocketAddr,
-    /// Scheme, host and port of the place: its name for TLS and for the `Host` header.
+    /// Scheme, host and port: the backend's name for TLS and for the `Host` header.
     pub origin: Arc<Origin>,
 }
 
-/// How an address stands.
+/// The state of an address.
 #[derive(Clone, Debug)]
-pub(crate) struct PlaceState {
+pub(crate) struct BackendState {
     pub address: SocketAddr,
     /// The first of its origins.
     pub origin: Arc<Origin>,
-    /// Until when it is left out after failures in a row.
+    /// The time until which it is ejected after failures in a row; `None` if it is not.
     pub ejected_until: Option<Instant>,
 }
 
-/// The places of one provider.
-pub(crate) struct Places {
+/// The backends of one provider.
+pub(crate) struct ProviderBackends {
     balancer: LoadBalancer<RoundRobin>,
-    /// A breaker for each current address.
+    /// A circuit for each current address.
     breakers: Mutex<QuickMap<SocketAddr, Breaker>>,
     resolver: Arc<Resolver>,
-    /// Addresses whose name answers sooner over the other family, and until when that is assumed.
+    /// Addresses whose host answers sooner over the other family, with the time until which that is assumed.
     turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
@@ -96,13 +96,13 @@ impl ServiceDiscovery for Discovery {
     }
 }
 
-impl Places {
+impl ProviderBackends {
     /// Whether an address of an origin's host is known.
     pub(super) fn is_resolved(&self, origin: &Origin) -> bool {
         self.resolver.addresses(&origin.host, origin.port).is_some()
     }
 
-    /// Places without addresses. [`Places::update`] adds them.
+    /// Backends without addresses. [`Places::update`] adds them.
     pub(crate) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
         let shared: Vec<(Arc<Origin>, u16)> = origins
             .iter()
@@ -112,7 +112,7 @@ impl Places {
             origins: shared,
             resolver: Arc::clone(&resolver),
         })));
-        balancer.set_health_check(Box::new(PlaceCheck::new(origins, Arc::clone(&resolver))));
+        balancer.set_health_check(Box::new(BackendCheck::new(origins, Arc::clone(&resolver))));
         Self {
             balancer,
             breakers: Mutex::default(),
@@ -123,7 +123,7 @@ impl Places {
 
     /// Takes over the resolver's current addresses.
     pub(crate) async fn update(&self) {
-        // The discovery above cannot fail.
+        // `Discovery` cannot fail.
         let _ = self.balancer.update().await;
         let there = self.balancer.backends().get_backend();
         let is_there = |address: &SocketAddr| {
@@ -134,7 +134,7 @@ impl Places {
         self.turned.lock().retain(|address, _| is_there(address));
     }
 
-    /// Checks the health of every address, if there is more than one. An unhealthy one rests, so that after its
+    /// Checks the health of every address, if there is more than one. The circuit of an unhealthy one opens, so that after its
     /// recovery one request probes it before the others.
     pub(crate) async fn check(&self, now: Instant) {
         let backends = self.balancer.backends();
@@ -145,20 +145,25 @@ impl Places {
         backends.run_health_check(true).await;
         for backend in there.iter().filter(|backend| !backends.ready(backend)) {
             if let Some(address) = backend.addr.as_inet() {
-                self.breaker(address).rest(Duration::ZERO, now);
+                self.breaker(address).open_for(Duration::ZERO, now);
             }
         }
     }
 
-    /// Chooses an address that is healthy and not in `tried`, possibly as a probe; else one that is ejected or
-    /// unhealthy; else any. The permit reports whether the address works. It fails without a connection, without an
-    /// answer in time, and on an answer which says that the front end has no working back end. `None` if no name of the
-    /// places is resolved.
-    pub(crate) fn pick(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Place, Permit)> {
+    /// Chooses a backend whose address is healthy and not in `tried`, possibly as a probe; or else one that is ejected or
+    /// unhealthy; or else any. The permit reports whether the address works. It fails without a connection, without an answer in
+    /// time, and with an answer which says that no server behind the front end works. `None` if no host of the provider is
+    /// resolved.
+    pub(crate) fn pick(
+        &self,
+        tried: &[SocketAddr],
+        probing: Probing,
+        now: Instant,
+    ) -> Option<(ProviderBackend, CircuitPermit)> {
         let there = self.balancer.backends().get_backend();
         let chosen;
         let (backend, permit) = match there.first() {
-            // A choice costs more than all else here.
+            // Without the balancer, which would be the most expensive part.
             Some(only) if there.len() == 1 => (only, self.enter_new(only, tried, probing, now)),
             _ => {
                 let (backend, permit) = self.choose(tried, probing, now)?;
@@ -169,20 +174,25 @@ impl Places {
         let address = *backend.addr.as_inet()?;
         let Origins(origins) = backend.ext.get::<Origins>()?;
         let origin = Arc::clone(origins.get(tried.len().checked_rem(origins.len())?)?);
-        let permit = permit.unwrap_or_else(|| self.breaker(&address).enter_anyway(now));
-        Some((self.place(address, origin, now), permit))
+        let permit = permit.unwrap_or_else(|| self.breaker(&address).force_enter(now));
+        Some((self.backend(address, origin, now), permit))
     }
 
     /// The permit for an address that is not in `tried`, unless it is ejected.
-    fn enter_new(&self, backend: &Backend, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<Permit> {
+    fn enter_new(
+        &self,
+        backend: &Backend,
+        tried: &[SocketAddr],
+        probing: Probing,
+        now: Instant,
+    ) -> Option<CircuitPermit> {
         let address = backend.addr.as_inet().filter(|address| !tried.contains(address))?;
         self.breaker(address).enter(probing, now)
     }
 
     /// One of several addresses, and the permit if it has one.
-    fn choose(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Backend, Option<Permit>)> {
-        // One pass in the balancer's order, which advances by one with each pass. The second-best choices are noted on
-        // the way.
+    fn choose(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Backend, Option<CircuitPermit>)> {
+        // One pass in the balancer's order, which advances by one with each pass. It records the second-best choices.
         let (permit, untried, any) = (RefCell::new(None), RefCell::new(None), RefCell::new(None));
         let accept = |backend: &Backend, healthy: bool| {
             if healthy {
@@ -196,24 +206,24 @@ impl Places {
             noted.borrow_mut().get_or_insert_with(|| backend.clone());
             false
         };
-        let best = self.balancer.select_with(b"", LOOKED_AT_MAX, accept);
+        let best = self.balancer.select_with(b"", EXAMINED_MAX, accept);
         let backend = best.or(untried.into_inner()).or(any.into_inner())?;
         Some((backend, permit.into_inner()))
     }
 
-    /// The place of an address, with the family that is expected to answer soonest.
-    fn place(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> Place {
+    /// The backend of an address, with the family that is expected to answer first.
+    fn backend(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> ProviderBackend {
         let is_turned = self.turned.lock().get(&address).is_some_and(|until| *until > now);
         let turned = is_turned.then(|| self.resolver.other_family(&origin.host, origin.port, address));
-        Place {
+        ProviderBackend {
             address,
             first: turned.flatten().unwrap_or(address),
             origin,
         }
     }
 
-    /// Where to connect in addition if a place's first address does not answer soon; `None` if its name has one family only.
-    pub(crate) fn second(&self, place: &Place) -> Option<SocketAddr> {
+    /// The address to try in addition if a backend's first one does not answer soon; `None` if its host has only one family.
+    pub(crate) fn second(&self, place: &ProviderBackend) -> Option<SocketAddr> {
         match place.first == place.address {
             true => self
                 .resolver
@@ -222,38 +232,43 @@ impl Places {
         }
     }
 
-    /// Both families of a place's name were tried, and `winner` was the first to connect.
-    pub(crate) fn answered(&self, place: &Place, winner: SocketAddr, now: Instant) {
+    /// Both families of a backend's host were tried, and `winner` was the first to connect.
+    pub(crate) fn on_family_answered(&self, place: &ProviderBackend, winner: SocketAddr, now: Instant) {
         if winner == place.address {
             self.turned.lock().remove(&place.address);
             return;
         }
-        if self.turned.lock().insert(place.address, now + TURNED_FOR).is_none() {
+        if self
+            .turned
+            .lock()
+            .insert(place.address, now + OTHER_FAMILY_FOR)
+            .is_none()
+        {
             let name = &place.origin.host;
-            tracing::warn!(%name, address = %place.address, used = %winner, "a provider answers at its other address family only, or sooner");
+            tracing::warn!(%name, address = %place.address, used = %winner, "a provider answers only, or sooner, at its other address family");
         }
     }
 
     /// Whether there is an address that is not in `tried`.
-    pub(crate) fn has_other(&self, tried: &[SocketAddr]) -> bool {
+    pub(crate) fn has_untried(&self, tried: &[SocketAddr]) -> bool {
         let there = self.balancer.backends().get_backend();
         let is_other = |backend: &Backend| backend.addr.as_inet().is_some_and(|address| !tried.contains(address));
         there.iter().any(is_other)
     }
 
-    /// How many addresses are ejected now.
+    /// The number of ejected addresses.
     pub(crate) fn ejected(&self, now: Instant) -> usize {
         let all = self.breakers.lock();
         all.values().filter(|one| one.open_until(now).is_some()).count()
     }
 
-    /// All addresses that its names have now.
-    pub(crate) fn states(&self, now: Instant) -> Vec<PlaceState> {
+    /// The current addresses of all hosts, with their state.
+    pub(crate) fn states(&self, now: Instant) -> Vec<BackendState> {
         let there = self.balancer.backends().get_backend();
         let state = |backend: &Backend| {
             let address = *backend.addr.as_inet()?;
             let origins = backend.ext.get::<Origins>()?;
-            Some(PlaceState {
+            Some(BackendState {
                 address,
                 origin: Arc::clone(origins.0.first()?),
                 ejected_until: self.breaker(&address).open_until(now),
@@ -267,9 +282,9 @@ impl Places {
     }
 }
 
-impl std::fmt::Debug for Places {
+impl std::fmt::Debug for ProviderBackends {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Places")
+        out.debug_struct("ProviderBackends")
             .field("backends", &self.balancer.backends().get_backend())
             .finish_non_exhaustive()
     }
@@ -283,7 +298,7 @@ mod tests {
         edges::resolver::ResolverSettings,
     };
 
-    async fn places(urls: &[(&str, u16)]) -> Places {
+    async fn places(urls: &[(&str, u16)]) -> ProviderBackends {
         let settings = ResolverSettings {
             refresh: Duration::from_secs(60),
             timeout: Duration::from_secs(1),
@@ -295,14 +310,14 @@ mod tests {
                 ..WeightedOrigin::only(Origin::parse(url).unwrap())
             })
             .collect();
-        let places = Places::new(&origins, Arc::new(Resolver::new(Vec::new(), settings)));
+        let places = ProviderBackends::new(&origins, Arc::new(Resolver::new(Vec::new(), settings)));
         places.update().await;
         places
     }
 
     const ANY: Probing = Probing::Allowed;
 
-    fn ports(places: &Places, count: usize, now: Instant) -> HashMap<u16, usize> {
+    fn ports(places: &ProviderBackends, count: usize, now: Instant) -> HashMap<u16, usize> {
         let mut ports = HashMap::new();
         for _ in 0..count {
             let (place, _) = places.pick(&[], ANY, now).unwrap();
@@ -311,8 +326,8 @@ mod tests {
         ports
     }
 
-    fn fail(places: &Places, address: SocketAddr, now: Instant) {
-        places.breaker(&address).enter_anyway(now).failed(now);
+    fn fail(places: &ProviderBackends, address: SocketAddr, now: Instant) {
+        places.breaker(&address).force_enter(now).report_failure(now);
     }
 
     #[tokio::test]
@@ -347,10 +362,11 @@ mod tests {
         let later = now + EJECTED_FIRST;
         let mut expected = 1;
         while expected < READMITTED_AFTER {
-            let mut running: Vec<(Place, Permit)> = (0..100).map(|_| places.pick(&[], ANY, later).unwrap()).collect();
+            let mut running: Vec<(ProviderBackend, CircuitPermit)> =
+                (0..100).map(|_| places.pick(&[], ANY, later).unwrap()).collect();
             running.retain(|(place, _)| place.address == ill);
             assert_eq!(running.len(), expected as usize);
-            running.remove(0).1.worked(later);
+            running.remove(0).1.report_success(later);
             expected += 1;
         }
     }
@@ -360,14 +376,14 @@ mod tests {
         let two = places(&[("http://127.0.0.1:1001", 1), ("http://127.0.0.1:1002", 1)]).await;
         let now = crate::edges::clock::instant();
         let first = two.pick(&[], ANY, now).unwrap().0.address;
-        assert!(two.has_other(&[first]));
+        assert!(two.has_untried(&[first]));
         assert_ne!(two.pick(&[first], ANY, now).unwrap().0.address, first);
         let one = places(&[("http://127.0.0.1:1001", 1)]).await;
         let only = one.pick(&[], ANY, now).unwrap().0.address;
         for _ in 0..9 {
             fail(&one, only, now);
         }
-        assert!(!one.has_other(&[only]));
+        assert!(!one.has_untried(&[only]));
         for tried in [&[][..], &[only]] {
             assert_eq!(one.pick(tried, ANY, now).unwrap().0.address, only);
         }

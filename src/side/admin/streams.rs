@@ -15,7 +15,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::{
     admin::{Admin, ConnectionExtension, author::Author},
-    api::{Question, error::AdminError, log::ExportLog, node::Backup, wire},
+    api::{AdminQuestion, error::AdminError, log::ExportLog, node::Backup, wire},
 };
 
 /// Sends a backup.
@@ -32,7 +32,7 @@ pub(super) async fn backup(
     Ok((kind.map(|kind| [kind]), in_pieces(pieces, Ok::<_, Infallible>)).into_response())
 }
 
-/// Sends an export of the log. An answer that breaks off is not whole, and shows it: its last chunk is missing.
+/// Sends an export of the log. If it breaks off, the last chunk is missing, so the client sees that it is incomplete.
 pub(super) async fn log_export(
     State(admin): State<Admin>,
     Extension(extension): Extension<ConnectionExtension>,
@@ -42,13 +42,13 @@ pub(super) async fn log_export(
 ) -> Result<Response, AdminError> {
     let segments = segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let export: ExportLog = wire::read(segments.collect(), &query.unwrap_or_default(), Map::new())?;
-    let kind = [(header::CONTENT_TYPE, export.form.media())];
+    let kind = [(header::CONTENT_TYPE, export.form.media_type())];
     let pieces = admin.export_log(&author, export).await?;
     extension.extend();
     Ok((kind, in_pieces(pieces, |piece| piece)).into_response())
 }
 
-/// A body that is sent as its pieces come.
+/// A body that is sent as its pieces arrive.
 fn in_pieces<P, B, E>(pieces: Receiver<P>, sent: fn(P) -> Result<B, E>) -> Body
 where
     P: Send + 'static,

@@ -1,4 +1,4 @@
-//! A connection with a write timeout: it breaks if its reader does not keep up.
+//! A connection with a write timeout: it fails if the peer does not read in time.
 
 use std::future::Future;
 use std::io;
@@ -12,14 +12,14 @@ use tokio::time::Sleep;
 
 use crate::edges::connection_slots::ConnectionSlot;
 
-/// Passes everything through. The limit runs from the first write that has to wait until a flush has left nothing, so a
-/// reader that takes a byte now and then gains nothing.
+/// A stream with a write timeout. The time runs from the first write that has to wait until a flush completes, so a peer that
+/// reads a byte now and then gains nothing.
 #[derive(Debug)]
 pub(super) struct WriteLimit<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Told when its reader is waited for, and when that has all.
+    /// Notified when a write has to wait for the peer, and when everything is written.
     slot: Arc<ConnectionSlot>,
 }
 
@@ -33,10 +33,10 @@ impl<S> WriteLimit<S> {
         }
     }
 
-    /// The reader is waited for: until when?
-    fn late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    /// A write has to wait: fails when the time is over.
+    fn poll_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if self.waiting.is_none() {
-            self.slot.is_untaken(true);
+            self.slot.set_untaken(true);
         }
         let limit = self.limit;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
@@ -54,17 +54,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteLimit<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match Pin::new(&mut self.stream).poll_write(cx, bytes) {
-            Poll::Pending => self.late(cx),
+            Poll::Pending => self.poll_timeout(cx),
             written @ Poll::Ready(_) => written,
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Pending => self.late(cx),
+            Poll::Pending => self.poll_timeout(cx),
             flushed @ Poll::Ready(_) => {
                 if self.waiting.take().is_some() {
-                    self.slot.is_untaken(false);
+                    self.slot.set_untaken(false);
                 }
                 flushed
             }
@@ -73,7 +73,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.stream).poll_shutdown(cx) {
-            Poll::Pending => self.late(cx),
+            Poll::Pending => self.poll_timeout(cx),
             ended @ Poll::Ready(_) => ended,
         }
     }

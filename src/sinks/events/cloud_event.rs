@@ -10,9 +10,10 @@ use crate::{
     journal::NumberedRow,
 };
 
-/// What happened: a request was billed.
+/// The type of all events.
 const TYPE: &str = "weir.request.billed";
 
+/// A row as a CloudEvent 1.0: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
 #[derive(Serialize)]
 struct CloudEvent<'a> {
     specversion: &'static str,
@@ -23,18 +24,18 @@ struct CloudEvent<'a> {
     subject: &'a str,
     time: &'a str,
     datacontenttype: &'static str,
-    data: Data<'a>,
+    data: EventRow<'a>,
 }
 
-/// The row as the admin API shows it: its time also as text.
+/// The row as the admin API shows it: with its time also as text.
 #[derive(Serialize)]
-struct Data<'a> {
+struct EventRow<'a> {
     time: &'a str,
     #[serde(flatten)]
     row: &'a Row,
 }
 
-/// The rows of a node as one batch. Events of the same row have the same id, which no other row has.
+/// Encodes rows of a node as one batch. An event's id identifies its row.
 pub(super) fn batch(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Result<Vec<u8>, serde_json::Error> {
     let event = |numbered: &'_ Arc<NumberedRow>| -> serde_json::Result<Box<serde_json::value::RawValue>> {
         let time = &*time(numbered.row.time_ms);
@@ -46,7 +47,7 @@ pub(super) fn batch(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> R
             subject: &numbered.row.account,
             time,
             datacontenttype: "application/json",
-            data: Data {
+            data: EventRow {
                 time,
                 row: &numbered.row,
             },
@@ -57,7 +58,7 @@ pub(super) fn batch(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> R
     serde_json::to_vec(&events)
 }
 
-/// When a row ended; where a clock has said what no calendar has, the beginning of time.
+/// When a row ended, as text; the Unix epoch if the calendar does not have that time.
 fn time(unix_ms: i64) -> String {
     let time = Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")

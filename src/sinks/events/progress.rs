@@ -1,4 +1,4 @@
-//! How far the receiver of events is: a file for each lane of the journal, replaced as a whole.
+//! The receiver's watermarks: a file for each lane of the journal, replaced atomically.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -14,24 +14,24 @@ use crate::{domain::ledger::NodeId, sinks::sink::SinkError};
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The folder with the files.
+/// The receiver's watermarks, in a folder with a file for each lane. A file is replaced atomically.
 #[derive(Clone, Debug)]
-pub(super) struct Progress {
+pub(super) struct EventWatermarks {
     folder: PathBuf,
 }
 
-impl Progress {
+impl EventWatermarks {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// What was written last for a node; 0 if nothing was, or if it cannot be made out, which is said: the receiver gets
-    /// again what the journal has.
+    /// Reads the watermark of a lane; 0 if there is none or its file is damaged: then the receiver gets all rows in the journal
+    /// again.
     pub(super) async fn read(&self, node: &NodeId) -> Result<u64, SinkError> {
         let path = self.folder.join(node.as_str());
         self.blocking(move || match fs::read_to_string(&path) {
             Ok(text) => Ok(number(&text).unwrap_or_else(|| {
-                tracing::error!(path = %path.display(), "no number: all events that the journal has are posted again");
+                tracing::error!(path = %path.display(), "the file contains no valid number: all events in the journal are posted again");
                 0
             })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
@@ -41,7 +41,7 @@ impl Progress {
         .await
     }
 
-    /// Returns when it is on the disk.
+    /// Writes the watermark of a lane; returns once it is on disk.
     pub(super) async fn write(&self, node: &NodeId, upto: u64) -> Result<(), SinkError> {
         let (folder, name) = (self.folder.clone(), node.as_str().to_owned());
         self.blocking(move || replace(&folder, &name, upto)).await
@@ -57,13 +57,13 @@ impl Progress {
     }
 }
 
-/// The number that a file has, which ends with its line: one that was cut off is none.
+/// The number in a file; `None` if its line is incomplete.
 fn number(text: &str) -> Option<u64> {
     text.strip_suffix('\n')?.parse().ok()
 }
 
 fn replace(folder: &Path, name: &str, upto: u64) -> io::Result<()> {
-    // One at a time: what nobody waits for any more is written to its end too, and would take the other's file away.
+    // One at a time: an abandoned write still runs to its end, and would rename the file of the next one.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock();
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
@@ -88,7 +88,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_written_last_is_read_and_damage_means_from_the_beginning() {
         let folder = tempfile::tempdir().unwrap();
-        let progress = Progress::new(folder.path().join("events"));
+        let progress = EventWatermarks::new(folder.path().join("events"));
         assert_eq!(progress.read(&node(1)).await, Ok(0));
         for upto in [1, u64::MAX, 7] {
             progress.write(&node(1), upto).await.unwrap();
@@ -106,14 +106,17 @@ mod tests {
     async fn writes_that_nobody_waits_for_do_not_disturb_the_next() {
         let folder = tempfile::tempdir().unwrap();
         for upto in 0..200 {
-            let write = || Progress::new(folder.path().to_owned());
+            let write = || EventWatermarks::new(folder.path().to_owned());
             let (first, second) = (write(), write());
             let left = tokio::spawn(async move { first.write(&node(1), upto).await });
             tokio::task::yield_now().await;
             left.abort();
             assert_eq!(second.write(&node(1), upto).await, Ok(()));
         }
-        assert_eq!(Progress::new(folder.path().to_owned()).read(&node(1)).await, Ok(199));
+        assert_eq!(
+            EventWatermarks::new(folder.path().to_owned()).read(&node(1)).await,
+            Ok(199)
+        );
     }
 
     #[tokio::test]
@@ -121,7 +124,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let refused = Progress::new(file).write(&node(1), 1).await.unwrap_err();
+        let refused = EventWatermarks::new(file).write(&node(1), 1).await.unwrap_err();
         assert!(refused.to_string().contains("file"), "{refused}");
     }
 }

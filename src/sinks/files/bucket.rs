@@ -1,8 +1,4 @@
-//! The log's files in an S3-compatible bucket: the objects have the names that the files of a folder have.
-//!
-//! A put is for a new object only (`If-None-Match: *`). Whether it was refused, came late or its answer was lost: it is made again,
-//! and there is one object with the bytes that its name stands for. What a process that has ended meanwhile had put on its way may
-//! come when another one has put some of the same rows elsewhere; rows are known by node and number wherever they are read.
+//! The log's files in an S3-compatible bucket: the objects have the same names as the files of a folder.
 
 use std::{
     collections::BTreeMap,
@@ -17,53 +13,58 @@ use tempfile::NamedTempFile;
 use tokio::runtime::Handle;
 
 use super::{
-    footers::Footers,
-    place::{self, Place},
-    s3::{BucketError, BucketSettings, Object, RequestError, Requests, failed},
-    storage::Storage,
-    table::Table,
-    workplace::partial_in,
+    footers::FooterCache,
+    place::{self, FileName},
+    s3::{BucketClient, BucketError, BucketObject, BucketRequestError, BucketSettings, object_error},
+    storage::FileStorage,
+    table::TableReader,
+    workplace::new_partial_file_in,
 };
-use crate::domain::ledger::retention::Retention;
+use crate::domain::ledger::retention::RetentionProgress;
 
-/// The object that says how far removal of old days has gone.
+/// The object with the state of removing old days.
 const RETENTION: &str = "retention.json";
-/// The most pages of a list; each has up to 1000 names.
+/// The maximum number of pages of a list; each has up to 1000 names.
 const PAGES_MAX: usize = 1000;
 
-/// A bucket, or what is in it below a prefix.
+/// The log's files in an S3-compatible bucket, below a prefix. The objects have the same names as the files of a folder.
+///
+/// A put creates a new object only (`If-None-Match: *`). If it was refused, came late or its reply was lost, it is made again,
+/// and there is one object with the bytes that its name stands for. A put of a process that has ended may still arrive after
+/// another process has put some of the same rows under another name; readers identify rows by node and number.
 #[derive(Debug)]
-pub(super) struct Bucket {
-    requests: Requests,
+pub(super) struct BucketStorage {
+    requests: BucketClient,
     /// `s3://NAME/PREFIX`
     name: String,
     prefix: String,
-    /// The folder of this machine for what is on its way.
+    /// The staging folder of this machine.
     folder: PathBuf,
-    footers: Footers,
-    /// The server knows no condition on a put.
-    knows_no_condition: AtomicBool,
+    footers: FooterCache,
+    /// The server does not support a condition on a put.
+    conditions_unsupported: AtomicBool,
 }
 
-impl Bucket {
-    /// Connects nowhere yet: a bucket that is away keeps weir from nothing.
+impl BucketStorage {
+    /// Creates the storage without connecting: an unreachable bucket does not prevent a start.
     pub(super) fn new(settings: &BucketSettings, folder: &Path, runtime: Handle) -> Result<Self, BucketError> {
         Ok(Self {
-            requests: Requests::new(settings, runtime)?,
+            requests: BucketClient::new(settings, runtime)?,
             name: format!("s3://{}/{}", settings.name, settings.prefix),
             prefix: settings.prefix.clone(),
             folder: folder.to_owned(),
-            footers: Footers::default(),
-            knows_no_condition: AtomicBool::new(false),
+            footers: FooterCache::default(),
+            conditions_unsupported: AtomicBool::new(false),
         })
     }
 
-    fn key(&self, place: &Place) -> String {
+    fn key(&self, place: &FileName) -> String {
         format!("{}{}", self.prefix, place.name())
     }
 
-    /// Names below the prefix that begin so, without the prefix, each with its size in bytes. With `by_folder`: the folders among them.
-    fn names(&self, begin: &str, by_folder: bool) -> io::Result<Vec<(String, u64)>> {
+    /// The names below the prefix that begin with `begin`, without the prefix, each with its size in bytes. With `by_folder`,
+    /// only the folders.
+    fn list_names(&self, begin: &str, by_folder: bool) -> io::Result<Vec<(String, u64)>> {
         let prefix = format!("{}{begin}", self.prefix);
         let (mut names, mut continued) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
@@ -86,47 +87,47 @@ impl Bucket {
             }
         }
         Err(io::Error::other(format!(
-            "{prefix}* has more than {PAGES_MAX} pages of names; give the log a prefix of its own"
+            "{prefix}* has more than {PAGES_MAX} pages of names; give the log its own prefix"
         )))
     }
 
-    /// Files whose names begin so, with their sizes in bytes.
-    fn places(&self, begin: &str) -> io::Result<BTreeMap<Place, u64>> {
-        let names = self.names(begin, false)?.into_iter();
+    /// The files whose names begin with `begin`, with their sizes in bytes.
+    fn list_files(&self, begin: &str) -> io::Result<BTreeMap<FileName, u64>> {
+        let names = self.list_names(begin, false)?.into_iter();
         Ok(names
-            .filter_map(|(name, bytes)| Some((Place::parse(&name)?, bytes)))
+            .filter_map(|(name, bytes)| Some((FileName::parse(&name)?, bytes)))
             .collect())
     }
 
-    fn put_new(&self, key: &str, file: &std::fs::File) -> Result<(), RequestError> {
-        if !self.knows_no_condition.load(Ordering::Relaxed) {
+    fn put_new(&self, key: &str, file: &std::fs::File) -> Result<(), BucketRequestError> {
+        if !self.conditions_unsupported.load(Ordering::Relaxed) {
             match self.requests.put(key, file, true) {
-                Err(RequestError::Refused(refused)) if refused.is_there() => return Ok(()),
-                Err(RequestError::Refused(refused)) if refused.knows_no_condition() => {}
+                Err(BucketRequestError::Refused(refused)) if refused.is_existing() => return Ok(()),
+                Err(BucketRequestError::Refused(refused)) if refused.is_condition_unsupported() => {}
                 done => return done,
             }
         }
-        // Who puts it there twice in spite of the look puts the same bytes there.
-        if !self.requests.has(key)? {
+        // A second put in spite of the check puts the same bytes.
+        if !self.requests.has_object(key)? {
             self.requests.put(key, file, false)?;
         }
-        if !self.knows_no_condition.swap(true, Ordering::Relaxed) {
+        if !self.conditions_unsupported.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 bucket = self.name,
-                "the server knows no If-None-Match: weir looks for a file before it puts it there"
+                "the server does not support If-None-Match: weir checks whether a file exists before it puts it"
             );
         }
         Ok(())
     }
 }
 
-impl Storage for Bucket {
+impl FileStorage for BucketStorage {
     fn name(&self) -> String {
         self.name.clone()
     }
 
     fn days(&self) -> io::Result<Vec<Date>> {
-        let folders = self.names("", true)?;
+        let folders = self.list_names("", true)?;
         let days = folders
             .iter()
             .filter_map(|(name, _)| place::parse_day(name.strip_suffix('/')?));
@@ -135,60 +136,61 @@ impl Storage for Bucket {
         Ok(days)
     }
 
-    fn all(&self) -> io::Result<Vec<Place>> {
-        Ok(self.places("")?.into_keys().collect())
+    fn all_files(&self) -> io::Result<Vec<FileName>> {
+        Ok(self.list_files("")?.into_keys().collect())
     }
 
-    fn all_of(&self, day: Date) -> io::Result<Vec<Place>> {
-        Ok(self.bytes_of(day)?.into_keys().collect())
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>> {
+        Ok(self.file_sizes(day)?.into_keys().collect())
     }
 
-    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>> {
-        let places = self.places(&format!("{day}/"))?;
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>> {
+        let places = self.list_files(&format!("{day}/"))?;
         self.footers
             .retain(|place| place.day != day || places.contains_key(place));
         Ok(places)
     }
 
-    fn open(&self, place: &Place) -> Result<Table> {
-        let open = || Object::open(&self.requests, self.key(place), self.folder.clone());
+    fn open(&self, place: &FileName) -> Result<TableReader> {
+        let open = || BucketObject::open(&self.requests, self.key(place), self.folder.clone());
         let object = self.footers.object(place, open)?;
-        Table::open(object.into(), &place.node)
+        TableReader::open(object.into(), &place.node)
     }
 
-    fn put(&self, place: &Place, file: NamedTempFile) -> io::Result<()> {
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()> {
         let key = self.key(place);
-        self.put_new(&key, file.as_file()).map_err(|error| failed(&key, &error))
+        self.put_new(&key, file.as_file())
+            .map_err(|error| object_error(&key, &error))
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn sync_files(&self) -> io::Result<()> {
         Ok(())
     }
 
-    fn remove(&self, place: &Place) -> io::Result<()> {
+    fn remove(&self, place: &FileName) -> io::Result<()> {
         let key = self.key(place);
-        self.requests.remove(&key).map_err(|error| failed(&key, &error))
+        self.requests.remove(&key).map_err(|error| object_error(&key, &error))
     }
 
     fn remove_day(&self, day: Date) -> io::Result<()> {
-        // Only what is weir's own: others may keep things in the same bucket.
-        self.all_of(day)?.iter().try_for_each(|place| self.remove(place))
+        // Only weir's own files: others may use the same bucket.
+        self.day_files(day)?.iter().try_for_each(|place| self.remove(place))
     }
 
-    fn retention(&self) -> io::Result<Option<Retention>> {
+    fn retention(&self) -> io::Result<Option<RetentionProgress>> {
         let key = format!("{}{RETENTION}", self.prefix);
         match self.requests.read_whole(&key) {
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-            Err(error) if error.is_gone() => Ok(None),
-            Err(error) => Err(failed(&key, &error)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(object_error(&key, &error)),
         }
     }
 
-    fn keep_retention(&self, retention: &Retention) -> io::Result<()> {
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()> {
         let key = format!("{}{RETENTION}", self.prefix);
-        let mut partial = partial_in(&self.folder)?;
+        let mut partial = new_partial_file_in(&self.folder)?;
         serde_json::to_writer(&mut partial, retention)?;
         let put = self.requests.put(&key, partial.as_file(), false);
-        put.map_err(|error| failed(&key, &error))
+        put.map_err(|error| object_error(&key, &error))
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that are exported as a file of the same form as the log's own.
+//! Exports rows as a file in the format of the log's files.
 
 use std::io;
 
@@ -8,18 +8,19 @@ use crate::{
     journal::NumberedRow,
 };
 
-/// A Parquet file of rows in any order, numbered from 1, made piece by piece. Up to a group of rows is in memory.
-pub(crate) struct Export {
+/// Exports rows in any order as a Parquet file in the format of the log's files, piece by piece. Numbers the rows from 1. Up to a
+/// group of rows is in memory.
+pub(crate) struct ParquetExport {
     out: TableWriter<Vec<u8>>,
     rows: Vec<NumberedRow>,
     last: u64,
 }
 
-impl Export {
+impl ParquetExport {
     /// Begins a file.
     ///
     /// # Errors
-    /// The form of the file is refused; that is a mistake in its definition.
+    /// The schema is invalid, which is a bug.
     pub(crate) fn begin() -> io::Result<Self> {
         Ok(Self {
             out: TableWriter::unsorted(Vec::new(), &NodeId::none())?,
@@ -28,29 +29,29 @@ impl Export {
         })
     }
 
-    /// Adds a row; answers with the next bytes of the file, if there are any yet.
+    /// Adds a row; returns the next bytes of the file, if there are any yet.
     ///
     /// # Errors
     /// A value does not fit into its column.
-    pub(crate) fn row(&mut self, row: Row) -> io::Result<Vec<u8>> {
+    pub(crate) fn add_row(&mut self, row: Row) -> io::Result<Vec<u8>> {
         self.last += 1;
         let number = self.last;
         self.rows.push(NumberedRow { number, row });
         if self.rows.len() < GROUP_ROWS {
             return Ok(Vec::new());
         }
-        self.out.group(&self.rows)?;
+        self.out.write_group(&self.rows)?;
         self.rows.clear();
-        Ok(std::mem::take(self.out.written()?))
+        Ok(std::mem::take(self.out.output()?))
     }
 
-    /// Completes the file; answers with its last bytes.
+    /// Completes the file; returns its last bytes.
     ///
     /// # Errors
     /// As for [`Export::row`].
     pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
         if !self.rows.is_empty() {
-            self.out.group(&self.rows)?;
+            self.out.write_group(&self.rows)?;
         }
         Ok(self.out.finish()?)
     }

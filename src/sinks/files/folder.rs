@@ -1,4 +1,4 @@
-//! The log's files in a folder of this machine, or one that several machines share.
+//! The log's files in a folder of this machine, or in one that several machines share.
 
 use std::{
     collections::BTreeMap,
@@ -12,36 +12,36 @@ use parquet::errors::Result;
 use tempfile::NamedTempFile;
 
 use super::{
-    place::{self, Place},
-    storage::Storage,
-    table::Table,
-    workplace::{make_folder, names, partial_in},
+    place::{self, FileName},
+    storage::FileStorage,
+    table::TableReader,
+    workplace::{file_names, make_folder, new_partial_file_in},
 };
-use crate::domain::ledger::retention::Retention;
+use crate::domain::ledger::retention::RetentionProgress;
 
-/// The file that says how far removal of old days has gone.
+/// The file with the state of removing old days.
 const RETENTION: &str = "retention.json";
 
-/// A folder with a folder for each day.
-pub(super) struct Folder(PathBuf);
+/// The log's files in a folder, which several machines may share. It has a subfolder for each day.
+pub(super) struct FolderStorage(PathBuf);
 
-impl Folder {
+impl FolderStorage {
     pub(super) fn new(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    fn of_day(&self, day: Date) -> PathBuf {
+    fn day_folder(&self, day: Date) -> PathBuf {
         self.0.join(day.to_string())
     }
 }
 
-impl Storage for Folder {
+impl FileStorage for FolderStorage {
     fn name(&self) -> String {
         self.0.display().to_string()
     }
 
     fn days(&self) -> io::Result<Vec<Date>> {
-        let mut days: Vec<Date> = names(&self.0)?
+        let mut days: Vec<Date> = file_names(&self.0)?
             .iter()
             .filter_map(|name| place::parse_day(name))
             .collect();
@@ -49,27 +49,27 @@ impl Storage for Folder {
         Ok(days)
     }
 
-    fn all(&self) -> io::Result<Vec<Place>> {
+    fn all_files(&self) -> io::Result<Vec<FileName>> {
         let mut all = Vec::new();
         for day in self.days()? {
-            all.extend(self.all_of(day)?);
+            all.extend(self.day_files(day)?);
         }
         Ok(all)
     }
 
-    fn all_of(&self, day: Date) -> io::Result<Vec<Place>> {
-        let names = names(&self.of_day(day))?;
-        let mut places: Vec<Place> = names
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>> {
+        let names = file_names(&self.day_folder(day))?;
+        let mut places: Vec<FileName> = names
             .iter()
-            .filter_map(|name| Place::parse(&format!("{day}/{name}")))
+            .filter_map(|name| FileName::parse(&format!("{day}/{name}")))
             .collect();
         places.sort_unstable();
         Ok(places)
     }
 
-    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>> {
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>> {
         let mut bytes = BTreeMap::new();
-        for place in self.all_of(day)? {
+        for place in self.day_files(day)? {
             match fs::metadata(self.0.join(place.name())) {
                 Ok(file) => {
                     bytes.insert(place, file.len());
@@ -81,12 +81,12 @@ impl Storage for Folder {
         Ok(bytes)
     }
 
-    fn open(&self, place: &Place) -> Result<Table> {
-        Table::open(File::open(self.0.join(place.name()))?.into(), &place.node)
+    fn open(&self, place: &FileName) -> Result<TableReader> {
+        TableReader::open(File::open(self.0.join(place.name()))?.into(), &place.node)
     }
 
-    fn put(&self, place: &Place, file: NamedTempFile) -> io::Result<()> {
-        let of_day = self.of_day(place.day);
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()> {
+        let of_day = self.day_folder(place.day);
         make_folder(&of_day)?;
         file.as_file().sync_all()?;
         file.persist(self.0.join(place.name())).map_err(|error| error.error)?;
@@ -94,29 +94,29 @@ impl Storage for Folder {
         sync(&self.0)
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn sync_files(&self) -> io::Result<()> {
         for day in self.days()? {
-            sync(&self.of_day(day))?;
+            sync(&self.day_folder(day))?;
         }
         sync(&self.0)
     }
 
-    fn remove(&self, place: &Place) -> io::Result<()> {
-        gone(fs::remove_file(self.0.join(place.name())))
+    fn remove(&self, place: &FileName) -> io::Result<()> {
+        ignore_missing(fs::remove_file(self.0.join(place.name())))
     }
 
     fn remove_day(&self, day: Date) -> io::Result<()> {
-        gone(fs::remove_dir_all(self.of_day(day)))?;
+        ignore_missing(fs::remove_dir_all(self.day_folder(day)))?;
         sync(&self.0)
     }
 
-    fn retention(&self) -> io::Result<Option<Retention>> {
+    fn retention(&self) -> io::Result<Option<RetentionProgress>> {
         let text = fs::read(self.0.join(RETENTION)).ok();
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    fn keep_retention(&self, retention: &Retention) -> io::Result<()> {
-        let mut partial = partial_in(&self.0)?;
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()> {
+        let mut partial = new_partial_file_in(&self.0)?;
         serde_json::to_writer(&mut partial, retention)?;
         partial.as_file().sync_all()?;
         partial.persist(self.0.join(RETENTION)).map_err(|error| error.error)?;
@@ -124,12 +124,12 @@ impl Storage for Folder {
     }
 }
 
-/// Brings the names in a folder to disk.
+/// Syncs the names in a folder.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn gone(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -1,30 +1,35 @@
-//! The ends of objects, which say where in them what is, by the names of the files: a name stands for its bytes.
+//! A cache of the ends of objects, by the names of the files.
 
 use std::{collections::BTreeMap, io};
 
 use parking_lot::Mutex;
 
-use super::{place::Place, s3::Object};
+use super::{place::FileName, s3::BucketObject};
 
-/// The most ends that are kept. Each has 64 KiB at most.
+/// The maximum number of ends in memory. Each has at most 64 KiB.
 const FOOTERS_MAX: usize = 128;
 
-/// The ends of the files that were opened last, of the latest days where there are more.
+/// The ends of files in a bucket, which describe where in them the rows are. If there are too many, those of the latest days.
+/// They never become invalid, because a file's name determines its bytes.
 #[derive(Debug, Default)]
-pub(super) struct Footers(Mutex<BTreeMap<Place, Object>>);
+pub(super) struct FooterCache(Mutex<BTreeMap<FileName, BucketObject>>);
 
-impl Footers {
-    /// The object of a file. Its end is read with `open` where it is not known.
-    pub(super) fn object(&self, place: &Place, open: impl FnOnce() -> io::Result<Object>) -> io::Result<Object> {
-        let known = self.0.lock().get(place).and_then(Object::with_end_alone);
+impl FooterCache {
+    /// The object of a file. Its end is read with `open` if it is not known.
+    pub(super) fn object(
+        &self,
+        place: &FileName,
+        open: impl FnOnce() -> io::Result<BucketObject>,
+    ) -> io::Result<BucketObject> {
+        let known = self.0.lock().get(place).and_then(BucketObject::with_end_only);
         if let Some(known) = known {
             return Ok(known);
         }
         let object = open()?;
-        if let Some(end) = object.with_end_alone() {
+        if let Some(end) = object.with_end_only() {
             let mut known = self.0.lock();
             if known.len() >= FOOTERS_MAX {
-                // Whoever reads the same files again and again finds most of them, and today's are asked for most.
+                // Removes the oldest day's: reading the same files again and again still finds most, and today's are read most.
                 known.pop_first();
             }
             known.insert(place.clone(), end);
@@ -32,8 +37,8 @@ impl Footers {
         Ok(object)
     }
 
-    /// Forgets the files that are not to be kept.
-    pub(super) fn retain(&self, is_kept: impl Fn(&Place) -> bool) {
+    /// Forgets the other files.
+    pub(super) fn retain(&self, is_kept: impl Fn(&FileName) -> bool) {
         self.0.lock().retain(|place, _| is_kept(place));
     }
 }

@@ -1,4 +1,4 @@
-//! Pages of the rows of a day, in the order that the log has everywhere.
+//! Reads pages of a day's rows, in the common order of the log.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 use parquet::errors::Result;
 
-use super::{query, storage::Storage, stream::Stream, wanted::Wanted};
+use super::{query, storage::FileStorage, stream::RowStream, wanted::RowFilter};
 use crate::{
     domain::{
         keys::key::KeyId,
@@ -17,96 +17,96 @@ use crate::{
             NodeId,
             consumption::Row,
             log_filter::LogFilter,
-            log_place::{self, LogPlace},
+            log_place::{self, LogPosition},
         },
     },
     journal::NumberedRow,
-    sinks::asks::{LogPage, PAGE_ROWS_MAX, PageAsk},
+    sinks::asks::{LogPageQuery, PAGE_ROWS_MAX, RowPage},
 };
 
-/// How many readers may come back for the next page without having the files opened again.
+/// The maximum number of readers that stay open for their next page.
 const KEPT_MAX: usize = 4;
 
-/// Readers in the middle of a day, those that were asked last at the end.
+/// Reads pages of a day's rows. Keeps readers in the middle of a day open, the last used at the end.
 #[derive(Default)]
-pub(super) struct Pages {
-    kept: Mutex<Vec<Reader>>,
-    /// How often this process has added a file. A reader from before lacks its rows.
+pub(super) struct PageReader {
+    kept: Mutex<Vec<DayReader>>,
+    /// The number of files that this process has added. An older reader lacks their rows.
     added: AtomicU64,
 }
 
-/// A place in the rows of a day.
-struct Reader {
+/// Reads the rows of a day.
+struct DayReader {
     filter: LogFilter,
     day: i64,
     /// The last row that was read.
-    at: LogPlace,
-    /// [`Pages::added`], when the files were opened.
+    at: LogPosition,
+    /// The value of [`Pages::added`] when the files were opened.
     added: u64,
-    rows: InOrder,
+    rows: OrderedRows,
 }
 
-impl Pages {
-    /// A page of a day. Blocks on the disk.
-    pub(super) fn page(&self, home: &dyn Storage, ask: &PageAsk) -> Result<LogPage> {
+impl PageReader {
+    /// Reads a page of a day. Blocks on the disk.
+    pub(super) fn page(&self, home: &dyn FileStorage, ask: &LogPageQuery) -> Result<RowPage> {
         let limit = ask.limit.min(PAGE_ROWS_MAX);
-        // Read before the files are looked for: one that comes meanwhile makes the reader an old one.
+        // Read before the files are listed: a file added meanwhile makes the reader outdated.
         let added = self.added.load(Ordering::SeqCst);
-        let mut reader = match self.take(ask, added) {
+        let mut reader = match self.take_reader(ask, added) {
             Some(reader) => reader,
-            None => Reader {
+            None => DayReader {
                 filter: ask.filter.clone(),
                 day: ask.day,
                 at: ask.after.clone(),
                 added,
-                rows: InOrder::open(home, ask)?,
+                rows: OrderedRows::open(home, ask)?,
             },
         };
         let mut found: Vec<(NodeId, NumberedRow)> = Vec::new();
         loop {
             let Some((lane, numbered)) = reader.rows.next()? else {
-                // There are no others, however many these are.
-                return Ok(LogPage::of(found, usize::MAX));
+                // The last page, even if it is full.
+                return Ok(RowPage::from_rows(found, usize::MAX));
             };
             let row = &numbered.row;
-            if log_place::order(row) <= ask.after.order() || !ask.filter.takes(row) {
+            if log_place::row_sort_key(row) <= ask.after.sort_key() || !ask.filter.matches(row) {
                 continue;
             }
             if let Some((_, last)) = found.last().filter(|_| found.len() >= limit)
-                && log_place::order(&last.row) != log_place::order(row)
+                && log_place::row_sort_key(&last.row) != log_place::row_sort_key(row)
             {
                 reader.rows.put_back((lane, numbered));
                 break;
             }
             found.push((lane, numbered));
         }
-        let page = LogPage::of(found, limit);
+        let page = RowPage::from_rows(found, limit);
         if let Some(last) = &page.next {
             reader.at.clone_from(last);
-            self.keep(reader);
+            self.keep_reader(reader);
         }
         Ok(page)
     }
 
-    /// A file has been added: rows that were elsewhere until now are only found by readers that begin later.
-    pub(super) fn forget(&self) {
+    /// Closes all readers, after a file was added: only later readers find its rows.
+    pub(super) fn close_readers(&self) {
         self.added.fetch_add(1, Ordering::SeqCst);
         self.kept.lock().clear();
     }
 
-    fn take(&self, ask: &PageAsk, added: u64) -> Option<Reader> {
+    fn take_reader(&self, ask: &LogPageQuery, added: u64) -> Option<DayReader> {
         let mut kept = self.kept.lock();
-        let goes_on = |reader: &Reader| {
+        let goes_on = |reader: &DayReader| {
             reader.added == added
                 && reader.day == ask.day
                 && reader.at == ask.after
-                && ask.filter.is_end_of(&reader.filter)
+                && ask.filter.is_suffix_of(&reader.filter)
         };
         let index = kept.iter().position(goes_on)?;
         Some(kept.remove(index))
     }
 
-    fn keep(&self, reader: Reader) {
+    fn keep_reader(&self, reader: DayReader) {
         let mut kept = self.kept.lock();
         if kept.len() == KEPT_MAX {
             kept.remove(0);
@@ -117,7 +117,7 @@ impl Pages {
 
 /// The last rows of a key that ended on one of these days, the latest first, at most `limit`.
 pub(super) fn latest(
-    home: &dyn Storage,
+    home: &dyn FileStorage,
     (account, key): (&str, &KeyId),
     days: RangeInclusive<i64>,
     limit: usize,
@@ -128,7 +128,7 @@ pub(super) fn latest(
             key: Some(key.clone()),
             ..LogFilter::of_day(account, day)
         };
-        let mut rows = InOrder::open(home, &PageAsk::new(filter, day, limit))?;
+        let mut rows = OrderedRows::open(home, &LogPageQuery::new(filter, day, limit))?;
         let (mut last, left) = (VecDeque::new(), limit.saturating_sub(found.len()));
         if left == 0 {
             break;
@@ -144,21 +144,21 @@ pub(super) fn latest(
     Ok(found)
 }
 
-/// Rows by account, time and request. Files have those of one account and millisecond by number: they are put in order here,
-/// and are few.
-struct InOrder {
-    stream: Stream,
-    /// Of one account and time.
+/// Orders rows by account, time and request. Files order rows of one account and millisecond by number; these few are sorted
+/// here.
+struct OrderedRows {
+    stream: RowStream,
+    /// Rows of one account and time.
     together: VecDeque<(NodeId, NumberedRow)>,
     ahead: Option<(NodeId, NumberedRow)>,
 }
 
-impl InOrder {
-    /// What a page is made of, of whatever files have it now, from the account and time of its place on.
-    fn open(home: &dyn Storage, ask: &PageAsk) -> Result<Self> {
-        let wanted = Wanted {
+impl OrderedRows {
+    /// Opens the rows of a page in the files that have them now, from the account and time of the page's position onwards.
+    fn open(home: &dyn FileStorage, ask: &LogPageQuery) -> Result<Self> {
+        let wanted = RowFilter {
             from: ask.after.clone(),
-            ..Wanted::all(ask.filter.on(ask.day))
+            ..RowFilter::for_filter(ask.filter.within_day(ask.day))
         };
         Ok(Self {
             stream: query::open(home, &wanted)?,
@@ -167,7 +167,7 @@ impl InOrder {
         })
     }
 
-    /// The next row is this one.
+    /// Puts a row back: it is the next one again.
     fn put_back(&mut self, row: (NodeId, NumberedRow)) {
         self.together.push_front(row);
     }
@@ -177,13 +177,13 @@ impl InOrder {
             return Ok(Some(row));
         }
         let Some(first) = self.read()? else { return Ok(None) };
-        self.ahead = self.stream.next_of_lane()?;
-        if !self.ahead.as_ref().is_some_and(|ahead| are_together(&first, ahead)) {
+        self.ahead = self.stream.next_with_lane()?;
+        if !self.ahead.as_ref().is_some_and(|ahead| has_same_time(&first, ahead)) {
             return Ok(Some(first));
         }
         let mut all = vec![first];
         while let Some(row) = self.read()? {
-            if all.first().is_some_and(|first| are_together(first, &row)) {
+            if all.first().is_some_and(|first| has_same_time(first, &row)) {
                 all.push(row);
             } else {
                 self.ahead = Some(row);
@@ -198,11 +198,11 @@ impl InOrder {
     fn read(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
         match self.ahead.take() {
             Some(row) => Ok(Some(row)),
-            None => self.stream.next_of_lane(),
+            None => self.stream.next_with_lane(),
         }
     }
 }
 
-fn are_together((_, one): &(NodeId, NumberedRow), (_, other): &(NodeId, NumberedRow)) -> bool {
+fn has_same_time((_, one): &(NodeId, NumberedRow), (_, other): &(NodeId, NumberedRow)) -> bool {
     one.row.time_ms == other.row.time_ms && one.row.account == other.row.account
 }

@@ -1,4 +1,4 @@
-//! What a file's name says: whose rows it has, and which.
+//! The names of the log's files.
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
@@ -6,23 +6,23 @@ use crate::domain::ledger::NodeId;
 
 const ENDING: &str = ".parquet";
 
-/// The rows of a lane from `after` to before `upto`, of the day of the first of them: `DAY/NODE-AFTER-UPTO.parquet`.
+/// A file's name, `DAY/NODE-AFTER-UPTO.parquet`: it has the rows of a lane from `after` to below `upto`, and the first row's day.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct FileName {
     pub(super) day: Date,
     pub(super) node: NodeId,
     pub(super) after: u64,
     pub(super) upto: u64,
 }
 
-impl Place {
-    /// The file's name, below where the files of the log are.
+impl FileName {
+    /// The name as text, relative to the storage.
     pub(super) fn name(&self) -> String {
         let Self { day, node, after, upto } = self;
         format!("{day}/{node}-{after:016x}-{upto:016x}{ENDING}")
     }
 
-    /// What a name says; `None`: it is none of a file of the log.
+    /// Parses a name; `None` if it is not that of a log file.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (day, name) = name.split_once('/')?;
         let day = parse_day(day)?;
@@ -34,8 +34,8 @@ impl Place {
         (parts.next().is_none() && after < upto && place.name().ends_with(name)).then_some(place)
     }
 
-    /// Whether all that another file of its day has is in this one, and more.
-    fn has_all_of(&self, other: &Self) -> bool {
+    /// Whether this file has all rows of another file of its day, and more.
+    fn is_superset_of(&self, other: &Self) -> bool {
         (self.day, &self.node) == (other.day, &other.node)
             && self.after <= other.after
             && other.upto <= self.upto
@@ -43,24 +43,24 @@ impl Place {
     }
 }
 
-/// The day of a time, in UTC.
+/// The UTC day of a time.
 pub(super) fn day_of(unix_ms: i64) -> Date {
     let time = Timestamp::from_millisecond(unix_ms).unwrap_or_default();
     time.to_zoned(TimeZone::UTC).date()
 }
 
-/// The day that the files of a day are named after.
+/// Parses the name of a day's folder.
 pub(super) fn parse_day(name: &str) -> Option<Date> {
     name.parse().ok().filter(|day: &Date| day.to_string() == name)
 }
 
-/// Those files that count, of files in their order: not what another one has as well, which has been merged.
-pub(super) fn counting(all: &[Place]) -> Vec<Place> {
-    let mut counting: Vec<Place> = Vec::new();
+/// The files without those that were merged into another one. `all` must be sorted.
+pub(super) fn without_merged(all: &[FileName]) -> Vec<FileName> {
+    let mut counting: Vec<FileName> = Vec::new();
     for place in all {
-        // Of a lane and day, both ends of those that count ascend: one that has all of another is next to it.
-        counting.pop_if(|last| place.has_all_of(last));
-        if !counting.last().is_some_and(|last| last.has_all_of(place)) {
+        // In the result, both ends of a lane and day ascend, so a file that covers another is next to it.
+        counting.pop_if(|last| place.is_superset_of(last));
+        if !counting.last().is_some_and(|last| last.is_superset_of(place)) {
             counting.push(place.clone());
         }
     }

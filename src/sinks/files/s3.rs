@@ -1,4 +1,4 @@
-//! Buckets of S3-compatible servers: signed requests to one, and objects of it that are read.
+//! Buckets of S3-compatible servers: signed requests, and reading of objects.
 
 mod answer;
 mod call;
@@ -7,8 +7,8 @@ mod object;
 mod requests;
 mod settings;
 
-pub(super) use error::RequestError;
-pub(super) use object::{Object, ObjectReader, failed};
+pub(super) use error::BucketRequestError;
+pub(super) use object::{BucketObject, ObjectReader, object_error};
+pub(super) use requests::BucketClient;
 pub(crate) use requests::BucketError;
-pub(super) use requests::Requests;
 pub(crate) use settings::BucketSettings;

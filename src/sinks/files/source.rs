@@ -1,4 +1,4 @@
-//! What a file of the log is read from: a file of this machine, or an object of a bucket.
+//! The source of a log file's bytes: a file of this machine, or an object of a bucket.
 
 use std::{
     fs::File,
@@ -12,52 +12,52 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-use super::s3::{Object, ObjectReader};
+use super::s3::{BucketObject, ObjectReader};
 
-/// Where the bytes of a file are.
-pub(super) enum Source {
+/// The source of a log file's bytes.
+pub(super) enum FileSource {
     File(File),
-    Object(Object),
+    Object(BucketObject),
 }
 
-/// Reads on from a place in them.
+/// Reads a source from an offset onwards.
 pub(super) enum SourceReader {
     File(BufReader<File>),
     Object(ObjectReader),
 }
 
-impl From<File> for Source {
+impl From<File> for FileSource {
     fn from(file: File) -> Self {
         Self::File(file)
     }
 }
 
-impl From<Object> for Source {
-    fn from(object: Object) -> Self {
+impl From<BucketObject> for FileSource {
+    fn from(object: BucketObject) -> Self {
         Self::Object(object)
     }
 }
 
-/// Brings parts of a file near that are going to be read.
-pub(super) struct Near(Option<Object>);
+/// Fetches parts of an object that are about to be read.
+pub(super) struct PartFetcher(Option<BucketObject>);
 
-impl Near {
-    /// For the parts of this source.
-    pub(super) fn to(source: &Source) -> Self {
+impl PartFetcher {
+    /// Fetches parts of this source; does nothing for a local file.
+    pub(super) fn for_source(source: &FileSource) -> Self {
         match source {
-            Source::File(_) => Self(None),
-            Source::Object(object) => Self(Some(object.clone())),
+            FileSource::File(_) => Self(None),
+            FileSource::Object(object) => Self(Some(object.clone())),
         }
     }
 
-    /// Brings a part near, in place of the one before.
-    pub(super) fn bring(&self, range: Range<u64>) -> Result<()> {
-        let brought = self.0.as_ref().map_or(Ok(()), |object| object.keep(range));
+    /// Fetches a part; it replaces the previous one.
+    pub(super) fn fetch(&self, range: Range<u64>) -> Result<()> {
+        let brought = self.0.as_ref().map_or(Ok(()), |object| object.prefetch(range));
         Ok(brought?)
     }
 }
 
-impl Length for Source {
+impl Length for FileSource {
     fn len(&self) -> u64 {
         match self {
             Self::File(file) => file.len(),
@@ -66,7 +66,7 @@ impl Length for Source {
     }
 }
 
-impl ChunkReader for Source {
+impl ChunkReader for FileSource {
     type T = SourceReader;
 
     fn get_read(&self, start: u64) -> Result<SourceReader> {

@@ -1,4 +1,4 @@
-//! Where the log's files lie: in a folder of this machine, or elsewhere.
+//! The storage of the log's files: a folder of this machine, or a bucket.
 
 use std::{collections::BTreeMap, io};
 
@@ -7,55 +7,54 @@ use parquet::errors::Result;
 use tempfile::NamedTempFile;
 
 use super::{
-    place::{self, Place},
-    table::Table,
+    place::{self, FileName},
+    table::TableReader,
 };
-use crate::domain::ledger::retention::Retention;
+use crate::domain::ledger::retention::RetentionProgress;
 
-/// Files by their names. All calls block, for no longer than the limits of whatever is behind them.
+/// The storage of the log's files. All calls block, no longer than the timeouts of the implementation.
 ///
-/// A file that is there is whole and does not change. Its name says which rows it has, so whoever puts it there again has the
-/// same bytes.
-pub(super) trait Storage: Send + Sync {
-    /// What it is called in messages.
+/// A file is complete and immutable once it is visible. Its name says which rows it has, so putting it again puts the same bytes.
+pub(super) trait FileStorage: Send + Sync {
+    /// Its name in messages.
     fn name(&self) -> String;
 
     /// The days that may have files, ascending.
     fn days(&self) -> io::Result<Vec<Date>>;
 
-    /// The files of all days, by day, lane and number.
-    fn all(&self) -> io::Result<Vec<Place>>;
+    /// The files of all days, ordered by day, lane and number.
+    fn all_files(&self) -> io::Result<Vec<FileName>>;
 
-    /// All files of a day, by lane and number.
-    fn all_of(&self, day: Date) -> io::Result<Vec<Place>>;
+    /// All files of a day, ordered by lane and number.
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>>;
 
-    /// Those of them that count: none of their rows is there twice, as after a merge.
-    fn of(&self, day: Date) -> io::Result<Vec<Place>> {
-        Ok(place::counting(&self.all_of(day)?))
+    /// The files of a day without those that were merged into another one.
+    fn unmerged_files(&self, day: Date) -> io::Result<Vec<FileName>> {
+        Ok(place::without_merged(&self.day_files(day)?))
     }
 
-    /// The sizes of a day's files, in bytes. What goes meanwhile may be left out.
-    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>>;
+    /// The sizes of a day's files, in bytes. Files that are removed meanwhile may be missing.
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>>;
 
-    /// Opens a file. One that is not there any more is [`io::ErrorKind::NotFound`] in
+    /// Opens a file. If it does not exist any more, the error is [`io::ErrorKind::NotFound`] in
     /// [`parquet::errors::ParquetError::External`].
-    fn open(&self, place: &Place) -> Result<Table>;
+    fn open(&self, place: &FileName) -> Result<TableReader>;
 
-    /// Puts a complete file there, whole or not at all; one that is there already stays. Durable when it returns.
-    fn put(&self, place: &Place, file: NamedTempFile) -> io::Result<()>;
+    /// Adds a complete file atomically; if it exists, that is fine. Durable when it returns.
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()>;
 
-    /// Makes durable what a call of [`Storage::put`] before may not have had the time for.
-    fn settle(&self) -> io::Result<()>;
+    /// Makes files durable whose [`Storage::put`] was interrupted before it could.
+    fn sync_files(&self) -> io::Result<()>;
 
-    /// Removes a file; that it is gone already is as well.
-    fn remove(&self, place: &Place) -> io::Result<()>;
+    /// Removes a file, if it exists.
+    fn remove(&self, place: &FileName) -> io::Result<()>;
 
-    /// Removes what there is of a day.
+    /// Removes all files of a day.
     fn remove_day(&self, day: Date) -> io::Result<()>;
 
-    /// How far removal of old days has gone; `None` if that is not known.
-    fn retention(&self) -> io::Result<Option<Retention>>;
+    /// The state of removing old days; `None` if it is not known.
+    fn retention(&self) -> io::Result<Option<RetentionProgress>>;
 
-    /// Keeps how far it has gone.
-    fn keep_retention(&self, retention: &Retention) -> io::Result<()>;
+    /// Stores the state of removing old days.
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()>;
 }

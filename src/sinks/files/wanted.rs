@@ -1,33 +1,34 @@
-//! What is looked for in a file.
+//! The filter of rows in a file.
 
 use crate::{
-    domain::ledger::{log_filter::LogFilter, log_place::LogPlace},
+    domain::ledger::{log_filter::LogFilter, log_place::LogPosition},
     journal::NumberedRow,
 };
 
-/// Rows that a filter takes, from an account and a time on.
+/// The rows that match a filter, from an account and time onwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RowFilter {
     pub(super) filter: LogFilter,
-    /// Rows of the same account and time are wanted, whatever their ids.
-    pub(super) from: LogPlace,
+    /// The first account and time. The request id is ignored.
+    pub(super) from: LogPosition,
 }
 
-impl Wanted {
-    /// All that a filter takes.
-    pub(super) fn all(filter: LogFilter) -> Self {
+impl RowFilter {
+    /// All rows that match a filter.
+    pub(super) fn for_filter(filter: LogFilter) -> Self {
         Self {
             filter,
-            from: LogPlace::default(),
+            from: LogPosition::default(),
         }
     }
 
-    pub(super) fn takes(&self, row: &NumberedRow) -> bool {
+    pub(super) fn matches(&self, row: &NumberedRow) -> bool {
         let row = &row.row;
-        self.filter.takes(row) && (row.account.as_str(), row.time_ms) >= (self.from.account.as_str(), self.from.time_ms)
+        self.filter.matches(row)
+            && (row.account.as_str(), row.time_ms) >= (self.from.account.as_str(), self.from.time_ms)
     }
 
-    /// Whether [`Wanted::takes`] looks at a column.
+    /// Whether [`Wanted::takes`] needs a column.
     pub(super) fn is_decided_by(&self, column: &str) -> bool {
         let filter = &self.filter;
         match column {

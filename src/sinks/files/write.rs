@@ -1,4 +1,4 @@
-//! Writes a file of the log whole, or not at all.
+//! Writes a file of the log atomically.
 
 use std::{
     fs::File,
@@ -7,16 +7,16 @@ use std::{
 
 use parquet::errors::Result;
 
-use super::{place::Place, storage::Storage, table::TableWriter, workplace::Workplace};
+use super::{place::FileName, storage::FileStorage, table::TableWriter, workplace::StagingFolder};
 
-/// Makes a file of the log, with whatever `fill` puts into it, and puts it into the storage.
-pub(super) fn file(
-    workplace: &Workplace,
-    storage: &dyn Storage,
-    place: &Place,
+/// Writes a file of the log with the rows that `fill` adds, and puts it into the storage.
+pub(super) fn write_file(
+    workplace: &StagingFolder,
+    storage: &dyn FileStorage,
+    place: &FileName,
     fill: impl FnOnce(&mut TableWriter<BufWriter<File>>) -> Result<()>,
 ) -> Result<()> {
-    let partial = workplace.partial()?;
+    let partial = workplace.new_partial_file()?;
     let mut out = TableWriter::new(BufWriter::new(partial.reopen()?), place)?;
     fill(&mut out)?;
     out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 use crate::{
-    domain::ledger::{Change, Settlement, Step},
+    domain::ledger::{AccountChange, Settlement, Step},
     journal::tests::scratch,
     sinks::{
         contract::{
@@ -37,7 +37,7 @@ async fn a_home_gets_the_rows_that_it_lacks_once_and_those_that_a_journal_may_br
     let steps: Vec<Step> = std::iter::zip(1.., &rows)
         .map(|(seq, row)| Step {
             seq,
-            change: Change::Settle(Box::new(Settlement::of(row.clone(), 0))),
+            change: AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0))),
         })
         .collect();
     for some in steps.chunks(200) {

@@ -1,4 +1,4 @@
-//! A connection to the database, with a limit on each wait.
+//! Connections to the database, with a timeout for each wait.
 
 use std::{future::Future, time::Duration};
 
@@ -10,49 +10,49 @@ use tokio_postgres::{
 
 use crate::{
     config::log_postgres::PostgresTls,
-    sinks::postgres::{error::PostgresError, settings::PostgresSettings, tls::Tls},
+    sinks::postgres::{error::PostgresError, settings::PostgresSettings, tls::DatabaseTls},
 };
 
-/// What the server shows as the application of a connection.
+/// The application name that the server shows.
 const APPLICATION: &str = "weir";
-/// A peer that acknowledges nothing for this long is gone.
+/// A connection is lost if the peer acknowledges nothing for this long.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Makes connections.
-pub(super) struct Dialer {
+/// Opens connections to the database.
+pub(super) struct PostgresDialer {
     config: Config,
-    tls: Option<Tls>,
+    tls: Option<DatabaseTls>,
     limit: Duration,
 }
 
 /// A connection and the task that drives it.
-pub(super) struct Connection {
+pub(super) struct PostgresConnection {
     pub(super) client: Client,
     driver: JoinHandle<()>,
 }
 
-impl Drop for Connection {
+impl Drop for PostgresConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Dialer {
-    /// Connects nowhere yet.
+impl PostgresDialer {
+    /// Creates the dialer without connecting.
     ///
     /// # Errors
-    /// The connection string or the authorities cannot be used. The text repeats nothing of them.
+    /// The connection string or the authorities cannot be used. The text does not quote them.
     pub(super) fn new(settings: &PostgresSettings) -> Result<Self, PostgresError> {
         let parsed = settings.url.expose().parse::<Config>();
         let mut config = parsed.map_err(|_| {
             let form = "postgres://USER:PASSWORD@HOST:PORT/DATABASE";
-            PostgresError::Settings(format!("url: what it names is no connection string, give {form}"))
+            PostgresError::Settings(format!("url: the value is not a connection string, use {form}"))
         })?;
         let tls = match settings.tls {
             PostgresTls::Disable => None,
-            demand => Some(Tls::new(demand, settings.ca.as_deref())?),
+            demand => Some(DatabaseTls::new(demand, settings.ca.as_deref())?),
         };
-        // A unix socket has no TLS, and nobody on its way. Where there are hosts of both kinds, TLS is demanded of all.
+        // A unix socket has no TLS and needs none. If there are hosts of both kinds, all must use TLS.
         let sockets_only = config.get_hostaddrs().is_empty()
             && !config.get_hosts().is_empty()
             && config
@@ -77,26 +77,26 @@ impl Dialer {
         })
     }
 
-    /// A connection whose statements take at most `statement` each, to the server that takes changes. That one is also read: others
-    /// may not have rows yet that have been acknowledged.
-    pub(super) async fn connect(&self, statement: Duration) -> Result<Connection, PostgresError> {
-        within(self.limit, self.dial(statement)).await
+    /// Opens a connection to the primary server, with `statement` as the timeout of each statement. Rows are read from the
+    /// primary, too: a replica may lack rows that have been acknowledged.
+    pub(super) async fn connect(&self, statement: Duration) -> Result<PostgresConnection, PostgresError> {
+        with_timeout(self.limit, self.dial(statement)).await
     }
 
-    async fn dial(&self, statement: Duration) -> Result<Connection, PostgresError> {
+    async fn dial(&self, statement: Duration) -> Result<PostgresConnection, PostgresError> {
         let (client, driver) = match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, tokio::spawn(driven(connection)))
+                (client, tokio::spawn(drive(connection)))
             }
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                (client, tokio::spawn(driven(connection)))
+                (client, tokio::spawn(drive(connection)))
             }
         };
-        let connection = Connection { client, driver };
-        // By statements and not as options of the connection, which poolers refuse. The server ends what this process has
-        // given up: otherwise a transaction of a connection that is gone could keep its locks.
+        let connection = PostgresConnection { client, driver };
+        // Set by statements, because poolers refuse connection options. With these limits the server ends statements that this
+        // process has given up: otherwise the transaction of a lost connection could keep its locks.
         let limit = statement.as_millis();
         let settings = format!(
             "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
@@ -107,19 +107,19 @@ impl Dialer {
     }
 }
 
-/// Runs until the connection ends. Whoever uses it is told; nobody needs to be told here.
-async fn driven<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection: C) {
+/// Runs until the connection ends. Its users see the error; nothing is reported here.
+async fn drive<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection: C) {
     if let Err(error) = connection.await {
         tracing::debug!(error = %PostgresError::from(error), "a connection to postgres has ended");
     }
 }
 
-/// The work's result, or [`PostgresError::Late`].
-pub(super) async fn within<T>(
+/// The result of `work`; [`PostgresError::Late`] after `limit`.
+pub(super) async fn with_timeout<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, PostgresError>>,
 ) -> Result<T, PostgresError> {
     tokio::time::timeout(limit, work)
         .await
-        .unwrap_or(Err(PostgresError::Late(limit)))
+        .unwrap_or(Err(PostgresError::Timeout(limit)))
 }

@@ -1,31 +1,31 @@
-//! What can go wrong with a database, in words for the operator.
+//! Errors of the database, in words for the operator.
 
 use std::{error::Error, time::Duration};
 
-/// Why something was not done at a database. The texts have neither the connection string nor what is in rows.
+/// An error of the database. The texts contain neither the connection string nor values of rows.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PostgresError {
     /// The settings cannot be used.
     #[error("[log.postgres] {0}")]
     Settings(String),
-    /// The schema is not there, or from before this version.
-    #[error("the database has not what this weir needs: run `weir log init`")]
+    /// The schema is missing or older than this version.
+    #[error("the database schema is missing or out of date: run `weir log init`")]
     NotReady,
-    /// The server refuses, with its SQLSTATE.
-    #[error("postgres refuses: {message} ({code})")]
+    /// The server has refused the statement.
+    #[error("postgres refused: {message} ({code})")]
     Refused {
-        /// The five characters that say what it is.
+        /// The SQLSTATE.
         code: String,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The server cannot be reached, or the connection is gone. What was asked for may have been done.
+    /// The server cannot be reached, or the connection was lost. The statement may have been executed.
     #[error("postgres cannot be reached: {0}")]
-    Away(String),
-    /// The server has not answered in time. What was asked for may have been done.
+    Unreachable(String),
+    /// The server has not answered in time. The statement may have been executed.
     #[error("postgres has not answered within {} s", .0.as_secs())]
-    Late(Duration),
-    /// A row of the table is none of weir's.
+    Timeout(Duration),
+    /// A row of the table was not written by weir.
     #[error("a row of weir.log cannot be read: {0}")]
     Row(String),
 }
@@ -33,7 +33,7 @@ pub(crate) enum PostgresError {
 impl From<tokio_postgres::Error> for PostgresError {
     fn from(error: tokio_postgres::Error) -> Self {
         if let Some(refusal) = error.as_db_error() {
-            // Its detail may quote a row.
+            // The error's detail may quote a row.
             return Self::Refused {
                 code: refusal.code().code().to_owned(),
                 message: refusal.message().to_owned(),
@@ -45,6 +45,6 @@ impl From<tokio_postgres::Error> for PostgresError {
             text = format!("{text}: {inner}");
             cause = inner.source();
         }
-        Self::Away(text)
+        Self::Unreachable(text)
     }
 }

@@ -1,27 +1,27 @@
-//! What weir needs in a database: made and brought up to date by `weir log init`, asked about by everybody else.
+//! The migrations of the database schema: `weir log init` applies them, all other connections check them.
 
 use tokio_postgres::{Client, Transaction, error::SqlState};
 
 use crate::sinks::postgres::error::PostgresError;
 
-/// What is to be done, in this order. Each is applied once and never changes afterwards; later ones only add, so that a weir
-/// that does not know them goes on.
+/// The migrations, in their order. Each is applied once and never changes afterwards. Later ones only add, so that older versions
+/// of weir keep working.
 const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001_log.sql"),
     include_str!("migrations/0002_retention.sql"),
     include_str!("migrations/0003_hold_and_attempts.sql"),
     include_str!("migrations/0004_modalities.sql"),
 ];
-/// Held while migrations are applied, so that they are by one at a time.
+/// The advisory lock that is held while migrations are applied, so that only one process applies them.
 const LOCK: i64 = 7_523_094_288_207_667_298;
 
-/// Makes what is missing. Answers with the numbers of the migrations that were applied now.
+/// Applies the missing migrations; returns their numbers.
 pub(super) async fn apply(client: &mut Client) -> Result<Vec<i32>, PostgresError> {
     let transaction = client.transaction().await?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
         .await?;
-    // Asked first: whoever may use the schema need not be allowed to create one.
+    // Checked first: a role that may use the schema need not be allowed to create it.
     let found = transaction
         .query_one("SELECT to_regclass('weir.migration') IS NOT NULL", &[])
         .await?;
@@ -36,7 +36,7 @@ pub(super) async fn apply(client: &mut Client) -> Result<Vec<i32>, PostgresError
             )
             .await?;
     }
-    let last = last(&transaction).await?;
+    let last = last_migration(&transaction).await?;
     let mut applied = Vec::new();
     for (number, sql) in (1_i32..).zip(MIGRATIONS).filter(|(number, _)| *number > last) {
         transaction.batch_execute(sql).await?;
@@ -49,14 +49,14 @@ pub(super) async fn apply(client: &mut Client) -> Result<Vec<i32>, PostgresError
     Ok(applied)
 }
 
-async fn last(transaction: &Transaction<'_>) -> Result<i32, PostgresError> {
+async fn last_migration(transaction: &Transaction<'_>) -> Result<i32, PostgresError> {
     let row = transaction
         .query_one("SELECT coalesce(max(number), 0) FROM weir.migration", &[])
         .await?;
     Ok(row.try_get(0)?)
 }
 
-/// Whether all is there. Later migrations than are known here are no error.
+/// Fails if a migration is missing. Migrations that this version does not know are not an error.
 pub(super) async fn check(client: &Client) -> Result<(), PostgresError> {
     let asked = client
         .query_one("SELECT coalesce(max(number), 0) FROM weir.migration", &[])
@@ -77,7 +77,7 @@ pub(super) async fn check(client: &Client) -> Result<(), PostgresError> {
     }
 }
 
-/// What a role needs to write the log, and nothing else: it can neither change nor remove rows.
+/// Grants a role the rights to write the log, and no others: it can neither change nor remove rows.
 pub(super) async fn grant_writer(client: &Client, role: &str) -> Result<(), PostgresError> {
     let role = quoted(role);
     let grants = format!(
@@ -90,14 +90,14 @@ pub(super) async fn grant_writer(client: &Client, role: &str) -> Result<(), Post
     Ok(client.batch_execute(&grants).await?)
 }
 
-/// What a role needs to read the log.
+/// Grants a role the rights to read the log.
 pub(super) async fn grant_reader(client: &Client, role: &str) -> Result<(), PostgresError> {
     let role = quoted(role);
     let grants = format!("GRANT USAGE ON SCHEMA weir TO {role}; GRANT SELECT ON weir.log TO {role};");
     Ok(client.batch_execute(&grants).await?)
 }
 
-/// A name as SQL has it: in double quotes, with those in it doubled.
+/// Quotes a name for SQL.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

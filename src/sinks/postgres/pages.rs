@@ -1,5 +1,5 @@
-//! Pages in the order that the log has everywhere, and the latest rows of a key. What is asked for goes down to partitions and
-//! indexes as conditions with parameters.
+//! The queries: pages in the common order of the log, and the latest rows of a key. All filters are parameterised conditions, so
+//! that the database can use partitions and indexes.
 
 use std::ops::RangeInclusive;
 
@@ -8,49 +8,49 @@ use tokio_postgres::types::ToSql;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{NodeId, log_filter::LogFilter, log_place::LogPlace, tag::Tag},
+        ledger::{NodeId, log_filter::LogFilter, log_place::LogPosition, tag::Tag},
     },
     journal::NumberedRow,
     sinks::{
-        asks::{PAGE_ROWS_MAX, PageAsk},
+        asks::{LogPageQuery, PAGE_ROWS_MAX},
         postgres::{
             columns,
-            connection::{Dialer, within},
+            connection::{PostgresDialer, with_timeout},
             error::PostgresError,
-            reading::Reading,
+            reading::PostgresReader,
             settings::PostgresSettings,
         },
     },
 };
 
-/// Texts compare as their bytes do, whatever the database's language is.
+/// Compares texts by their bytes, whatever the database's locale.
 const BY_BYTES: &str = "COLLATE \"C\"";
 
-/// A question: its conditions and what their parameters stand for.
+/// A query of the log: its conditions and their parameters.
 #[derive(Default)]
-pub(super) struct Question {
+pub(super) struct LogQuery {
     conditions: Vec<String>,
     values: Vec<Box<dyn ToSql + Sync + Send>>,
     order: String,
     limit: String,
 }
 
-impl Question {
-    /// The name of a parameter with this value.
-    fn value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
+impl LogQuery {
+    /// Adds a parameter; returns its name.
+    fn add_value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
         self.values.push(Box::new(value));
         format!("${}", self.values.len())
     }
 
     /// A page of a day.
-    pub(super) fn page(ask: &PageAsk) -> Self {
-        let mut question = Self::of(&ask.filter.on(ask.day));
-        question.behind(&ask.after);
+    pub(super) fn page(ask: &LogPageQuery) -> Self {
+        let mut question = Self::for_filter(&ask.filter.within_day(ask.day));
+        question.add_after(&ask.after);
         let order = format!("account, time, request_id {BY_BYTES}");
-        question.in_order(order, ask.limit, |limit| format!("FETCH FIRST {limit} ROWS WITH TIES"))
+        question.with_order(order, ask.limit, |limit| format!("FETCH FIRST {limit} ROWS WITH TIES"))
     }
 
-    /// The last rows of a key that ended on one of these days, the latest first, at most `limit` and [`PAGE_ROWS_MAX`].
+    /// The last rows of a key that ended on one of these days, the latest first; at most `limit` and [`PAGE_ROWS_MAX`].
     pub(super) fn latest((account, key): (&str, &KeyId), days: &RangeInclusive<i64>, limit: usize) -> Self {
         let filter = LogFilter {
             key: Some(key.clone()),
@@ -58,11 +58,11 @@ impl Question {
             ..LogFilter::of_day(account, *days.end())
         };
         let order = format!("time DESC, request_id {BY_BYTES} DESC");
-        Self::of(&filter).in_order(order, limit, |limit| format!("LIMIT {limit}"))
+        Self::for_filter(&filter).with_order(order, limit, |limit| format!("LIMIT {limit}"))
     }
 
-    /// Rows that a filter takes.
-    fn of(filter: &LogFilter) -> Self {
+    /// The rows that match a filter.
+    fn for_filter(filter: &LogFilter) -> Self {
         let mut question = Self::default();
         let LogFilter {
             account,
@@ -73,50 +73,50 @@ impl Question {
             since_ms,
             until_ms,
         } = filter;
-        let since = question.value(columns::moment(*since_ms));
-        let until = question.value(columns::moment(*until_ms));
+        let since = question.add_value(columns::moment(*since_ms));
+        let until = question.add_value(columns::moment(*until_ms));
         question.conditions.push(format!("time >= {since} AND time < {until}"));
         if let Some(account) = account {
-            let account = question.value(account.clone());
+            let account = question.add_value(account.clone());
             question.conditions.push(format!("account = {account}"));
         }
         if let Some(key) = key {
-            let key = question.value(key.as_str().to_owned());
+            let key = question.add_value(key.as_str().to_owned());
             question.conditions.push(format!("key_id = {key}"));
         }
         if let Some(model) = model {
-            let model = question.value(columns::text(model));
+            let model = question.add_value(columns::text(model));
             question
                 .conditions
                 .push(format!("(model = {model} OR model_asked = {model})"));
         }
         if let Some(status) = status {
             let (first, last) = (i32::from(*status.start()), i32::from(*status.end()));
-            let (first, last) = (question.value(first), question.value(last));
+            let (first, last) = (question.add_value(first), question.add_value(last));
             question.conditions.push(format!("status BETWEEN {first} AND {last}"));
         }
         if let Some(tag) = tag {
-            let tag = question.value(Tag::as_str(tag).to_owned());
+            let tag = question.add_value(Tag::as_str(tag).to_owned());
             question.conditions.push(format!("{tag} = ANY (tags)"));
         }
         question
     }
 
-    /// And that are behind a place.
-    fn behind(&mut self, place: &LogPlace) {
-        let account = self.value(place.account.to_string());
-        let time = self.value(columns::moment(place.time_ms));
-        let id = self.value(columns::text(&place.request_id));
-        // The first half says nothing new: it is what the index is entered by.
+    /// Adds the condition that rows are after a position.
+    fn add_after(&mut self, place: &LogPosition) {
+        let account = self.add_value(place.account.to_string());
+        let time = self.add_value(columns::moment(place.time_ms));
+        let id = self.add_value(columns::text(&place.request_id));
+        // The first half is redundant: it lets the database use the index.
         self.conditions.push(format!(
             "(account, time) >= ({account}, {time}) \
              AND (account, time, request_id {BY_BYTES}) > ({account}, {time}, {id})"
         ));
     }
 
-    /// In an order, as many as a clause says that is made with the name of their number.
-    fn in_order(mut self, order: String, limit: usize, clause: impl FnOnce(&str) -> String) -> Self {
-        self.limit = clause(&self.value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX)));
+    /// Sets the order and the limit; `clause` makes the limit's SQL from the name of its parameter.
+    fn with_order(mut self, order: String, limit: usize, clause: impl FnOnce(&str) -> String) -> Self {
+        self.limit = clause(&self.add_value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX)));
         self.order = order;
         self
     }
@@ -128,24 +128,24 @@ impl Question {
         format!("SELECT * FROM weir.log WHERE {conditions} ORDER BY {order} {limit}")
     }
 
-    /// What the parameters stand for.
+    /// The values of the parameters.
     pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
         let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
         values.collect()
     }
 }
 
-impl Reading {
-    /// The rows that a question asks for.
-    pub(super) async fn put(
+impl PostgresReader {
+    /// Runs a query.
+    pub(super) async fn query(
         &self,
-        dialer: &Dialer,
+        dialer: &PostgresDialer,
         settings: &PostgresSettings,
-        question: &Question,
+        question: &LogQuery,
     ) -> Result<Vec<(NodeId, NumberedRow)>, PostgresError> {
-        let found = within(settings.read, async {
+        let found = with_timeout(settings.read, async {
             // The semaphore is never closed.
-            let _turn = self.turns.acquire().await;
+            let _turn = self.permits.acquire().await;
             let connection = self.connection(dialer, settings).await?;
             let found = connection.client.query(&question.sql(), &question.values()).await?;
             self.idle.lock().push(connection);

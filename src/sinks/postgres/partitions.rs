@@ -1,4 +1,4 @@
-//! The partitions of the table: one for each day that rows ended on, and some ahead.
+//! The partitions of the table: one for each day on which rows ended, and some ahead. Old ones are dropped.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,18 +10,18 @@ use crate::{
     sinks::postgres::{columns, error::PostgresError},
 };
 
-/// Days behind the newest row's that have a partition before rows come for them.
+/// The number of days after the newest row's for which partitions are created ahead.
 const AHEAD_DAYS: i64 = 3;
-/// The most days that are remembered; then they are asked for again.
+/// The maximum number of days that are remembered; beyond it all are forgotten, and their partitions are requested again.
 const KNOWN_MAX: usize = 1024;
 
-/// The days that are known to have one.
+/// The days that are known to have a partition.
 #[derive(Debug, Default)]
-pub(super) struct Partitions(BTreeSet<Date>);
+pub(super) struct KnownPartitions(BTreeSet<Date>);
 
-impl Partitions {
-    /// Makes those that the rows need and that may not be there.
-    pub(super) async fn make_for(&mut self, client: &Client, rows: &[Arc<NumberedRow>]) -> Result<(), PostgresError> {
+impl KnownPartitions {
+    /// Creates the partitions that the rows need, unless they are known to exist.
+    pub(super) async fn create_for(&mut self, client: &Client, rows: &[Arc<NumberedRow>]) -> Result<(), PostgresError> {
         for day in self.lacking(rows) {
             client.execute("SELECT weir.make_partition($1)", &[&day]).await?;
             if self.0.len() >= KNOWN_MAX {
@@ -34,7 +34,7 @@ impl Partitions {
 
     fn lacking(&self, rows: &[Arc<NumberedRow>]) -> BTreeSet<Date> {
         let mut days: BTreeSet<Date> = rows.iter().map(|row| day(row.row.time_ms)).collect();
-        // A new day has been begun: the next ones are made with it.
+        // On a new day, the next days' partitions are created as well.
         if let Some(last) = days.last().copied().filter(|last| !self.0.contains(last)) {
             days.extend((1..=AHEAD_DAYS).filter_map(|ahead| last.checked_add(ahead.days()).ok()));
         }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn days_of_rows_have_partitions_and_a_new_day_has_the_next_ones_too() {
         let day_ms = 24 * 3_600_000;
-        let mut known = Partitions::default();
-        let lacking = |known: &Partitions, times: &[i64]| -> Vec<String> {
+        let mut known = KnownPartitions::default();
+        let lacking = |known: &KnownPartitions, times: &[i64]| -> Vec<String> {
             known.lacking(&at(times)).iter().map(ToString::to_string).collect()
         };
         let first = ["2026-11-01", "2026-11-02", "2026-11-03", "2026-11-04"];

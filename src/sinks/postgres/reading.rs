@@ -1,40 +1,40 @@
-//! The connections that the table is read over.
+//! The connections for reading.
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::sinks::postgres::{
-    connection::{Connection, Dialer},
+    connection::{PostgresConnection, PostgresDialer},
     error::PostgresError,
     settings::PostgresSettings,
 };
 
-/// The most questions that are asked at the same time. Others wait for their turn, no longer than for an answer.
+/// The maximum number of concurrent queries. Further ones wait; their timeout includes the wait.
 const READERS_MAX: usize = 2;
 
 /// Reads the log of a database.
-pub(super) struct Reading {
-    pub(super) turns: Semaphore,
-    /// Connections that nothing is under way on; at most [`READERS_MAX`].
-    pub(super) idle: Mutex<Vec<Connection>>,
+pub(super) struct PostgresReader {
+    pub(super) permits: Semaphore,
+    /// Idle connections; at most [`READERS_MAX`].
+    pub(super) idle: Mutex<Vec<PostgresConnection>>,
 }
 
-impl Default for Reading {
+impl Default for PostgresReader {
     fn default() -> Self {
         Self {
-            turns: Semaphore::new(READERS_MAX),
+            permits: Semaphore::new(READERS_MAX),
             idle: Mutex::default(),
         }
     }
 }
 
-impl Reading {
-    /// One that nothing is under way on.
+impl PostgresReader {
+    /// An idle connection, or a new one.
     pub(super) async fn connection(
         &self,
-        dialer: &Dialer,
+        dialer: &PostgresDialer,
         settings: &PostgresSettings,
-    ) -> Result<Connection, PostgresError> {
+    ) -> Result<PostgresConnection, PostgresError> {
         let kept = self.idle.lock().pop().filter(|kept| !kept.client.is_closed());
         match kept {
             Some(kept) => Ok(kept),

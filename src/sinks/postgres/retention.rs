@@ -1,35 +1,35 @@
-//! How long rows are kept: by dropping the partitions of days that are too long ago.
+//! Removes old rows by dropping the partitions of past days.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::sinks::postgres::{
-    connection::{Dialer, within},
+    connection::{PostgresDialer, with_timeout},
     error::PostgresError,
     settings::PostgresSettings,
 };
 
-/// How often a partition is dropped, if one is old enough. The server drops one an hour (`weir.drop_oldest`), however many nodes
-/// ask, so weir catches up by 24 days a day, and a clock that is off for an hour costs a day of rows at most.
+/// The interval of dropping a partition, if one is old enough. The server drops one an hour (`weir.drop_oldest`), however many
+/// nodes request it. So weir catches up by 24 days a day, and a clock that is wrong for an hour costs at most one day of rows.
 const EVERY: Duration = Duration::from_secs(3600);
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The task that drops them. Each node has one; one at a time does something.
-pub(crate) struct Retention {
-    dialer: Dialer,
+/// The task that drops old partitions. Each node runs one; only one at a time has an effect.
+pub(crate) struct PostgresRetention {
+    dialer: PostgresDialer,
     settings: PostgresSettings,
 }
 
-impl Retention {
-    /// Connects nowhere yet.
+impl PostgresRetention {
+    /// Creates the task without connecting.
     ///
     /// # Errors
     /// [`PostgresError::Settings`].
     pub(crate) fn new(settings: PostgresSettings) -> Result<Self, PostgresError> {
         Ok(Self {
-            dialer: Dialer::new(&settings)?,
+            dialer: PostgresDialer::new(&settings)?,
             settings,
         })
     }
@@ -44,13 +44,13 @@ impl Retention {
                     }
                     EVERY
                 }
-                // That it is away, or not set up, is said by whoever writes to it.
-                Err(error @ (PostgresError::Away(_) | PostgresError::Late(_) | PostgresError::NotReady)) => {
+                // The feeder reports that the database is unreachable or not set up.
+                Err(error @ (PostgresError::Unreachable(_) | PostgresError::Timeout(_) | PostgresError::NotReady)) => {
                     tracing::debug!(%error, "old rows stay in postgres for now");
                     AGAIN
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "old rows stay in postgres, it is tried again in an hour");
+                    tracing::warn!(%error, "old rows stay in postgres, weir tries again in an hour");
                     EVERY
                 }
             };
@@ -61,11 +61,11 @@ impl Retention {
         }
     }
 
-    /// Drops the oldest partition if it is too old; says which day that was.
+    /// Drops the oldest partition if it is too old; returns its day.
     pub(super) async fn drop_oldest(&self) -> Result<Option<jiff::civil::Date>, PostgresError> {
         let connection = self.dialer.connect(self.settings.write).await?;
         let keep = i32::try_from(self.settings.keep_days).unwrap_or(i32::MAX);
-        let row = within(self.settings.write, async {
+        let row = with_timeout(self.settings.write, async {
             let statement = "SELECT weir.drop_oldest($1)";
             Ok(connection.client.query_one(statement, &[&keep]).await?)
         });

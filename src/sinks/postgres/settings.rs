@@ -1,4 +1,4 @@
-//! How to reach the database of the consumption log.
+//! The settings of the consumption log's database.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ pub(crate) struct PostgresSettings {
     pub tls: PostgresTls,
     /// Authorities trusted in place of the platform's, PEM.
     pub ca: Option<Vec<u8>>,
-    /// Longest wait for a connection that can be used.
+    /// The timeout for a connection that is ready to use.
     pub connect: Duration,
-    /// Longest wait for a batch of rows to be committed.
+    /// The timeout for committing a batch of rows.
     pub write: Duration,
-    /// Longest wait for a page of rows.
+    /// The timeout for a page of rows.
     pub read: Duration,
-    /// Days that rows are kept.
+    /// The days for which rows are kept.
     pub keep_days: u32,
 }

@@ -1,33 +1,33 @@
-//! `weir log init`: makes what a database needs, and says who may use it.
+//! `weir log init`: creates the database schema and grants rights.
 
 use std::time::Duration;
 
 use crate::sinks::postgres::{
-    connection::{Dialer, within},
+    connection::{PostgresDialer, with_timeout},
     error::PostgresError,
     migrations,
     settings::PostgresSettings,
 };
 
-/// Longest time for all of it: an index on a large table takes its time.
+/// The timeout for the whole setup: an index on a large table takes long.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Roles that get rights, besides whoever owns what is made.
+/// Roles that get rights, in addition to the owner of the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
-    /// These may write the log.
+    /// Roles that may write the log.
     pub writers: Vec<String>,
-    /// These may read it.
+    /// Roles that may read the log.
     pub readers: Vec<String>,
 }
 
-/// Makes what is missing, and grants. Answers with the numbers of the migrations that were applied now. Doing it again
-/// changes nothing.
+/// Applies the missing migrations and grants the rights; returns the numbers of the applied migrations. Calling it again changes
+/// nothing.
 pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Result<Vec<i32>, PostgresError> {
-    let dialer = Dialer::new(settings)?;
+    let dialer = PostgresDialer::new(settings)?;
     let mut connection = dialer.connect(LIMIT).await?;
     let client = &mut connection.client;
-    within(LIMIT, async {
+    with_timeout(LIMIT, async {
         let applied = migrations::apply(client).await?;
         for role in &grants.writers {
             migrations::grant_writer(client, role).await?;

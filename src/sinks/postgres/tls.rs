@@ -1,4 +1,4 @@
-//! TLS to a database, with as much proof of who it is as is demanded.
+//! TLS to a database, with the configured verification of the server.
 
 use std::{
     future::Future,
@@ -23,47 +23,47 @@ use tokio_rustls::{TlsConnector, client};
 
 use crate::{config::log_postgres::PostgresTls, edges::roots::roots, sinks::postgres::error::PostgresError};
 
-/// Makes connections TLS. Cheap to clone.
+/// Secures connections to a database with TLS. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Tls(Arc<ClientConfig>);
+pub(super) struct DatabaseTls(Arc<ClientConfig>);
 
-impl Tls {
-    /// With the authorities in a PEM file, or else the platform's.
+impl DatabaseTls {
+    /// Trusts the authorities in a PEM file, or else the platform's.
     pub(super) fn new(demand: PostgresTls, ca: Option<&[u8]>) -> Result<Self, PostgresError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder
             .with_safe_default_protocol_versions()
-            .map_err(|error| fault(&error))?;
+            .map_err(|error| setup_error(&error))?;
         let verifier: Arc<dyn ServerCertVerifier> = match demand {
-            PostgresTls::Require | PostgresTls::Disable => Arc::new(Anybody(provider)),
+            PostgresTls::Require | PostgresTls::Disable => Arc::new(AnyServer(provider)),
             PostgresTls::VerifyFull => verifier(ca, provider)?,
-            PostgresTls::VerifyCa => Arc::new(AnyName(verifier(ca, provider)?)),
+            PostgresTls::VerifyCa => Arc::new(AnyServerName(verifier(ca, provider)?)),
         };
-        // That is what the weaker modes are: libpq's `require` and `verify-ca`.
+        // The weaker modes, libpq's `require` and `verify-ca`, need a custom verifier.
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         Ok(Self(Arc::new(builder.with_no_client_auth())))
     }
 }
 
-fn fault(error: &dyn std::fmt::Display) -> PostgresError {
+fn setup_error(error: &dyn std::fmt::Display) -> PostgresError {
     PostgresError::Settings(format!("TLS cannot be set up: {error}"))
 }
 
 fn verifier(ca: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, PostgresError> {
     let roots = roots(ca).map_err(|error| match ca {
         Some(_) => PostgresError::Settings(format!("ca_file: {error}")),
-        None => fault(&error),
+        None => setup_error(&error),
     })?;
     let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    built.map_err(|error| fault(&error))
+    built.map_err(|error| setup_error(&error))
 }
 
-/// Takes a certificate of a trusted authority for any name.
+/// Accepts a certificate of a trusted authority for any name.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AnyServerName(Arc<WebPkiServerVerifier>);
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for AnyServerName {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -74,7 +74,7 @@ impl ServerCertVerifier for AnyName {
     ) -> Result<ServerCertVerified, Error> {
         let verified = (self.0).verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The name is looked at last.
+            // The name is checked last, so everything else is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -105,11 +105,11 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// Takes any certificate.
+/// Accepts any certificate.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -144,8 +144,8 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Stream<S>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for DatabaseTls {
+    type Stream = DatabaseTlsStream<S>;
     type TlsConnect = Handshake;
     type Error = io::Error;
 
@@ -158,32 +158,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     }
 }
 
-/// A handshake with a server of this name.
+/// A TLS handshake with a server of this name.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
-    type Stream = Stream<S>;
+    type Stream = DatabaseTlsStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<DatabaseTlsStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.name, stream).await.map(Stream) })
+        Box::pin(async move { self.connector.connect(self.name, stream).await.map(DatabaseTlsStream) })
     }
 }
 
 /// A connection with TLS.
-pub(super) struct Stream<S>(client::TlsStream<S>);
+pub(super) struct DatabaseTlsStream<S>(client::TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for DatabaseTlsStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, into)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for DatabaseTlsStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
@@ -197,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for DatabaseTlsStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

@@ -1,32 +1,36 @@
-//! The last rows of a key, from the end of each of its account's days backwards, without reading all that came before them.
+//! Reads the last rows of a key, from the end of each of its account's days backwards, without reading all earlier rows.
 
 use std::ops::RangeInclusive;
 
 use crate::{
     domain::keys::key::KeyId,
-    sinks::asks::Latest,
+    sinks::asks::LatestKeyRows,
     store::{
         StoreError,
         ledger::{LOG_ROWS_MAX, LogLists},
     },
 };
 
-/// Questions to the store that one look may cause.
+/// The maximum number of calls of the store for one query.
 const CALLS_MAX: usize = 64;
 
-/// The last rows of a key, as far as a bounded number of questions to the store tells.
+/// The last rows of a key, as far as [`CALLS_MAX`] calls of the store find them. Reads each day of the account backwards, without
+/// reading all earlier rows.
 pub(super) async fn last_of_key(
     lists: &dyn LogLists,
     (account, key): (&str, &KeyId),
     days: RangeInclusive<i64>,
     limit: usize,
-) -> Result<Latest, StoreError> {
+) -> Result<LatestKeyRows, StoreError> {
     let (mut rows, mut calls) = (Vec::new(), 0);
     for of_day in lists.log_days(account, days).await?.iter().rev() {
         let mut end = usize::try_from(of_day.rows).unwrap_or(usize::MAX);
         while end > 0 {
             if calls == CALLS_MAX {
-                return Ok(Latest { rows, is_whole: false });
+                return Ok(LatestKeyRows {
+                    rows,
+                    is_complete: false,
+                });
             }
             calls += 1;
             let first = end.saturating_sub(LOG_ROWS_MAX);
@@ -34,12 +38,18 @@ pub(super) async fn last_of_key(
             let of_key = piece.into_iter().rev().filter(|row| row.key_id == *key);
             rows.extend(of_key.take(limit - rows.len()));
             if rows.len() == limit {
-                return Ok(Latest { rows, is_whole: true });
+                return Ok(LatestKeyRows {
+                    rows,
+                    is_complete: true,
+                });
             }
             end = first;
         }
     }
-    Ok(Latest { rows, is_whole: true })
+    Ok(LatestKeyRows {
+        rows,
+        is_complete: true,
+    })
 }
 
 #[cfg(test)]
@@ -48,7 +58,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::ledger::{Change, Settlement, Step, consumption::Row},
+        domain::ledger::{AccountChange, Settlement, Step, consumption::Row},
         sinks::contract::samples::{BEGIN_MS, node, row},
         store::ledger::{
             LedgerStore as _,
@@ -68,7 +78,7 @@ mod tests {
         });
         let steps = (1..).zip(rows).map(|(seq, row)| Step {
             seq,
-            change: Change::Settle(Box::new(Settlement::of(row, 0))),
+            change: AccountChange::Settle(Box::new(Settlement::of(row, 0))),
         });
         ledger
             .apply(&node(7), "acme", &steps.collect::<Vec<_>>(), 0)
@@ -85,10 +95,10 @@ mod tests {
             let (days_before, [key, other]) = (today - 100..=today, [key_id(1), key_id(2)]);
             let found = last_of_key(&*lists, ("acme", &key), days_before.clone(), 10);
             let found = found.await.unwrap();
-            assert_eq!((found.rows.len(), found.is_whole), (rows, is_whole), "{days} days");
+            assert_eq!((found.rows.len(), found.is_complete), (rows, is_whole), "{days} days");
             let of_other = last_of_key(&*lists, ("acme", &other), days_before, 3);
             let of_other = of_other.await.unwrap();
-            assert_eq!((of_other.rows.len(), of_other.is_whole), (3, true));
+            assert_eq!((of_other.rows.len(), of_other.is_complete), (3, true));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which accounts have rows on which days, as the store knows it.
+//! The accounts with rows by day, according to the store.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
 
@@ -6,35 +6,35 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::{
     edges::clock,
-    sinks::asks::PageAsk,
+    sinks::asks::LogPageQuery,
     store::{
         StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LedgerStore, LogLists},
     },
 };
 
-/// Days that are looked at together: what is in memory of each account, four bytes a day.
+/// The maximum number of days of a survey: it takes four bytes of memory for an account and day.
 const DAYS_MAX: i64 = 31;
-/// Questions to the store that are under way at once.
+/// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
 
-/// What is known of some days.
-pub(super) struct Survey {
-    /// The account that it is about; `None`: all.
+/// The accounts with rows on some days.
+pub(super) struct AccountSurvey {
+    /// The account; `None` for all accounts.
     account: Option<String>,
     covers: RangeInclusive<i64>,
     /// When it was begun.
     taken: Instant,
     accounts: Vec<String>,
-    /// By day the places in `accounts`, ascending.
+    /// By day, the indexes in `accounts`, ascending.
     days: BTreeMap<i64, Vec<u32>>,
 }
 
-impl Survey {
-    /// Looks at the day of a page and at some days behind it.
-    pub(super) async fn take(
+impl AccountSurvey {
+    /// Surveys the day of a page and some later days.
+    pub(super) async fn read(
         (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
-        ask: &PageAsk,
+        ask: &LogPageQuery,
     ) -> Result<Self, StoreError> {
         let last = ask
             .filter
@@ -48,7 +48,7 @@ impl Survey {
             days: BTreeMap::new(),
         };
         if let Some(account) = survey.account.clone() {
-            survey.note(lists, vec![account]).await?;
+            survey.add_accounts(lists, vec![account]).await?;
             return Ok(survey);
         }
         let mut after: Option<String> = None;
@@ -57,16 +57,16 @@ impl Survey {
             let Some(last) = page.last() else { return Ok(survey) };
             after = Some(last.id.clone());
             let names = page.into_iter().map(|account| account.id);
-            survey.note(lists, names.collect()).await?;
+            survey.add_accounts(lists, names.collect()).await?;
         }
     }
 
-    /// Whether it says what a page needs to know.
-    pub(super) fn serves(&self, ask: &PageAsk) -> bool {
+    /// Whether it can be used for a page.
+    pub(super) fn serves(&self, ask: &LogPageQuery) -> bool {
         self.account == ask.filter.account && self.covers.contains(&ask.day) && self.taken >= ask.began
     }
 
-    async fn note(&mut self, lists: &dyn LogLists, names: Vec<String>) -> Result<(), StoreError> {
+    async fn add_accounts(&mut self, lists: &dyn LogLists, names: Vec<String>) -> Result<(), StoreError> {
         let covers = &self.covers;
         let asked = names.into_iter().map(|name| async move {
             let found = lists.log_days(&name, covers.clone()).await?;
@@ -86,7 +86,7 @@ impl Survey {
         Ok(())
     }
 
-    /// The accounts with rows on a day, in their order, from a name on.
+    /// The accounts with rows on a day, in their order, from a name onwards.
     pub(super) fn accounts<'s>(&'s self, day: i64, from: &'s str) -> impl Iterator<Item = &'s str> {
         let on_day = self.days.get(&day).map_or(&[][..], Vec::as_slice);
         let names = on_day

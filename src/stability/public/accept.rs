@@ -1,9 +1,9 @@
-//! Which content coding an answer gets (RFC 9110 section 12.5.3).
+//! Chooses the content coding of an answer (RFC 9110 section 12.5.3).
 
 use http::{HeaderMap, header};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum AcceptedCoding {
     Identity,
     /// RFC 1952.
     Gzip,
@@ -11,17 +11,17 @@ pub(super) enum Coding {
     Brotli,
 }
 
-/// How much a client wants each coding, in thousandths; `None`: not at all.
+/// The weights that a client gives to codings, in thousandths; `None` for a coding that it does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct CodingWeights {
     identity: Option<u16>,
     gzip: Option<u16>,
     brotli: Option<u16>,
 }
 
-impl Wishes {
-    /// Reads `accept-encoding`; lines of the same name are one list. A member that cannot be read says nothing.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+impl CodingWeights {
+    /// Reads `accept-encoding`. Several lines are one list, and an invalid member is ignored.
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let (mut identity, mut gzip, mut brotli, mut rest) = (None, None, None, None);
         let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
         let members = lines
@@ -39,7 +39,7 @@ impl Wishes {
         }
         let wanted = |weight: Option<u16>| weight.or(rest).filter(|weight| *weight > 0);
         let identity = match identity.or(rest) {
-            // Nobody spoke of it: it is taken, after all that were asked for.
+            // Not mentioned: acceptable, but with the lowest weight.
             None => Some(0),
             Some(0) => None,
             Some(weight) => Some(weight),
@@ -51,17 +51,17 @@ impl Wishes {
         }
     }
 
-    /// The one that is wanted most, the smallest of those wanted alike. A body that is `small` is not worth a coding, unless
-    /// the client insists. `None`: it takes none.
-    pub(super) fn choose(self, small: bool) -> Option<Coding> {
+    /// The coding with the highest weight, or the most compact one of several with the same weight. A `small` body is not
+    /// compressed unless the client refuses identity. `None` if the client accepts no coding.
+    pub(super) fn choose(self, small: bool) -> Option<AcceptedCoding> {
         if small && self.identity.is_some() {
-            return Some(Coding::Identity);
+            return Some(AcceptedCoding::Identity);
         }
-        let mut best: Option<(u16, Coding)> = None;
+        let mut best: Option<(u16, AcceptedCoding)> = None;
         for (weight, coding) in [
-            (self.brotli, Coding::Brotli),
-            (self.gzip, Coding::Gzip),
-            (self.identity, Coding::Identity),
+            (self.brotli, AcceptedCoding::Brotli),
+            (self.gzip, AcceptedCoding::Gzip),
+            (self.identity, AcceptedCoding::Identity),
         ] {
             match (weight, best) {
                 (Some(weight), None) => best = Some((weight, coding)),
@@ -73,7 +73,7 @@ impl Wishes {
     }
 }
 
-/// A member of the list: a coding and its weight, 1 where none is given.
+/// A member of the list: a coding and its weight, which is 1 by default.
 fn member(text: &str) -> Option<(&str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -110,17 +110,17 @@ mod tests {
 
     use super::*;
 
-    fn wishes(lines: &[&str]) -> Wishes {
+    fn wishes(lines: &[&str]) -> CodingWeights {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(header::ACCEPT_ENCODING, line.parse().unwrap());
         }
-        Wishes::of(&headers)
+        CodingWeights::from_headers(&headers)
     }
 
     #[test]
     fn the_most_wanted_coding_is_chosen_and_none_that_is_refused() {
-        use Coding::{Brotli, Gzip, Identity};
+        use AcceptedCoding::{Brotli, Gzip, Identity};
         for (accept, chosen) in [
             ("gzip, deflate, br, zstd", Some(Brotli)),
             ("gzip", Some(Gzip)),
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn a_small_body_stays_plain_unless_the_client_insists() {
-        assert_eq!(wishes(&["br, gzip"]).choose(true), Some(Coding::Identity));
-        assert_eq!(wishes(&["identity;q=0, gzip"]).choose(true), Some(Coding::Gzip));
+        assert_eq!(wishes(&["br, gzip"]).choose(true), Some(AcceptedCoding::Identity));
+        assert_eq!(wishes(&["identity;q=0, gzip"]).choose(true), Some(AcceptedCoding::Gzip));
         assert_eq!(wishes(&["*;q=0"]).choose(true), None);
     }
 

@@ -1,11 +1,11 @@
-//! Whether a client has an answer already (RFC 9110 section 13.1.2).
+//! Conditional requests (RFC 9110 section 13.1.2).
 
 use http::{HeaderMap, header};
 
-/// True if `if-none-match` names this entity tag, or any. The weak form of a tag counts too.
-pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
+/// Whether `if-none-match` contains this entity tag, also in its weak form, or `*`.
+pub(super) fn names_tag(headers: &HeaderMap, tag: &str) -> bool {
     let lines = headers.get_all(header::IF_NONE_MATCH).iter();
-    // A tag of ours has no comma in it, so a list can be cut at every one.
+    // The service's tags contain no comma, so a list can be split at commas.
     let mut tags = lines
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(','))
@@ -32,8 +32,8 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::IF_NONE_MATCH, line.parse().unwrap());
-            assert_eq!(has(&headers, "\"a\""), known, "{line}");
+            assert_eq!(names_tag(&headers, "\"a\""), known, "{line}");
         }
-        assert!(!has(&HeaderMap::new(), "\"a\""));
+        assert!(!names_tag(&HeaderMap::new(), "\"a\""));
     }
 }

@@ -1,4 +1,4 @@
-//! One rendered answer in each content coding, each made once, on first use.
+//! A rendered answer in all content codings, each made at its first use.
 
 use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
 
@@ -9,49 +9,49 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::stability::public::{
-    accept::{Coding, Wishes},
+    accept::{AcceptedCoding, CodingWeights},
     answer::{PublicResponse, open_headers},
     conditional, page,
     refusal::PublicRefusal,
 };
 
-/// Smaller bodies are not compressed: they fit in the first packets anyway.
+/// Smaller bodies are not compressed: they fit into the first packets anyway.
 const SMALL_BYTES: usize = 512;
-/// Of 11: more costs many times the processor for a few per cent.
+/// Of at most 11: a higher quality costs many times the processor time for a few per cent.
 const BROTLI_QUALITY: i32 = 5;
-/// The window, 2 to the power of 18 bytes: no answer is much larger.
+/// A window of 2^18 bytes: no answer is much larger.
 const BROTLI_WINDOW_LOG: i32 = 18;
-/// Of the digest, for an entity tag: 128 bits.
+/// The part of the digest in an entity tag: 128 bits.
 const TAG_BYTES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DocumentKind {
     Json,
     Html,
 }
 
-/// A body with its codings.
+/// A body in all content codings.
 #[derive(Debug)]
-pub(super) struct Document {
-    kind: Kind,
+pub(super) struct RenderedDocument {
+    kind: DocumentKind,
     plain: Bytes,
-    /// Of the plain bytes, without quotes.
+    /// The entity tag of the plain bytes, without quotes.
     tag: String,
     gzip: OnceLock<Option<Bytes>>,
     brotli: OnceLock<Option<Bytes>>,
 }
 
-impl Document {
+impl RenderedDocument {
     pub(super) fn json(text: Vec<u8>) -> Self {
-        Self::new(Kind::Json, text)
+        Self::new(DocumentKind::Json, text)
     }
 
-    /// A whole page.
+    /// An HTML page.
     pub(super) fn html(text: String) -> Self {
-        Self::new(Kind::Html, text.into_bytes())
+        Self::new(DocumentKind::Html, text.into_bytes())
     }
 
-    fn new(kind: Kind, text: Vec<u8>) -> Self {
+    fn new(kind: DocumentKind, text: Vec<u8>) -> Self {
         let mut tag = String::with_capacity(2 * TAG_BYTES);
         for byte in Sha256::digest(&text).iter().take(TAG_BYTES) {
             // Writing to a String cannot fail.
@@ -66,22 +66,22 @@ impl Document {
         }
     }
 
-    /// The answer in the coding that the client wants most; 304 if it has that already.
+    /// The answer in the coding that the client prefers; 304 if the client already has it.
     pub(super) fn answer(
         &self,
         asked: &HeaderMap,
         cache_control: &HeaderValue,
     ) -> Result<PublicResponse, PublicRefusal> {
         let small = self.plain.len() < SMALL_BYTES;
-        let wanted = Wishes::of(asked)
+        let wanted = CodingWeights::from_headers(asked)
             .choose(small)
             .ok_or(PublicRefusal::EncodingNotAvailable)?;
         let (coding, body) = match wanted {
-            Coding::Identity => (None, None),
-            Coding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
-            Coding::Brotli => (Some("br"), self.brotli.get_or_init(|| brotli(&self.plain)).as_ref()),
+            AcceptedCoding::Identity => (None, None),
+            AcceptedCoding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
+            AcceptedCoding::Brotli => (Some("br"), self.brotli.get_or_init(|| brotli(&self.plain)).as_ref()),
         };
-        // A coding that failed leaves the bytes as they are; compressing in memory has no reason to.
+        // If compression failed, the plain bytes are sent; in memory it should never fail.
         let (coding, body) = match (coding, body) {
             (Some(coding), Some(body)) => (Some(coding), body),
             _ => (None, &self.plain),
@@ -91,7 +91,7 @@ impl Document {
             Some(coding) => format!("\"{}-{coding}\"", self.tag),
             None => format!("\"{}\"", self.tag),
         };
-        let known = conditional::has(asked, &tag);
+        let known = conditional::names_tag(asked, &tag);
         let mut headers = open_headers();
         headers.insert(header::CACHE_CONTROL, cache_control.clone());
         headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
@@ -118,11 +118,11 @@ impl Document {
 
     fn describe(&self, headers: &mut HeaderMap) {
         let kind = match self.kind {
-            Kind::Json => "application/json; charset=utf-8",
-            Kind::Html => "text/html; charset=utf-8",
+            DocumentKind::Json => "application/json; charset=utf-8",
+            DocumentKind::Html => "text/html; charset=utf-8",
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        if self.kind == Kind::Html {
+        if self.kind == DocumentKind::Html {
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::CSP));
             headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         }

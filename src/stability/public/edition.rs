@@ -1,4 +1,4 @@
-//! All answers of one snapshot, rendered once: readers cost neither store calls nor rendering.
+//! All answers from one snapshot, rendered once, so that readers cost neither calls to the store nor rendering.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,39 +8,39 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         catalogue::Catalogue,
-        faults::stability::{Hour, ModelWindow, Window},
+        faults::stability::{Hour, ModelWindow, StabilityWindow},
     },
     stability::{
         Snapshot,
-        public::{document::Document, page, record},
+        public::{document::RenderedDocument, page, record},
     },
 };
 
-/// The answers of one snapshot, one catalogue and one hour.
+/// The answers for one snapshot, catalogue and hour.
 #[derive(Debug)]
 pub(super) struct Edition {
     snapshot: Arc<Snapshot>,
     catalogue: Arc<Catalogue>,
-    window: Window,
-    summary: OnceLock<Document>,
-    index: OnceLock<Document>,
+    window: StabilityWindow,
+    summary: OnceLock<RenderedDocument>,
+    index: OnceLock<RenderedDocument>,
     /// In the order of the window's models.
-    models: Vec<Leaves>,
+    models: Vec<ModelDocuments>,
 }
 
-/// What is said of one model.
+/// The answers about one model.
 #[derive(Debug, Default)]
-struct Leaves {
-    detail: OnceLock<Document>,
-    page: OnceLock<Document>,
+struct ModelDocuments {
+    detail: OnceLock<RenderedDocument>,
+    page: OnceLock<RenderedDocument>,
 }
 
 impl Edition {
-    /// The models that are on, and those that served in the window.
+    /// Covers the models of the catalogue, and those that served in the window.
     fn new(snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Self {
-        let names = catalogue.models().map(|model| model.name.as_str());
-        let window = Window::new(now, names, &snapshot.buckets);
-        let models = window.models.iter().map(|_| Leaves::default()).collect();
+        let names = catalogue.served_models().map(|model| model.name.as_str());
+        let window = StabilityWindow::new(now, names, &snapshot.buckets);
+        let models = window.models.iter().map(|_| ModelDocuments::default()).collect();
         Self {
             snapshot,
             catalogue,
@@ -51,67 +51,67 @@ impl Edition {
         }
     }
 
-    fn is_of(&self, snapshot: &Arc<Snapshot>, catalogue: &Arc<Catalogue>, now: Hour) -> bool {
+    fn is_for(&self, snapshot: &Arc<Snapshot>, catalogue: &Arc<Catalogue>, now: Hour) -> bool {
         Arc::ptr_eq(&self.snapshot, snapshot) && Arc::ptr_eq(&self.catalogue, catalogue) && self.window.now == now
     }
 
-    /// In seconds since the epoch.
+    /// The time of the snapshot, in seconds since the Unix epoch.
     fn updated_at(&self) -> i64 {
         self.snapshot.read_at_ms.div_euclid(1000)
     }
 
-    /// All models as JSON.
-    pub(super) fn summary(&self) -> &Document {
+    /// The JSON of all models.
+    pub(super) fn summary(&self) -> &RenderedDocument {
         self.summary
-            .get_or_init(|| Document::json(record::summary(&self.window)))
+            .get_or_init(|| RenderedDocument::json(record::summary(&self.window)))
     }
 
-    /// All models as a page.
-    pub(super) fn index(&self) -> &Document {
+    /// The page of all models.
+    pub(super) fn index(&self) -> &RenderedDocument {
         self.index
-            .get_or_init(|| Document::html(page::index(&self.window, self.updated_at())))
+            .get_or_init(|| RenderedDocument::html(page::index(&self.window, self.updated_at())))
     }
 
-    /// One model as JSON.
-    pub(super) fn detail(&self, key: &str) -> Option<&Document> {
+    /// The JSON of one model.
+    pub(super) fn detail(&self, key: &str) -> Option<&RenderedDocument> {
         let (model, leaves) = self.find(key)?;
-        let render = || Document::json(record::detail(model, self.updated_at()));
+        let render = || RenderedDocument::json(record::detail(model, self.updated_at()));
         Some(leaves.detail.get_or_init(render))
     }
 
-    pub(super) fn model(&self, key: &str) -> Option<&Document> {
+    pub(super) fn model(&self, key: &str) -> Option<&RenderedDocument> {
         let (model, leaves) = self.find(key)?;
-        let render = || Document::html(page::model(model, self.updated_at()));
+        let render = || RenderedDocument::html(page::model(model, self.updated_at()));
         Some(leaves.page.get_or_init(render))
     }
 
-    /// By its name, or one of its aliases.
-    fn find(&self, key: &str) -> Option<(&ModelWindow, &Leaves)> {
+    /// Finds a model by its name or one of its aliases.
+    fn find(&self, key: &str) -> Option<(&ModelWindow, &ModelDocuments)> {
         let place = |name: &str| {
             self.window
                 .models
                 .binary_search_by(|model| model.name.as_str().cmp(name))
                 .ok()
         };
-        let place = place(key).or_else(|| place(&self.catalogue.named(key)?.name))?;
+        let place = place(key).or_else(|| place(&self.catalogue.find_name_or_alias(key)?.name))?;
         self.window.models.get(place).zip(self.models.get(place))
     }
 }
 
-/// The edition that is given out.
+/// Holds the current edition.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct EditionCache {
     current: ArcSwapOption<Edition>,
-    /// Held while the next one is made, so that a crowd makes one.
+    /// Held while an edition is made, so that concurrent requests make only one.
     making: Mutex<()>,
 }
 
-impl Shelf {
-    /// The edition of these; made if the one at hand is another.
+impl EditionCache {
+    /// The edition for these inputs; makes it if the current one is for others.
     pub(super) fn edition(&self, snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Arc<Edition> {
         let fitting = || {
             let current = self.current.load_full();
-            current.filter(|edition| edition.is_of(&snapshot, &catalogue, now))
+            current.filter(|edition| edition.is_for(&snapshot, &catalogue, now))
         };
         if let Some(edition) = fitting() {
             return edition;

@@ -1,19 +1,19 @@
-//! What all of weir's pages have in common: the document, the icon, and the part of the style sheet with colours and letters.
+//! What all of weir's pages share: the document, the icon, and the base style sheet.
 //!
-//! A page's own style comes behind `look/base.css`. Nothing is fetched from elsewhere.
+//! A page's own style follows `look/base.css`. Nothing is loaded from other sites.
 
 pub(crate) mod label;
 
 use maud::{DOCTYPE, Markup, html};
 
-/// Three bars that grow, in a colour that stands out on light and dark tabs.
+/// The icon: three rising bars, in a colour that is visible on light and dark tabs.
 pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
      d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
 
-/// The room that a character of a chart's axis takes, in the chart's own units, in the widest of the usual fonts.
+/// The width of a character of an axis label, in the chart's own units, in the widest of the usual fonts.
 const AXIS_CHARACTER: usize = 7;
 
-/// The `viewBox` of a chart of this size, whose labels end `room` from its edge: wider by what the longest of them lacks.
+/// The `viewBox` of a chart of this size, with `room` for the axis labels. It is widened if the longest label needs more.
 pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (width, height): (u32, u32)) -> String {
     let widths = labels.into_iter().map(|label| label.chars().count() * AXIS_CHARACTER);
     let widest = widths.max().and_then(|width| u32::try_from(width).ok()).unwrap_or(0);
@@ -21,7 +21,7 @@ pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (wid
     format!("{} 0 {} {height}", -i64::from(more), width.saturating_add(more))
 }
 
-/// A whole document. `head` has the page's style.
+/// A complete document. `head` contains the page's style.
 pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -1,4 +1,4 @@
-//! Parses a path of the service, with its query.
+//! Parses the paths and queries of the service.
 
 use std::borrow::Cow;
 
@@ -12,19 +12,19 @@ const SUMMARY: &str = "summary";
 pub(super) enum PublicPath<'a> {
     /// `/web/v1/model-stability/summary`: all models.
     Summary,
-    /// `/web/v1/model-stability/{modelKey}`: one model, by this name. Empty for a name that is no UTF-8.
+    /// `/web/v1/model-stability/{modelKey}`: one model. The name is empty if it is not UTF-8.
     Detail(Cow<'a, str>),
     /// `/status`: the page of all models.
     Index,
-    /// `/status/{modelKey}`: the page of one.
+    /// `/status/{modelKey}`: the page of one model.
     Model(Cow<'a, str>),
     /// `/web/v1/openapi.json`: the description.
     OpenApi,
 }
 
 impl<'a> PublicPath<'a> {
-    /// Reads a path, still percent-encoded. Slashes in a model's name may be encoded or not.
-    pub(super) fn of(path: &'a str) -> Option<Self> {
+    /// Parses a percent-encoded path. Slashes in a model's name may be encoded or not.
+    pub(super) fn parse(path: &'a str) -> Option<Self> {
         if let Some(key) = path.strip_prefix("/web/v1/model-stability/") {
             let key = decoded(key);
             return Some(if key == SUMMARY {
@@ -40,18 +40,18 @@ impl<'a> PublicPath<'a> {
         }
     }
 
-    /// Whether the window can be asked for.
+    /// Whether the path supports the parameter `hours`.
     pub(super) fn takes_hours(&self) -> bool {
         matches!(self, Self::Summary | Self::Detail(_))
     }
 }
 
-/// No model has the empty name, so what cannot be decoded is not found.
+/// The decoded name; empty if it cannot be decoded, which no model's name is.
 fn decoded(key: &str) -> Cow<'_, str> {
     percent_decode_str(key).decode_utf8().unwrap_or_default()
 }
 
-/// Refuses every `hours` but one 24 (docs/interface.md, The public record). Other parameters are not looked at.
+/// Accepts `hours` only once and only as 24 (docs/interface.md, The public record). Other parameters are ignored.
 pub(super) fn check_hours(query: Option<&str>) -> Result<(), PublicRefusal> {
     let pairs = query.unwrap_or_default().split('&');
     let mut hours = pairs
@@ -88,10 +88,10 @@ mod tests {
             ("", ""),
             ("summary/", "summary/"),
         ] {
-            assert_eq!(PublicPath::of(&at(path)), detail(key), "{path}");
+            assert_eq!(PublicPath::parse(&at(path)), detail(key), "{path}");
         }
         assert_eq!(
-            PublicPath::of("/status/org%2Fm"),
+            PublicPath::parse("/status/org%2Fm"),
             Some(PublicPath::Model(Cow::Borrowed("org/m")))
         );
     }
@@ -99,15 +99,15 @@ mod tests {
     #[test]
     fn the_other_paths_are_exact() {
         assert_eq!(
-            PublicPath::of("/web/v1/model-stability/summary"),
+            PublicPath::parse("/web/v1/model-stability/summary"),
             Some(PublicPath::Summary)
         );
         assert_eq!(
-            PublicPath::of("/web/v1/model-stability/%73ummary"),
+            PublicPath::parse("/web/v1/model-stability/%73ummary"),
             Some(PublicPath::Summary)
         );
-        assert_eq!(PublicPath::of("/web/v1/openapi.json"), Some(PublicPath::OpenApi));
-        assert_eq!(PublicPath::of("/status"), Some(PublicPath::Index));
+        assert_eq!(PublicPath::parse("/web/v1/openapi.json"), Some(PublicPath::OpenApi));
+        assert_eq!(PublicPath::parse("/status"), Some(PublicPath::Index));
         for path in [
             "/",
             "*",
@@ -118,7 +118,7 @@ mod tests {
             "/v1/models",
             "/Status",
         ] {
-            assert_eq!(PublicPath::of(path), None, "{path}");
+            assert_eq!(PublicPath::parse(path), None, "{path}");
         }
     }
 

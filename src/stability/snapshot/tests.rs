@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    domain::{faults::stability::Share, ledger::NodeId},
+    domain::{faults::stability::NodeHourCounters, ledger::NodeId},
     store::{
         contract::until,
         stability::contract::{share, this_hour},
@@ -17,7 +17,7 @@ use crate::{
 const SOON: Duration = Duration::from_millis(5);
 
 struct Store {
-    answer: Mutex<Result<BTreeMap<Hour, Bucket>, StoreError>>,
+    answer: Mutex<Result<BTreeMap<Hour, ModelCounters>, StoreError>>,
     asked: AtomicU64,
     epochs: watch::Sender<u64>,
 }
@@ -35,7 +35,7 @@ impl Store {
         self.asked.load(Ordering::SeqCst)
     }
 
-    fn answers(&self, answer: Result<BTreeMap<Hour, Bucket>, StoreError>) {
+    fn answers(&self, answer: Result<BTreeMap<Hour, ModelCounters>, StoreError>) {
         *self.answer.lock() = answer;
     }
 
@@ -48,11 +48,11 @@ impl Store {
 
 #[async_trait]
 impl StabilityStore for Store {
-    async fn tell(&self, _: &NodeId, _: &[Share]) -> Result<(), StoreError> {
+    async fn put_shares(&self, _: &NodeId, _: &[NodeHourCounters]) -> Result<(), StoreError> {
         unreachable!()
     }
 
-    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
         assert_eq!(first.plus(23), last, "a window has 24 hours");
         self.asked.fetch_add(1, Ordering::SeqCst);
         self.answer.lock().clone()
@@ -68,7 +68,7 @@ fn node_time() -> Arc<StoreTime> {
     Arc::new(StoreTime::new(clock::instant()))
 }
 
-fn bucket(requests: u64) -> BTreeMap<Hour, Bucket> {
+fn bucket(requests: u64) -> BTreeMap<Hour, ModelCounters> {
     let share = share(this_hour(), &[("a", requests)]);
     BTreeMap::from([(share.hour, share.bucket)])
 }
@@ -106,7 +106,7 @@ async fn the_window_ends_with_the_hour_of_the_store() {
     const DAY_MS: i64 = 24 * 3600 * 1000;
     let (store, time) = (Store::new(), node_time());
     let (asked, behind) = (clock::instant(), clock::unix_millis() - DAY_MS);
-    time.told(behind, asked, asked);
+    time.record(behind, asked, asked);
     let snapshots = Snapshots::new(Arc::clone(&store) as _, time, SOON);
     snapshots.read().await.unwrap();
     let read_at = snapshots.get().unwrap().read_at_ms;

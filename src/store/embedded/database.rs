@@ -1,4 +1,4 @@
-//! Opening a redb file: readable by its owner alone, open in one process, and refused rather than trusted when damaged.
+//! Opening a redb file: readable by its owner only, open in one process, and refused when damaged.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use redb::{Database, DatabaseError, ReadableTable, TableDefinition, WriteTransac
 
 use crate::store::{StoreError, StoreOpenError};
 
-/// Opens `path`, making it and its folder if need be.
+/// Opens `path`, creating it and its folder if necessary.
 pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, StoreOpenError> {
     let file = open_file(path).map_err(|error| StoreOpenError::File {
         path: path.to_owned(),
@@ -21,9 +21,12 @@ pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, Sto
     builder.create_file(file).map_err(|error| open_error(path, error))
 }
 
-/// Does what opens and reads a file at the start. redb takes some damaged pages for a fault of its own and panics; nothing of
-/// it is used after that.
-pub(super) fn at_start<T>(path: &Path, work: impl FnOnce() -> Result<T, StoreOpenError>) -> Result<T, StoreOpenError> {
+/// Runs `work`, which opens and reads a file at the start. redb panics on some damaged pages; such a panic is returned as an
+/// error, and nothing of the database is used after it.
+pub(super) fn catch_damage<T>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, StoreOpenError>,
+) -> Result<T, StoreOpenError> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
     outcome.unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
 }
@@ -36,17 +39,17 @@ fn open_file(path: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path)?;
     if let Some(folder) = path.parent() {
-        // A power cut must not take the name of a file that others rely on.
+        // A power cut must not lose the name of a file that others rely on.
         File::open(folder)?.sync_all()?;
     }
     Ok(file)
 }
 
-/// The table in which a file says of which format it is.
+/// The table that contains the format of a file.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const META_FORMAT: &str = "format";
 
-/// Writes the format into a new file, and commits with it the tables that were opened in `transaction`.
+/// Writes the format into a new file, or checks that of an existing one, and commits the tables opened in `transaction`.
 pub(super) fn settle_format(transaction: WriteTransaction, format: u64) -> Result<(), String> {
     let settle = || -> Result<u64, redb::Error> {
         let found = {

@@ -1,4 +1,4 @@
-//! The durable form of the embedded store: one redb file. Every commit is on the disk when it returns.
+//! The durable form of the embedded store: one redb file, and how redb files are opened. Every commit is on disk when it returns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,23 +18,24 @@ use crate::store::{KeyView, StoreError, StoreOpenError};
 
 /// Key id to a [`StoredKey`] as JSON.
 pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
-/// Key id to the last use in seconds since the Unix epoch. Apart, because it changes all the time.
+/// Key id to the last use in seconds since the Unix epoch. Apart from the record, because it changes all the time.
 pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
-/// The ids of keys that were deleted. Ids are never drawn again, so these few bytes stay.
+/// The ids of deleted keys. Ids are never drawn again, so these few bytes stay.
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
-/// State at a provider to when its memory ends, in seconds since the Unix epoch, and who serves it.
+/// State at a provider to the end of its lifetime here, in seconds since the Unix epoch, and the provider and credential that
+/// serve it.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
-/// A document of sign-ins by its name: until when it is kept, in seconds since the Unix epoch, and its text.
+/// The name of a sign-in document to its end, in seconds since the Unix epoch, and its text.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");
-/// The digest of a person's session in a browser to when it ends if nobody visits it, in milliseconds since the Unix epoch,
-/// and what is known of it as JSON.
+/// The digest of a browser session to its end if nobody visits it, in milliseconds since the Unix epoch, and its data as
+/// JSON.
 pub(super) const WEB_SESSIONS: TableDefinition<'_, &[u8], (i64, &[u8])> = TableDefinition::new("web_sessions");
-/// The layout written here. A file with a higher one is refused, not guessed at.
+/// The layout written here. A file with another one is refused, not guessed at.
 const FORMAT: u64 = 1;
 const FILE_NAME: &str = "keys.redb";
-/// Lies in the folder while a backup is put back: what was put there by one that did not finish is not a store.
+/// Exists in the folder while a backup is being restored: the files of an unfinished restore are not a store.
 pub(super) const UNFINISHED: &str = "restore-unfinished";
-/// Memory redb may use to cache pages: all keys are in memory anyway, so only writes pass through it.
+/// Memory that redb may use to cache pages. All keys are in memory anyway, so only writes pass through it.
 const PAGE_CACHE_BYTES: usize = 2 << 20;
 
 pub(super) struct StoreFile {
@@ -49,14 +50,14 @@ struct StoredKey {
 }
 
 impl StoreFile {
-    /// Opens `folder/keys.redb`, making both if need be, readable by the owner alone, and reads everything in it:
-    /// the keys, and the ids of those that were deleted.
+    /// Opens `folder/keys.redb`, creating both if necessary, readable by the owner only, and reads everything in it: the
+    /// keys, and the ids of deleted keys.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyView>, HashSet<KeyId>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
-        database::at_start(&path, || {
+        database::catch_damage(&path, || {
             let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
-            // Pages have checksums, which redb looks at only when asked. What it repairs here is its map of free pages;
-            // damage to the keys is an error, because all commits are of two phases.
+            // redb verifies the checksums of its pages only on request. It repairs its map of free pages here; damage to the
+            // keys is an error, because all commits are two-phase.
             if !database
                 .check_integrity()
                 .map_err(|error| database::open_error(&path, error))?
@@ -74,7 +75,7 @@ impl StoreFile {
         })
     }
 
-    /// Closes it for good.
+    /// Closes the file for good.
     pub(super) fn close(&mut self) {
         self.database = None;
     }
@@ -83,20 +84,20 @@ impl StoreFile {
         self.database.as_ref().ok_or(redb::Error::DatabaseClosed)
     }
 
-    /// A transaction that commits in two phases: without them redb takes damage to the last commit for a commit that was
-    /// cut short, and goes back to the one before, which would give a revoked key back.
+    /// A transaction that commits in two phases. With one phase, redb would take damage to the last commit for an interrupted
+    /// commit and return to the one before, which would make a revoked key valid again.
     pub(super) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
         let mut transaction = self.database()?.begin_write()?;
         transaction.set_two_phase_commit(true);
         Ok(transaction)
     }
 
-    /// All as it is now, for reading at leisure.
+    /// The current content, for reading at leisure.
     pub(super) fn snapshot(&self) -> Result<ReadTransaction, redb::Error> {
         Ok(self.database()?.begin_read()?)
     }
 
-    /// Makes one step durable.
+    /// Makes one mutation durable.
     pub(super) fn commit(&self, step: &KeyMutation) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
@@ -122,8 +123,8 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Makes a batch of uses durable.
-    pub(super) fn commit_used(&self, batch: &[(KeyId, i64)]) -> Result<(), StoreError> {
+    /// Makes a batch of last uses durable.
+    pub(super) fn commit_uses(&self, batch: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
             {
@@ -140,7 +141,7 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Who serves each of these, if it is remembered at `now`.
+    /// For each state, the text that names who serves it, if it is remembered at `now`.
     pub(super) fn sessions<'s>(
         &self,
         states: impl Iterator<Item = &'s [u8]>,
@@ -162,8 +163,8 @@ impl StoreFile {
         read().map_err(unavailable)
     }
 
-    /// Remembers who serves state until `until`, on disk when it returns; beyond `most` what ended before `now` goes, and the
-    /// older half.
+    /// Remembers until `until` who serves the states; on disk when it returns. Beyond `most` entries, removes those that
+    /// ended before `now`, and the older half.
     pub(super) fn commit_sessions(
         &self,
         served: &[(StateKey, String)],
@@ -193,7 +194,7 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Makes sure that the file is of the format that is read here and has all tables.
+    /// Ensures that the file has the format that is read here, and all tables.
     fn settle_format(&self) -> Result<(), String> {
         let tables = || -> Result<WriteTransaction, redb::Error> {
             let transaction = self.begin_write()?;
@@ -218,7 +219,7 @@ impl StoreFile {
             }
             Ok(ids)
         };
-        let parse = |id: String| KeyId::parse(&id).map_err(|_| "a deleted key has no key's id".to_owned());
+        let parse = |id: String| KeyId::parse(&id).map_err(|_| "the id of a deleted key is invalid".to_owned());
         read()
             .map_err(|error| error.to_string())?
             .into_iter()
@@ -226,7 +227,7 @@ impl StoreFile {
             .collect()
     }
 
-    /// All keys. `Err` says what cannot be read, and never the content.
+    /// All keys. `Err` describes what cannot be read, and never the content.
     fn read_all(&self) -> Result<Vec<KeyView>, String> {
         let read = || -> Result<Vec<Result<KeyView, String>>, redb::Error> {
             let transaction = self.database()?.begin_read()?;

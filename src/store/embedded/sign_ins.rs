@@ -1,4 +1,4 @@
-//! Changes of the documents of sign-ins in the embedded store: in its file, then in memory.
+//! The sign-in documents in the embedded store: changed first in its file, then in memory.
 
 use async_trait::async_trait;
 
@@ -18,10 +18,10 @@ impl StoreInner {
             if !documents.is_as_expected(change, now) {
                 return Ok(false);
             }
-            let going = documents.going(change, now);
-            let added = documents.added(change);
+            let going = documents.obsolete(change, now);
+            let added = documents.count_added(change);
             if added > 0 && documents.kept.len() + added > most + going.len() {
-                let why = format!("{most} documents of sign-ins are kept already");
+                let why = format!("the maximum of {most} sign-in documents is reached");
                 return Err(StoreError::Busy(why));
             }
             going
@@ -37,7 +37,7 @@ impl StoreInner {
         }
         drop(documents);
         if !change.ended.is_empty() {
-            let version = self.index.write().ended(change.ended.clone());
+            let version = self.index.write().announce_ended(change.ended.clone());
             self.nudge.send_replace(version);
         }
         Ok(true)
@@ -80,7 +80,7 @@ impl SignInStore for EmbeddedStore {
 
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError> {
         let change = change.clone();
-        self.work(move |inner| inner.exchange(&change, clock::unix_seconds(), EMBEDDED_DOCUMENTS_MAX))
+        self.run_blocking(move |inner| inner.exchange(&change, clock::unix_seconds(), EMBEDDED_DOCUMENTS_MAX))
             .await
     }
 }

@@ -72,7 +72,10 @@ async fn filled(folder: &Path) -> EmbeddedStore {
     for number in 1..=4 {
         store.create(&digest(number), &record(number, 100)).await.unwrap();
     }
-    store.touch(&[(id(1), 700), (id(2), 800), (id(4), 900)]).await.unwrap();
+    store
+        .record_uses(&[(id(1), 700), (id(2), 800), (id(4), 900)])
+        .await
+        .unwrap();
     store.revoke(&id(2), 750).await.unwrap();
     store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
     store.remove(&id(4)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Sessions of people in browsers in the embedded store's file.
+//! Browser sessions in the embedded store's file.
 
 use async_trait::async_trait;
 use redb::{ReadableTable, ReadableTableMetadata, Table};
@@ -14,25 +14,26 @@ use crate::{
     store::{
         StoreError,
         web_sessions::{
-            EMBEDDED_WEB_SESSIONS_MAX, Lifetime, ListedWebSession, SessionDigest, VISIT_NOTED_EVERY, WebSessionStore,
+            EMBEDDED_WEB_SESSIONS_MAX, ListedWebSession, SessionDigest, SessionLifetime, VISIT_RECORD_INTERVAL,
+            WebSessionStore,
         },
     },
 };
 
-type Sessions<'t> = Table<'t, &'static [u8], (i64, &'static [u8])>;
+type WebSessionTable<'t> = Table<'t, &'static [u8], (i64, &'static [u8])>;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredSession {
     who: String,
-    /// How long it lasts without a visit, in milliseconds.
+    /// Its lifetime without a visit, in milliseconds.
     idle_ms: i64,
     /// When it ends in any case, in milliseconds since the Unix epoch.
     ends_ms: i64,
 }
 
 impl StoredSession {
-    /// When it ends after a visit.
-    fn until(&self, now: i64) -> i64 {
+    /// When it ends after a visit at `now`.
+    fn end_after_visit(&self, now: i64) -> i64 {
         now.saturating_add(self.idle_ms).min(self.ends_ms)
     }
 }
@@ -41,7 +42,11 @@ fn millis(time: std::time::Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn stored(sessions: &Sessions<'_>, id: &SessionDigest, now: i64) -> Result<Option<(i64, StoredSession)>, redb::Error> {
+fn find_session(
+    sessions: &WebSessionTable<'_>,
+    id: &SessionDigest,
+    now: i64,
+) -> Result<Option<(i64, StoredSession)>, redb::Error> {
     let found = sessions.get(id.as_bytes().as_slice())?;
     let Some((until, text)) = found
         .as_ref()
@@ -54,8 +59,8 @@ fn stored(sessions: &Sessions<'_>, id: &SessionDigest, now: i64) -> Result<Optio
     Ok(Some((until, session)))
 }
 
-fn keep(
-    sessions: &mut Sessions<'_>,
+fn put_session(
+    sessions: &mut WebSessionTable<'_>,
     id: &SessionDigest,
     until: i64,
     session: &StoredSession,
@@ -66,10 +71,10 @@ fn keep(
 }
 
 impl StoreFile {
-    /// Changes sessions, on disk when it returns.
+    /// Changes sessions; on disk when it returns.
     fn change_web_sessions<T>(
         &self,
-        change: impl FnOnce(&mut Sessions<'_>) -> Result<T, redb::Error>,
+        change: impl FnOnce(&mut WebSessionTable<'_>) -> Result<T, redb::Error>,
     ) -> Result<T, StoreError> {
         let write = || -> Result<T, redb::Error> {
             let transaction = self.begin_write()?;
@@ -84,11 +89,11 @@ impl StoreFile {
         &self,
         id: &SessionDigest,
         who: String,
-        lasts: Lifetime,
+        lasts: SessionLifetime,
         (now, most): (i64, u64),
     ) -> Result<(), StoreError> {
         self.change_web_sessions(|sessions| {
-            let (until, session) = match stored(sessions, id, now)? {
+            let (until, session) = match find_session(sessions, id, now)? {
                 Some((until, before)) => (until, StoredSession { who, ..before }),
                 None => {
                     let session = StoredSession {
@@ -96,10 +101,10 @@ impl StoreFile {
                         idle_ms: millis(lasts.idle),
                         ends_ms: now.saturating_add(millis(lasts.whole)),
                     };
-                    (session.until(now), session)
+                    (session.end_after_visit(now), session)
                 }
             };
-            keep(sessions, id, until, &session)?;
+            put_session(sessions, id, until, &session)?;
             if sessions.len()? <= most {
                 return Ok(());
             }
@@ -130,9 +135,9 @@ impl StoreFile {
         let Some((until, session)) = read().map_err(unavailable)? else {
             return Ok(None);
         };
-        let next = session.until(now);
-        if next.saturating_sub(until) >= millis(VISIT_NOTED_EVERY) {
-            self.change_web_sessions(|sessions| keep(sessions, id, next, &session))?;
+        let next = session.end_after_visit(now);
+        if next.saturating_sub(until) >= millis(VISIT_RECORD_INTERVAL) {
+            self.change_web_sessions(|sessions| put_session(sessions, id, next, &session))?;
         }
         Ok(Some(session.who))
     }
@@ -166,7 +171,7 @@ impl StoreFile {
 
     fn end_web_session(&self, id: &SessionDigest, now: i64) -> Result<Option<String>, StoreError> {
         self.change_web_sessions(|sessions| {
-            let found = stored(sessions, id, now)?;
+            let found = find_session(sessions, id, now)?;
             sessions.remove(id.as_bytes().as_slice())?;
             Ok(found.map(|(_, session)| session.who))
         })
@@ -174,38 +179,38 @@ impl StoreFile {
 }
 
 impl EmbeddedStore {
-    async fn of_web_sessions<T: Send + 'static>(
+    async fn with_web_sessions<T: Send + 'static>(
         &self,
         work: impl FnOnce(&StoreFile, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.work(move |inner| work(&inner.file.lock(), clock::unix_millis()))
+        self.run_blocking(move |inner| work(&inner.file.lock(), clock::unix_millis()))
             .await
     }
 }
 
 #[async_trait]
 impl WebSessionStore for EmbeddedStore {
-    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError> {
         let (id, who) = (*id, who.to_owned());
         let most = EMBEDDED_WEB_SESSIONS_MAX;
-        self.of_web_sessions(move |file, now| file.begin_web_session(&id, who, lasts, (now, most)))
+        self.with_web_sessions(move |file, now| file.begin_web_session(&id, who, lasts, (now, most)))
             .await
     }
 
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
         let id = *id;
-        self.of_web_sessions(move |file, now| file.visit_web_session(&id, now))
+        self.with_web_sessions(move |file, now| file.visit_web_session(&id, now))
             .await
     }
 
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
         let id = *id;
-        self.of_web_sessions(move |file, now| file.end_web_session(&id, now))
+        self.with_web_sessions(move |file, now| file.end_web_session(&id, now))
             .await
     }
 
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
-        self.of_web_sessions(move |file, now| file.living_web_sessions(most, now))
+        self.with_web_sessions(move |file, now| file.living_web_sessions(most, now))
             .await
     }
 }
@@ -216,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    const LASTS: Lifetime = Lifetime {
+    const LASTS: SessionLifetime = SessionLifetime {
         idle: Duration::from_secs(1800),
         whole: Duration::from_secs(43_200),
     };

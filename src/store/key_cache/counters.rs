@@ -1,10 +1,10 @@
-//! What has happened in the cache of keys since the start, as figures.
+//! The events in the cache of keys since the start, as counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts of events since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct KeyCacheCounters {
     pub(super) hits: AtomicU64,
     pub(super) negative_hits: AtomicU64,
     /// Lookups in the store.
@@ -13,13 +13,13 @@ pub(super) struct Counters {
     pub(super) flushes: AtomicU64,
     /// Lookups in the store that found nothing.
     pub(super) unknown: AtomicU64,
-    /// Lookups that were put off, because there were too many that found nothing: of one address, and in all.
+    /// Lookups that were refused because too many found nothing: from one address, and in all.
     pub(super) limited_address: AtomicU64,
     pub(super) limited_all: AtomicU64,
 }
 
-impl Counters {
-    /// The name of each event, and how often it has happened.
+impl KeyCacheCounters {
+    /// The name and the count of each event.
     pub(super) fn events(&self) -> [(&'static str, u64); 8] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [

@@ -1,39 +1,39 @@
-//! Limits lookups of keys that turn out not to exist. Only failed lookups count, so many real keys may come from one
-//! address. Beyond the limit an unknown digest is not looked up until time has passed.
+//! Limits lookups of keys that turn out not to exist.
 
 use std::time::{Duration, Instant};
 
-use crate::edges::limiter::{Allowance, Limiter, client::Client};
+use crate::edges::limiter::{Limiter, RateAllowance, client::ClientAddress};
 
-/// Limits on what made-up keys may cost.
+/// Limits on the cost of made-up keys.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UnknownSettings {
-    /// The most digests remembered as unknown.
+pub(crate) struct UnknownKeySettings {
+    /// The maximum number of digests remembered as unknown.
     pub entries_max: usize,
-    /// How many failing lookups one client may cause.
-    pub per_address: Allowance,
-    /// How many failing lookups all clients together may cause; `clients_max` is not used.
-    pub in_all: Allowance,
+    /// The failing lookups that one client may cause.
+    pub per_address: RateAllowance,
+    /// The failing lookups that all clients together may cause; `clients_max` is not used.
+    pub in_all: RateAllowance,
 }
 
-/// Limits lookups of unknown keys: per client address, and for the whole node.
+/// Limits lookups of unknown keys, per client address and for the whole node. Only failed lookups count, so many real keys
+/// may come from one address. Beyond the limit an unknown digest is not looked up until time has passed.
 #[derive(Debug)]
-pub(super) struct Limits {
-    per_address: Limiter<Client>,
+pub(super) struct UnknownKeyLimits {
+    per_address: Limiter<ClientAddress>,
     in_all: Limiter<()>,
 }
 
-/// The limit that is reached, and for how long.
+/// The limit that is reached, and the time until it allows a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reached {
+pub(super) enum ReachedLimit {
     Address(Duration),
     All(Duration),
 }
 
-impl Limits {
-    /// Starts without any lookup. `start` is a time before the first use.
-    pub(super) fn new(settings: &UnknownSettings, start: Instant) -> Self {
-        let in_all = Allowance {
+impl UnknownKeyLimits {
+    /// Limits without any lookup yet. `start` is a time before the first use.
+    pub(super) fn new(settings: &UnknownKeySettings, start: Instant) -> Self {
+        let in_all = RateAllowance {
             clients_max: 1,
             ..settings.in_all
         };
@@ -43,14 +43,14 @@ impl Limits {
         }
     }
 
-    /// Whether the store may be asked for an unknown digest.
-    pub(super) fn check(&self, asker: Client, now: Instant) -> Result<(), Reached> {
-        self.per_address.check(asker, now).map_err(Reached::Address)?;
-        self.in_all.check((), now).map_err(Reached::All)
+    /// Checks that the store may be asked for an unknown digest.
+    pub(super) fn check(&self, asker: ClientAddress, now: Instant) -> Result<(), ReachedLimit> {
+        self.per_address.check(asker, now).map_err(ReachedLimit::Address)?;
+        self.in_all.check((), now).map_err(ReachedLimit::All)
     }
 
     /// Counts a lookup that found no key.
-    pub(super) fn found_nothing(&self, asker: Client, now: Instant) {
+    pub(super) fn count_failure(&self, asker: ClientAddress, now: Instant) {
         self.per_address.count(asker, now);
         self.in_all.count((), now);
     }

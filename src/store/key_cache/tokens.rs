@@ -1,40 +1,40 @@
-//! Access tokens, which stand for keys: looked up, kept and forgotten as keys are, since the feed names those that end.
+//! Access tokens, which stand for keys: looked up, cached and dropped like keys, since the feed includes those that end.
 
 use std::{sync::Arc, time::Instant};
 
-use super::{KeyCache, KeyLookupError, shard::Known};
+use super::{KeyCache, KeyLookupError, shard::DigestOwner};
 use crate::{
     domain::keys::{key::KeyRecord, secret::KeyDigest},
-    edges::limiter::client::Client,
+    edges::limiter::client::ClientAddress,
 };
 
-/// Whose request it is.
+/// The caller that a presented digest belongs to.
 #[derive(Clone, Debug)]
-pub(crate) enum Presented {
-    /// That of the key of this digest, which was presented or stood for.
+pub(crate) enum PresentedCaller {
+    /// The key of this digest, presented itself or through an access token.
     Key(KeyDigest, Arc<KeyRecord>),
-    /// The access token that was presented is over.
+    /// The presented access token has expired.
     TokenExpired,
 }
 
 impl KeyCache {
-    /// The same as [`KeyCache::find`] for a digest that may be that of an access token: then the key that it stands for at
-    /// `now_unix`. `None`: of neither, or the key has another text by now.
-    pub(crate) async fn find_presented(
+    /// Like [`KeyCache::find`], for a digest that may also be that of an access token: then returns the key that the token
+    /// stands for at `now_unix`. `None` if the digest is unknown, or the key has another text by now.
+    pub(crate) async fn lookup(
         &self,
         digest: &KeyDigest,
         (now, now_unix): (Instant, i64),
-        asker: impl Fn() -> Client,
-    ) -> Result<Option<Presented>, KeyLookupError> {
-        let grant = match self.known(digest, now, &asker).await? {
+        asker: impl Fn() -> ClientAddress,
+    ) -> Result<Option<PresentedCaller>, KeyLookupError> {
+        let grant = match self.find_owner(digest, now, &asker).await? {
             None => return Ok(None),
-            Some(Known::Key(record)) => return Ok(Some(Presented::Key(*digest, record))),
-            Some(Known::Token(grant)) => grant,
+            Some(DigestOwner::Key(record)) => return Ok(Some(PresentedCaller::Key(*digest, record))),
+            Some(DigestOwner::Token(grant)) => grant,
         };
-        let Some(key) = grant.stands_for(now_unix) else {
-            return Ok(Some(Presented::TokenExpired));
+        let Some(key) = grant.key_digest_at(now_unix) else {
+            return Ok(Some(PresentedCaller::TokenExpired));
         };
         let record = self.find(&key, now, asker).await?;
-        Ok(record.map(|record| Presented::Key(key, record)))
+        Ok(record.map(|record| PresentedCaller::Key(key, record)))
     }
 }

@@ -1,4 +1,4 @@
-//! Collects when keys were last used, to write it to the store in one call.
+//! Collects the last uses of keys, to be written to the store in one call.
 
 use parking_lot::Mutex;
 
@@ -7,14 +7,14 @@ use crate::{
     store::key_cache::shards::pick,
 };
 
-/// The last use of each key, in seconds since the Unix epoch.
-pub(super) struct Uses {
+/// The last use of each key, in seconds since the Unix epoch, collected to be written to the store in one call.
+pub(super) struct LastUses {
     shards: Vec<Mutex<QuickMap<KeyId, i64>>>,
-    /// The most keys per shard. Uses of further keys are not recorded.
+    /// The maximum number of keys per shard. Uses of further keys are not recorded.
     shard_max: usize,
 }
 
-impl Uses {
+impl LastUses {
     pub(super) fn new(shards: usize, shard_max: usize) -> Self {
         Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
@@ -22,7 +22,7 @@ impl Uses {
         }
     }
 
-    pub(super) fn note(&self, id: &KeyId, now_unix: i64) {
+    pub(super) fn record(&self, id: &KeyId, now_unix: i64) {
         let Some(shard) = pick(&self.shards, id.as_str().as_bytes().last()) else {
             return;
         };
@@ -34,7 +34,7 @@ impl Uses {
         }
     }
 
-    /// Takes all uses out, to write them.
+    /// Removes and returns all uses, to write them.
     pub(super) fn take(&self) -> Vec<(KeyId, i64)> {
         let shards = self.shards.iter();
         shards.flat_map(|shard| std::mem::take(&mut *shard.lock())).collect()

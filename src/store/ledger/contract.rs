@@ -1,5 +1,4 @@
-//! What every ledger has to do, whatever its engine: one suite, which each engine's tests run by `ledger_suite!`, and a
-//! random program.
+//! The contract of every ledger: one suite, which the tests of each engine run by `ledger_suite!`, and a random program.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,8 +10,8 @@ use super::{LOG_ROWS_MAX, LedgerStore, LogLists};
 use crate::domain::{
     keys::key::{KeyId, KeyRecord, KeyState},
     ledger::{
-        AccountRecord, AccountTerms, Admit, AdmitReply, KeyTerms, NodeId,
-        consumption::{Modifiers, Part, Row, UsageSource},
+        AccountRecord, AccountTerms, AdmitCall, AdmitReply, KeyTerms, NodeId,
+        consumption::{CostShare, PriceModifiers, Row, UsageSource},
     },
     money::NanoUsd,
     wire::usage::{RunKind, Usage},
@@ -77,24 +76,24 @@ impl TestClock {
         self.0.fetch_add(by_ms, Ordering::SeqCst);
     }
 
-    /// For an engine that is given its time.
+    /// The clock for an engine that accepts one.
     pub(crate) fn source(&self) -> Arc<dyn Fn() -> i64 + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now_ms())
     }
 }
 
-/// Makes an engine lose what it has acknowledged, as a failover does.
+/// Makes an engine lose acknowledged writes, as a failover does.
 #[async_trait]
 pub(crate) trait Failover: Send + Sync {
-    /// Takes a snapshot of all its state, in place of the one before.
+    /// Takes a snapshot of all its state, which replaces the one before.
     async fn remember(&self);
 
-    /// Goes back to the last snapshot; `false`: there is none.
+    /// Returns to the last snapshot; `false` if there is none.
     async fn roll_back(&self) -> bool;
 }
 
-/// A fresh, empty, connected ledger that has its time from `clock`, and what has to live as long as it.
+/// A fresh, empty, connected ledger that uses `clock`, and everything that has to live as long as it.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn LedgerStore>,
     /// `None` for an engine that keeps no rows.
@@ -106,15 +105,15 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// The answer to a request for admission, `at_once` where the engine can.
-    async fn admission(&self, ask: &Admit, at_once: bool) -> Result<AdmitReply, StoreError> {
+    /// The reply to a request for admission, `at_once` if the engine can.
+    async fn admission(&self, ask: &AdmitCall, at_once: bool) -> Result<AdmitReply, StoreError> {
         if at_once && let Some(answer) = self.store.admit_now(ask) {
             return Ok(answer);
         }
         self.store.admit(ask).await
     }
 
-    /// All rows of an account and day, where the engine keeps rows.
+    /// All rows of an account and day, if the engine keeps rows.
     async fn rows(&self, account: &str, day: i64) -> Option<Vec<Row>> {
         let lists = self.lists.as_ref()?;
         let mut rows = Vec::new();
@@ -128,8 +127,8 @@ impl Fixture {
     }
 }
 
-/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word. `in_turn
-/// $join`: all of it within one test, each behaviour with the fixture that the async closure gives for its name.
+/// The suite for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip with a message.
+/// `in_turn $join`: all of it within one test, each behaviour with the fixture that the async closure returns for its name.
 macro_rules! ledger_suite {
     ($open:path) => {
         $crate::store::ledger::contract::ledger_suite! { @all tests $open }
@@ -187,7 +186,7 @@ macro_rules! ledger_suite {
 }
 pub(crate) use ledger_suite;
 
-/// The suite for an engine that keeps rows, besides the other and in the same forms.
+/// The suite for an engine that keeps rows, in addition to the other one and in the same forms.
 macro_rules! lists_suite {
     ($open:path) => {
         $crate::store::ledger::contract::lists_suite! { @all tests $open }
@@ -231,7 +230,7 @@ pub(crate) fn record(number: u8) -> KeyRecord {
     }
 }
 
-/// Has an account's record become what `decide` makes of it.
+/// Changes an account's record as `decide` decides.
 pub(crate) async fn change_record(
     store: &dyn LedgerStore,
     account: &str,
@@ -244,12 +243,12 @@ pub(crate) async fn change_record(
 
 /// Gives an account these limits.
 pub(crate) async fn limit(store: &dyn LedgerStore, account: &str, terms: AccountTerms) {
-    change_record(store, account, |record| record.with(terms, record.suspended)).await;
+    change_record(store, account, |record| record.with_terms(terms, record.suspended)).await;
 }
 
 /// Suspends an account, or resumes it.
 pub(crate) async fn suspend(store: &dyn LedgerStore, account: &str, suspended: bool) {
-    change_record(store, account, |record| record.with(record.terms, suspended)).await;
+    change_record(store, account, |record| record.with_terms(record.terms, suspended)).await;
 }
 
 /// A row whose every text could be mistaken for something else by a careless engine.
@@ -274,7 +273,7 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
             ..Usage::default()
         },
         usage_source: UsageSource::Reported,
-        parts: vec![Part {
+        parts: vec![CostShare {
             run: RunKind::Advisor,
             model: "\"[{".to_owned(),
             usage: Usage {
@@ -286,7 +285,7 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
             above_input_tokens: 0,
             cost_nano_usd: NanoUsd::from_nanos(1),
         }],
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         price_version: "1".into(),
         cost_nano_usd: cost,
         latency_ms: 12,

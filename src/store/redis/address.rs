@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// A host name or address with a port. It is written `host:port`, an IPv6 address in brackets.
+/// A host name or IP address with a port, written `host:port`, an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Address {
+pub(super) struct RedisAddress {
     /// Never empty; an IPv6 address without its brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Address {
+impl RedisAddress {
     /// Reads `host:port`. The host may be an IPv6 address, in brackets or, as Redis writes it, without.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
@@ -29,8 +29,8 @@ impl Address {
         })
     }
 
-    /// Reads what a cluster says of a node: without a host it is the one of the node that says so.
-    pub(super) fn named_by(text: &str, asked: &Self) -> Option<Self> {
+    /// Reads the address of a node as a cluster reports it: without a host, it is that of the node that reports it.
+    pub(super) fn from_report(text: &str, asked: &Self) -> Option<Self> {
         match text.rsplit_once(':')? {
             ("" | "?", port) => Self::new(&asked.host, port.parse().ok()?),
             _ => Self::parse(text),
@@ -38,7 +38,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -55,17 +55,17 @@ mod tests {
     #[test]
     fn addresses_are_host_and_port() {
         for good in ["127.0.0.1:6379", "[::1]:6379", "redis.internal:1"] {
-            assert_eq!(Address::parse(good).unwrap().to_string(), good);
+            assert_eq!(RedisAddress::parse(good).unwrap().to_string(), good);
         }
         for bad in ["", "redis", ":6379", "redis:x", "redis:70000", "[]:1"] {
-            assert_eq!(Address::parse(bad), None, "{bad}");
+            assert_eq!(RedisAddress::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn a_node_without_a_host_is_where_the_one_is_that_named_it() {
-        let asked = Address::parse("10.0.0.1:7000").unwrap();
-        let named = |text| Address::named_by(text, &asked).unwrap().to_string();
+        let asked = RedisAddress::parse("10.0.0.1:7000").unwrap();
+        let named = |text| RedisAddress::from_report(text, &asked).unwrap().to_string();
         assert_eq!(named(":7001"), "10.0.0.1:7001");
         assert_eq!(named("?:7001"), "10.0.0.1:7001");
         assert_eq!(named("10.0.0.2:7001"), "10.0.0.2:7001");

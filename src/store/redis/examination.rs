@@ -1,42 +1,42 @@
-//! What `weir check` asks the servers besides what every connection sees.
+//! The questions of `weir check` to the servers, in addition to those of every connection.
 
 use super::RedisStore;
 
-/// A setting of the servers that serves, and that another value suits better.
-struct Setting {
+/// A setting of the servers that works, but for which another value is better.
+struct AdvisedSetting {
     name: &'static str,
     unfit: &'static str,
-    /// It means something to the nodes of a cluster alone.
-    of_clusters: bool,
+    /// Whether it matters only to the nodes of a cluster.
+    is_for_clusters: bool,
     advice: &'static str,
 }
 
-const SETTINGS: [Setting; 2] = [
-    Setting {
+const SETTINGS: [AdvisedSetting; 2] = [
+    AdvisedSetting {
         name: "list-compress-depth",
         unfit: "0",
-        of_clusters: false,
+        is_for_clusters: false,
         advice: "redis keeps the rows of the log uncompressed, in about three times the memory: set list-compress-depth to 1",
     },
-    Setting {
+    AdvisedSetting {
         name: "cluster-require-full-coverage",
         unfit: "yes",
-        of_clusters: true,
-        advice: "all masters of the redis cluster stop while one of them is away: set cluster-require-full-coverage to no",
+        is_for_clusters: true,
+        advice: "all masters of the redis cluster stop while one of them is down: set cluster-require-full-coverage to no",
     },
 ];
 
 impl RedisStore {
-    /// Whether all its masters are connected, and sentinels heard.
+    /// Whether all masters are connected, and sentinels heard from.
     pub fn is_connected(&self) -> bool {
         self.link.is_connected()
     }
 
-    /// What to set otherwise at a master that is connected, as far as they tell. The right to see that is none that weir needs.
+    /// The settings to change at connected masters, as far as they tell: weir does not need the right to read settings.
     pub async fn advice(&self) -> Vec<&'static str> {
         let mut advice = Vec::new();
         for setting in &SETTINGS {
-            if setting.of_clusters && !self.link.is_cluster() {
+            if setting.is_for_clusters && !self.link.is_cluster() {
                 continue;
             }
             let values = self.link.setting(setting.name).await;

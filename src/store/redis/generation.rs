@@ -1,52 +1,54 @@
-//! The generation: a random word by which a node recognises that a Redis still has its data.
+//! The generation: a random word by which a node recognises that a Redis still has its data. Also repeats keys to a Redis that
+//! may have lost them.
 
 use crate::{
     domain::keys::secret::random_base62,
     store::{
         StoreError,
-        redis::{ADMIN_BUDGET, RedisStore, link::Effort},
+        redis::{ADMIN_BUDGET, RedisStore, link::CallPolicy},
     },
 };
 
 const GENERATION_CHARS: usize = 22;
 
-/// What to do about keys in a Redis that has no generation.
+/// How to treat keys in a Redis that has no generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Adopt {
+pub enum AdoptPolicy {
     /// Refuse: part of the data was lost.
     Refuse,
     /// Take them over as they are.
     Data,
 }
 
-/// What [`RedisStore::init`] found.
+/// The result of [`RedisStore::init`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Init {
-    /// The store is set up now.
+pub enum InitOutcome {
+    /// The store has been set up.
     Made,
     /// It was set up before.
     Already,
-    /// There are keys but no generation, and nothing was changed.
+    /// There are keys but no generation; nothing was changed.
     HasData,
 }
 
 impl RedisStore {
-    /// Sets a new Redis up: until then every other call says [`StoreError::Unavailable`]. A Redis that is set up stays as it
-    /// is. [`crate::store::KeyStore::run`] has to run, and the connection to be there.
-    pub async fn init(&self, adopt: Adopt) -> Result<Init, StoreError> {
+    /// Sets up a new Redis: until then every other call returns [`StoreError::Unavailable`]. A Redis that is already set up
+    /// does not change. [`crate::store::KeyStore::run`] must be running, and the connection must be up.
+    pub async fn init(&self, adopt: AdoptPolicy) -> Result<InitOutcome, StoreError> {
         self.set_generation(&random_base62(GENERATION_CHARS, &mut rand::rng()), adopt)
             .await
     }
 
-    /// The same with a given word, which makes a Redis with its data put back the one that nodes knew.
-    pub(super) async fn set_generation(&self, word: &str, adopt: Adopt) -> Result<Init, StoreError> {
-        let mut call = self.keyed(&self.scripts.init);
-        call.arg(word).arg(if adopt == Adopt::Data { "adopt" } else { "" });
-        let mut reply = self.call_alone(&call, Effort::Write(ADMIN_BUDGET)).await?;
+    /// The same with a given word, by which nodes recognise a Redis with restored data.
+    pub(super) async fn set_generation(&self, word: &str, adopt: AdoptPolicy) -> Result<InitOutcome, StoreError> {
+        let mut call = self.call_with_keys(&self.scripts.init);
+        call.arg(word)
+            .arg(if adopt == AdoptPolicy::Data { "adopt" } else { "" });
+        let mut reply = self.call_alone(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         match reply.text()?.as_str() {
-            "made" => Ok(Init::Made),
-            "there" => Ok(Init::Already),
-            _ => Ok(Init::HasData),
+            "made" => Ok(InitOutcome::Made),
+            "there" => Ok(InitOutcome::Already),
+            _ => Ok(InitOutcome::HasData),
         }
     }
 }

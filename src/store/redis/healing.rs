@@ -1,8 +1,8 @@
-//! Keys that Redis may have forgotten are told to it again.
+//! Repeats keys to Redis that it may have lost.
 
 use async_trait::async_trait;
 
-use super::{ADMIN_BUDGET, CONFLICTS_MAX, RedisStore, contended, link::Effort};
+use super::{ADMIN_BUDGET, CONFLICTS_MAX, RedisStore, contention_error, link::CallPolicy};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::{KeyHealer, StoreError};
@@ -13,10 +13,10 @@ impl KeyHealer for RedisStore {
         for _ in 0..CONFLICTS_MAX {
             let is_done = match self.read(&told.id).await? {
                 None => {
-                    let call = self.adding(&self.scripts.heal, digest, told)?;
-                    !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
+                    let call = self.creation_call(&self.scripts.heal, digest, told)?;
+                    !self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict()
                 }
-                Some((text, before)) => match before.healed(digest, told) {
+                Some((text, before)) => match before.merged_with(digest, told) {
                     None => true,
                     Some(after) => self.replace(&text, &before, &after).await?,
                 },
@@ -25,7 +25,7 @@ impl KeyHealer for RedisStore {
                 return Ok(());
             }
         }
-        Err(contended(&told.id))
+        Err(contention_error(&told.id))
     }
 
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError> {
@@ -36,13 +36,13 @@ impl KeyHealer for RedisStore {
                 None => {
                     let mut call = self.prepare(&self.scripts.gone);
                     call.key(&self.gone_key).arg(id.as_str());
-                    !self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict()
+                    !self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict()
                 }
             };
             if is_done {
                 return Ok(());
             }
         }
-        Err(contended(id))
+        Err(contention_error(id))
     }
 }

@@ -1,15 +1,15 @@
 //! The ledger's scripts. Each begins with what it needs of the shared parts.
 
-use super::script::{Script, script_table};
+use super::script::{RedisScript, script_table};
 
-/// A script of these parts.
+/// A script made of these parts.
 macro_rules! alone {
     ($($file:literal)*) => {
-        Script::new(concat!($(include_str!(concat!("ledger/", $file))),*))
+        RedisScript::new(concat!($(include_str!(concat!("ledger/", $file))),*))
     };
 }
 
-/// The same behind the part that most begin with.
+/// The same after the part with which most scripts begin.
 macro_rules! script {
     ($($file:literal)*) => {
         alone!("prelude.lua" $($file)*)

@@ -2,26 +2,26 @@
 
 use ::redis::{Cmd, Pipeline, ToRedisArgs};
 
-/// A script: its text, which Redis is given on every new connection, and the digest by which calls name it.
-pub(super) struct Script {
+/// A script: its text, which Redis gets on every new connection, and the digest by which calls name it.
+pub(super) struct RedisScript {
     text: &'static str,
     digest: String,
 }
 
-impl Script {
+impl RedisScript {
     pub(super) fn new(text: &'static str) -> Self {
         let digest = ::redis::Script::new(text).get_hash().to_owned();
         Self { text, digest }
     }
 
-    /// The command that gives it to a server.
+    /// The command that loads it into a server.
     pub(super) fn load(&self) -> Cmd {
         let mut command = ::redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.text);
         command
     }
 
-    /// A call of it, as yet without keys and arguments.
+    /// A call of it, without keys and arguments yet.
     pub(super) fn call(&self) -> ScriptCall<'_> {
         ScriptCall {
             script: self,
@@ -31,8 +31,8 @@ impl Script {
     }
 }
 
-/// The commands that give scripts to a server, for one round trip.
-pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a Script>) -> Pipeline {
+/// The commands that load scripts into a server, for one round trip.
+pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a RedisScript>) -> Pipeline {
     let mut pipe = ::redis::pipe();
     for script in scripts {
         pipe.add_command(script.load()).ignore();
@@ -42,7 +42,7 @@ pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a Script>) -> Pipeline {
 
 /// A call of a script, with its keys and arguments in the order in which they were given.
 pub(super) struct ScriptCall<'a> {
-    pub(super) script: &'a Script,
+    pub(super) script: &'a RedisScript,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
 }
@@ -74,11 +74,11 @@ impl ScriptCall<'_> {
     }
 }
 
-/// Makes a struct of scripts, each named once: `name: script,` again and again.
+/// Declares a struct of scripts from a list of `name: script,`.
 macro_rules! script_table {
     ($table:ident, $($name:ident: $script:expr,)*) => {
         pub(super) struct $table {
-            $(pub(super) $name: Script,)*
+            $(pub(super) $name: RedisScript,)*
         }
 
         impl $table {
@@ -86,8 +86,8 @@ macro_rules! script_table {
                 Self { $($name: $script,)* }
             }
 
-            /// All of them.
-            pub(super) fn all(&self) -> impl Iterator<Item = &Script> {
+            /// All scripts.
+            pub(super) fn all(&self) -> impl Iterator<Item = &RedisScript> {
                 [$(&self.$name),*].into_iter()
             }
         }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_call_names_its_script_by_the_digest_and_its_keys_stand_before_its_arguments() {
-        let script = Script::new("return 1");
+        let script = RedisScript::new("return 1");
         let digest = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
         let mut call = script.call();
         call.arg("x").key("{a}:1").key("{a}:2").arg("").arg("z").arg(7);

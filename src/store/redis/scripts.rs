@@ -1,15 +1,15 @@
-//! The scripts: each is one operation, and atomic.
+//! The scripts: each is one atomic operation.
 
-use super::script::{Script, script_table};
+use super::script::{RedisScript, script_table};
 
-/// A script of these parts.
+/// A script made of these parts.
 macro_rules! alone {
     ($($file:literal)*) => {
-        Script::new(concat!($(include_str!($file)),*))
+        RedisScript::new(concat!($(include_str!($file)),*))
     };
 }
 
-/// The same behind the part that most begin with.
+/// The same after the part with which most scripts begin.
 macro_rules! script {
     ($($file:literal)*) => {
         alone!("prelude.lua" $($file)*)

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::link::Effort;
+use super::link::CallPolicy;
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::store::StoreError;
@@ -15,7 +15,7 @@ impl SessionStore for RedisStore {
         for state in states {
             call.key(format!("{}:{}", self.session_key, state.to_hex()));
         }
-        let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
+        let mut reply = self.call(&call, CallPolicy::Read(self.budget)).await?;
         let texts = states.iter().map(|_| reply.text());
         texts.map(|text| Ok(sessions::from_text(&text?))).collect()
     }
@@ -27,6 +27,6 @@ impl SessionStore for RedisStore {
             call.key(format!("{}:{}", self.session_key, state.to_hex()));
             call.arg(sessions::to_text(served_by));
         }
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
     }
 }

@@ -1,15 +1,15 @@
-//! Documents of sign-ins in Redis: a text each, with an expiry.
+//! Sign-in documents and browser sessions in Redis, each with an expiry.
 
 use async_trait::async_trait;
 
-use super::link::Effort;
+use super::link::CallPolicy;
 use super::{ADMIN_BUDGET, RedisStore};
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::sign_ins::{DocumentChange, SignInStore};
 use crate::store::{FEED_CHANGES_MAX, StoreError};
 
 impl RedisStore {
-    /// Where a document is.
+    /// The key of a document.
     pub(super) fn document_key(&self, name: &KeyDigest) -> String {
         format!("{{{}:keys}}:sign-in:{}", self.namespace, name.to_hex())
     }
@@ -20,7 +20,7 @@ impl SignInStore for RedisStore {
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError> {
         let mut call = self.prepare(&self.scripts.document);
         call.key(self.document_key(name));
-        let text = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.text()?;
+        let text = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.text()?;
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
@@ -54,6 +54,6 @@ impl SignInStore for RedisStore {
         for digest in ended {
             call.arg(digest.to_hex());
         }
-        Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
+        Ok(!self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 }

@@ -1,33 +1,33 @@
-//! Sessions of people in browsers in Redis: a hash each, which expires when the session ends.
+//! Browser sessions in Redis: a hash each, which expires when the session ends.
 
 use async_trait::async_trait;
 
 use super::{
     ADMIN_BUDGET, RedisStore,
-    link::Effort,
+    link::CallPolicy,
     reply::ScriptReply,
-    script::{Script, ScriptCall},
+    script::{RedisScript, ScriptCall},
 };
 use crate::store::{
     StoreError,
-    web_sessions::{Lifetime, ListedWebSession, SessionDigest, WebSessionStore},
+    web_sessions::{ListedWebSession, SessionDigest, SessionLifetime, WebSessionStore},
 };
 
 impl RedisStore {
-    fn of_session<'a>(&self, script: &'a Script, id: &SessionDigest) -> ScriptCall<'a> {
+    fn session_call<'a>(&self, script: &'a RedisScript, id: &SessionDigest) -> ScriptCall<'a> {
         let session = format!("{}:{}", self.web_session_key, id.to_hex());
-        self.of_web_sessions(script, &session)
+        self.web_sessions_call(script, &session)
     }
 
-    fn of_web_sessions<'a>(&self, script: &'a Script, session: &str) -> ScriptCall<'a> {
+    fn web_sessions_call<'a>(&self, script: &'a RedisScript, session: &str) -> ScriptCall<'a> {
         let mut call = self.prepare(script);
         call.key(session).key(&self.web_session_key);
         call
     }
 }
 
-/// A session as the script about all of them tells it: `<digest> <end> <whose it is>`, and when it ends without a visit.
-fn listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
+/// A session as the script that lists them returns it: `<digest> <end> <who>`, and its end without a visit.
+fn parse_listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
     let mut parts = entry.splitn(3, ' ');
     Some(ListedWebSession {
         id: SessionDigest::from_hex(parts.next()?)?,
@@ -37,38 +37,40 @@ fn listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
     })
 }
 
-fn who(mut reply: ScriptReply) -> Result<Option<String>, StoreError> {
+fn read_who(mut reply: ScriptReply) -> Result<Option<String>, StoreError> {
     Ok(Some(reply.text()?).filter(|who| !who.is_empty()))
 }
 
 #[async_trait]
 impl WebSessionStore for RedisStore {
-    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
-        let mut call = self.of_session(&self.scripts.web_session_begin, id);
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError> {
+        let mut call = self.session_call(&self.scripts.web_session_begin, id);
         let [idle, whole] = [lasts.idle, lasts.whole].map(|time| time.as_millis().to_string());
         call.arg(who).arg(idle).arg(whole);
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
     }
 
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
-        let call = self.of_session(&self.scripts.web_session_visit, id);
-        // Done twice it does the same.
-        who(self.call(&call, Effort::Read(self.budget)).await?)
+        let call = self.session_call(&self.scripts.web_session_visit, id);
+        // Repeating it has the same effect.
+        read_who(self.call(&call, CallPolicy::Read(self.budget)).await?)
     }
 
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
-        let call = self.of_session(&self.scripts.web_session_end, id);
-        who(self.call(&call, Effort::Write(ADMIN_BUDGET)).await?)
+        let call = self.session_call(&self.scripts.web_session_end, id);
+        read_who(self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?)
     }
 
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
-        let mut call = self.of_web_sessions(&self.scripts.web_session_list, &self.web_session_key);
+        let mut call = self.web_sessions_call(&self.scripts.web_session_list, &self.web_session_key);
         call.arg(most.max(1));
-        let mut texts = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.texts();
+        let mut texts = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.texts();
         let mut sessions = Vec::new();
         while let (Some(entry), Some(idle_ends)) = (texts.next(), texts.next()) {
-            let session = listed(&entry, &idle_ends);
-            sessions.push(session.ok_or_else(|| StoreError::Corrupt("redis lists what is no session".to_owned()))?);
+            let session = parse_listed(&entry, &idle_ends);
+            sessions.push(
+                session.ok_or_else(|| StoreError::Corrupt("redis lists something that is not a session".to_owned()))?,
+            );
         }
         Ok(sessions)
     }

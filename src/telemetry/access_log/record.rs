@@ -4,22 +4,22 @@ use jiff::fmt::temporal::DateTimePrinter;
 use serde::ser::Error;
 use smol_str::SmolStr;
 
-use crate::domain::{quick_json::Json, wire::usage::Usage};
+use crate::domain::{quick_json::JsonWriter, wire::usage::Usage};
 
-/// Milliseconds, also where they are zero.
+/// Prints times with milliseconds, even if they are zero.
 static TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
-/// One finished request. It has no field for a key, a prompt, an answer or a client's address, on purpose.
+/// One finished request. It deliberately has no field for a key, a prompt, an answer or a client's address.
 ///
-/// The fields of type `&'static str` come from closed sets (`as_str` of an enum), so they are safe as metric labels;
-/// of the others only [`RequestRecord::model`] and [`RequestRecord::provider`] are, and only if the catalogue has them.
+/// The fields of type `&'static str` come from closed sets (`as_str` of an enum), so they are safe as metric labels; of the
+/// others, only [`RequestRecord::model`] and [`RequestRecord::provider`] are, and only if the catalogue has them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestRecord {
     /// When the request arrived, in milliseconds since the Unix epoch; `time` in the line, as RFC 3339 in UTC.
     pub time_unix_ms: i64,
     /// weir's own identifier of the request, also sent to the client.
     pub request_id: SmolStr,
-    /// The identifier (never the text) of the key, once it was found.
+    /// The identifier (never the text) of the key, if it was found.
     pub key_id: Option<SmolStr>,
     /// The account that the key belongs to.
     pub account: Option<SmolStr>,
@@ -33,11 +33,11 @@ pub(crate) struct RequestRecord {
     pub model: Option<SmolStr>,
     /// The provider that the request was sent to.
     pub provider: Option<SmolStr>,
-    /// The HTTP status sent to the client; 0 when it left before one was sent.
+    /// The HTTP status sent to the client; 0 if it left before one was sent.
     pub status: u16,
     /// `End::label`: how the request ended.
     pub outcome: &'static str,
-    /// `Refusal::reason`, if weir itself said no.
+    /// `Refusal::reason`, if weir itself refused it.
     pub refusal: Option<&'static str>,
     /// Whether the answer was a stream.
     pub stream: bool,
@@ -45,7 +45,7 @@ pub(crate) struct RequestRecord {
     pub ttft_ms: Option<u64>,
     /// From arrival to the end of the answer, in milliseconds.
     pub latency_ms: u64,
-    /// How often a provider was asked: 0 for weir's own refusals, 2 after one retry.
+    /// The number of attempts at providers: 0 for weir's own refusals, 2 after one retry.
     pub attempts: u32,
     /// Bytes of the request body as received.
     pub request_bytes: u64,
@@ -53,14 +53,14 @@ pub(crate) struct RequestRecord {
     pub response_bytes: u64,
     /// The tokens that the provider reported.
     pub usage: Option<Usage>,
-    /// Why the model stopped, in the protocol's word (`finish_reason::word`).
+    /// Why the model stopped, in the protocol's own word (`finish_reason::word`).
     pub finish_reason: Option<&'static str>,
     /// The HTTP version that the client spoke: 1 or 2; 0 if unknown. `http` in the line.
     pub client_version: u8,
 }
 
 impl RequestRecord {
-    /// Appends the line, a JSON object without its line break. What is not known is left out.
+    /// Appends the line, a JSON object without its line break. Unknown values are left out.
     ///
     /// # Errors
     /// The time cannot be written.
@@ -88,8 +88,8 @@ impl RequestRecord {
             finish_reason,
             client_version,
         } = self;
-        let time = rfc3339(*time_unix_ms).ok_or_else(|| serde_json::Error::custom("a time that has no form"))?;
-        let mut json = Json(line);
+        let time = rfc3339(*time_unix_ms).ok_or_else(|| serde_json::Error::custom("the time is out of range"))?;
+        let mut json = JsonWriter(line);
         json.text(r#"{"time":"#, &time)?;
         json.text(r#","request_id":"#, request_id)?;
         for (before, text) in [
@@ -111,13 +111,13 @@ impl RequestRecord {
             json.text(r#","refusal":"#, refusal)?;
         }
         json.value(r#","stream":"#, stream)?;
-        json.known(r#","ttft_ms":"#, ttft_ms.as_ref())?;
+        json.optional(r#","ttft_ms":"#, ttft_ms.as_ref())?;
         json.value(r#","latency_ms":"#, latency_ms)?;
         json.value(r#","attempts":"#, attempts)?;
         json.value(r#","request_bytes":"#, request_bytes)?;
         json.value(r#","response_bytes":"#, response_bytes)?;
         if let Some(usage) = usage {
-            counts(usage, &mut json)?;
+            write_usage(usage, &mut json)?;
         }
         if let Some(reason) = finish_reason {
             json.text(r#","finish_reason":"#, reason)?;
@@ -128,11 +128,11 @@ impl RequestRecord {
     }
 }
 
-/// Only the counts that are not zero: most requests have three.
-fn counts(usage: &Usage, json: &mut Json<'_>) -> serde_json::Result<()> {
+/// Writes the counts that are not zero: most requests have three.
+fn write_usage(usage: &Usage, json: &mut JsonWriter<'_>) -> serde_json::Result<()> {
     json.put(r#","usage":{"#);
     let mut before = "\"";
-    for (name, count) in usage.named().filter(|(_, count)| *count > 0) {
+    for (name, count) in usage.named_parts().filter(|(_, count)| *count > 0) {
         json.put(before);
         json.put(name);
         json.value("\":", &count)?;
@@ -142,7 +142,7 @@ fn counts(usage: &Usage, json: &mut Json<'_>) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// Milliseconds since the Unix epoch as RFC 3339 in UTC; `None` for a time that it cannot write.
+/// Milliseconds since the Unix epoch as RFC 3339 in UTC; `None` if the time is out of range.
 fn rfc3339(unix_ms: i64) -> Option<String> {
     let time = jiff::Timestamp::from_millisecond(unix_ms).ok()?;
     Some(TIME.timestamp_to_string(&time))

@@ -1,4 +1,4 @@
-//! What lines are written to: a stream, or the file at a path, which may be renamed at any time, as log rotation does.
+//! The sink of lines: a stream, or the file at a path, which log rotation may rename at any time.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -10,22 +10,22 @@ use std::{
 /// The owner writes, the group reads.
 const FILE_MODE: u32 = 0o640;
 
-/// What lines are written to.
-pub(in crate::telemetry) enum Sink {
+/// The stream or file that lines are written to.
+pub(in crate::telemetry) enum LineSink {
     Stream(Box<dyn Write + Send>),
-    File(LogFile),
+    File(ReopenableFile),
 }
 
-/// A file that is followed by its path.
+/// The file at a path; opened again after the file was renamed.
 #[derive(Debug)]
-pub(in crate::telemetry) struct LogFile {
+pub(in crate::telemetry) struct ReopenableFile {
     file: File,
     path: PathBuf,
-    /// It was renamed, and no other can be opened in its place.
+    /// Whether the file was renamed and no new one can be opened at the path.
     misplaced: bool,
 }
 
-impl LogFile {
+impl ReopenableFile {
     /// Opens the file for appending, and creates it 0640 if it is missing. Never waits: a FIFO may have no reader yet.
     pub(in crate::telemetry) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
@@ -35,12 +35,12 @@ impl LogFile {
         })
     }
 
-    /// Whether `file` is what lies at the path.
+    /// Whether `file` is still the file at the path.
     fn is_in_place(&self) -> bool {
         let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
         match (self.file.metadata(), self.path.metadata()) {
             (Ok(own), Ok(there)) => place(&own) == place(&there),
-            // Whoever cannot be asked is left alone, but a path that leads nowhere.
+            // Without an answer the file is kept, unless nothing is at the path.
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
             (Err(_), Ok(_)) => true,
         }
@@ -52,18 +52,18 @@ impl LogFile {
                 self.file = fresh;
                 self.misplaced = false;
             }
-            // Said once; it is tried again with each look.
+            // Logged once; each check tries again.
             Err(_) if self.misplaced => {}
             Err(error) => {
                 self.misplaced = true;
                 let path = self.path.display();
-                tracing::error!(%path, %error, "a log is not reopened, it is written on to the old file");
+                tracing::error!(%path, %error, "a log file cannot be opened again; lines still go to the old file");
             }
         }
     }
 }
 
-/// To open a FIFO for writing alone waits for a reader.
+/// Opens the file for appending. A FIFO is opened for reading as well, since opening it only for writing would wait for a reader.
 fn open(path: &Path) -> io::Result<File> {
     let is_fifo = path.metadata().is_ok_and(|there| there.file_type().is_fifo());
     OpenOptions::new()
@@ -74,8 +74,8 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-impl Sink {
-    /// Whether the path leads to another file now, or to none.
+impl LineSink {
+    /// Whether the path now leads to another file, or to none.
     pub(super) fn was_renamed(&self) -> bool {
         match self {
             Self::Stream(_) => false,
@@ -91,7 +91,7 @@ impl Sink {
     }
 }
 
-impl Write for Sink {
+impl Write for LineSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Stream(stream) => stream.write(bytes),

@@ -3,24 +3,25 @@
 use std::sync::OnceLock;
 
 use super::{
-    declared::GenAi,
+    declared::GenAiMetrics,
     kinds::{Histogram, Label},
     labels::NONE,
 };
 use crate::telemetry::access_log::RequestRecord;
 
-/// The time series of requests with the same operation, provider and models, each looked up when it is first fed.
+/// The time series of requests with the same operation, provider and models, each created when it is first fed.
 #[derive(Debug, Default)]
 pub(super) struct GenAiSeries {
-    /// Without an error.
+    /// The durations of requests without an error.
     duration: OnceLock<Histogram>,
     first_token: OnceLock<Histogram>,
     input_tokens: OnceLock<Histogram>,
     output_tokens: OnceLock<Histogram>,
 }
 
-impl GenAi {
-    /// `provider`, `asked` and `served` are bounded already; `series` are those of these and the record's operation.
+impl GenAiMetrics {
+    /// Records a request. `provider`, `asked` and `served` are bounded labels; `series` belong to them and the record's
+    /// operation.
     pub(super) fn record(
         &self,
         record: &RequestRecord,
@@ -32,17 +33,17 @@ impl GenAi {
         let (operation, provider) = (operation_name(record.operation).into(), provider_name(provider));
         let duration = |error_type: &'static str| {
             let labels = [operation, provider, asked, served, error_type.into()];
-            self.duration.of(labels)
+            self.duration.with_labels(labels)
         };
         let seconds = float(record.latency_ms) / 1000.0;
         match record.outcome {
             "ok" => series.duration.get_or_init(|| duration("")).observe(seconds),
             error_type => duration(error_type).observe(seconds),
         }
-        // An answer in one piece has its first token with its last.
+        // In an answer that is not streamed, the first token arrives with the last.
         if let Some(ttft_ms) = record.ttft_ms.filter(|_| record.stream) {
             let labels = [operation, provider, asked, served];
-            let first_token = || self.first_token.of(labels);
+            let first_token = || self.first_token.with_labels(labels);
             series
                 .first_token
                 .get_or_init(first_token)
@@ -55,14 +56,14 @@ impl GenAi {
             ];
             for (token_type, count, tokens) in parts.into_iter().filter(|(_, count, _)| *count > 0) {
                 let labels = [operation, provider, asked, served, token_type.into()];
-                let tokens = tokens.get_or_init(|| self.token_usage.of(labels));
+                let tokens = tokens.get_or_init(|| self.token_usage.with_labels(labels));
                 tokens.observe(float(count));
             }
         }
     }
 }
 
-/// A count as Prometheus keeps it. Exact below 2^53; above, the nearest float is good enough for a graph.
+/// A count as a float. Exact below 2^53; above, the nearest float is good enough for a graph.
 pub(super) fn float(count: u64) -> f64 {
     count as f64
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use super::kinds::Label;
 
-/// Stands for a label that a request never had, such as the provider of a refused one.
+/// The label of a missing value, such as the provider of a refused request.
 pub(super) const NONE: &str = "none";
-/// Stands for a model or provider that the catalogue does not have.
+/// The label of a model or provider that is not in the catalogue.
 pub(super) const OTHER: &str = "other";
 
-/// The names that may be labels.
+/// The models and providers whose names may be labels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Labels {
+pub(super) struct KnownLabels {
     pub(super) models: BTreeSet<String>,
     pub(super) providers: BTreeSet<String>,
 }
 
-impl Labels {
+impl KnownLabels {
     pub(super) fn model<'a>(&self, name: Option<&'a str>) -> Label<'a> {
         bounded(&self.models, name)
     }

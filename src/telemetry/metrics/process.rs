@@ -1,17 +1,17 @@
 //! The standard `process_*` metrics, read from `/proc/self`.
 
-use super::declared::Process;
+use super::declared::ProcessMetrics;
 
 /// `/proc` counts CPU time in these ticks on every Linux architecture (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-impl Process {
-    /// The process has begun.
-    pub(super) fn begin(&self) {
+impl ProcessMetrics {
+    /// Sets the start of the process to now.
+    pub(super) fn set_start(&self) {
         self.started.set(crate::edges::clock::unix_seconds());
     }
 
-    /// Reads the process' figures. Those that cannot be read stay as they are.
+    /// Updates the metrics of the process. Those that cannot be read stay as they are.
     pub(super) fn sample(&self) {
         let (status, limits) = (read("/proc/self/status"), read("/proc/self/limits"));
         let resident = field(&status, "VmRSS:").and_then(|kib| kib.checked_mul(1024));
@@ -26,7 +26,7 @@ impl Process {
             }
         }
         if let Some(seconds) = cpu_seconds(&read("/proc/self/stat")) {
-            self.cpu_seconds.reach(seconds);
+            self.cpu_seconds.raise_to(seconds);
         }
     }
 }
@@ -43,11 +43,11 @@ fn field(text: &str, key: &str) -> Option<u64> {
 
 fn open_fds() -> Option<u64> {
     let listed = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of them is the listing's own.
+    // One of them is that of the listing itself.
     u64::try_from(listed.saturating_sub(1)).ok()
 }
 
-/// `utime` and `stime` are fields 14 and 15; field 2 is the name in parentheses and may hold anything.
+/// `utime` and `stime` are fields 14 and 15; field 2 is the name in parentheses and may contain anything.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut ticks = rest.split_ascii_whitespace().skip(11).map(str::parse::<f64>);

@@ -10,9 +10,9 @@ fn an_operator_is_warned_before_a_certificate_ends_and_before_it_begins() {
     let certificate = certificate(&["api.test"], Kind::Ecdsa);
     let (from, until) = (certificate.valid_from(), certificate.valid_until());
     let identities = ByListener {
-        gateway: Some(Identity {
+        gateway: Some(TlsIdentity {
             certificates: vec![certificate],
-            clients: Clients::All,
+            clients: AcceptedClients::All,
         }),
         ..ByListener::default()
     };
@@ -26,10 +26,10 @@ fn an_operator_is_warned_before_a_certificate_ends_and_before_it_begins() {
     assert_eq!(
         warned(until + 1),
         [format!(
-            "{what}ended at 2036-01-01T00:00:00Z, clients refuse it: replace it"
+            "{what}ended at 2036-01-01T00:00:00Z, so clients refuse it: replace it"
         )]
     );
-    let early = format!("{what}begins at 2026-01-01T00:00:00Z only, clients refuse it until then");
+    let early = format!("{what}is valid only from 2026-01-01T00:00:00Z, clients refuse it until then");
     assert_eq!(warned(from - DAY), [early]);
 }
 

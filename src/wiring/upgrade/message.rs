@@ -1,15 +1,4 @@
-//! What the process that serves and the one that is to take its place say to each other, over a socket that is the new one's
-//! standard input: a line of JSON each, in turns.
-//!
-//! | old | new |
-//! |---|---|
-//! | [`Offer`], with the listening sockets | |
-//! | | [`Word::Prepared`]: all is read and bound but the store |
-//! | [`Take`]: the store's files are closed | |
-//! | | [`Word::Serving`]: it serves |
-//!
-//! Instead of each word of the new one there may be [`Word::Failed`], or its end. After [`Word::Serving`] the old one asks the
-//! new one's store ([`crate::store::embedded::handover`]), until it ends.
+//! The messages of an upgrade between the serving process and its successor.
 
 use std::{
     io::{self, BufRead, IoSlice, IoSliceMut, Read, Write},
@@ -30,51 +19,51 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::store::embedded::handover::Carried;
+use crate::store::embedded::handover::HandoverState;
 
-/// Changes with what the two may not understand of each other.
+/// The version of the protocol; raised with each incompatible change.
 pub(super) const PROTOCOL: u32 = 1;
-/// The most sockets that are handed over: one for each listener.
+/// Maximum number of sockets: one for each listener.
 pub(super) const SOCKETS_MAX: usize = 16;
-/// The longest offer, in bytes.
+/// Maximum length of an offer, in bytes.
 const OFFER_BYTES_MAX: usize = 16 * 1024;
-/// The longest other line, in bytes: what is held for all running requests.
+/// Maximum length of any other message, in bytes: one contains the holds of all running requests.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// What the old process offers, with the sockets in their order.
+/// The predecessor's offer; the sockets come with it, in the same order.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Offer {
+pub(super) struct UpgradeOffer {
     /// [`PROTOCOL`].
     pub(super) protocol: u32,
-    /// Each socket's listener, and the address that its configuration has.
+    /// Each socket's listener, and its configured address.
     pub(super) sockets: Vec<(String, SocketAddr)>,
-    /// Where it keeps keys, accounts and what it owes: who takes its place must not do so elsewhere.
+    /// The locations of its store and journal, which the successor must share.
     pub(super) kept_in: String,
 }
 
-/// The store is closed, and this is what its files do not have; `None` where many share it.
+/// Hands over the closed store, with the state that is not in its files; `None` for a shared store.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Take {
-    pub(super) carried: Option<Carried>,
+pub(super) struct StoreHandover {
+    pub(super) carried: Option<HandoverState>,
 }
 
-/// What the new process says.
+/// A message of the successor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
-    /// It needs nothing more but the store.
+pub(super) enum SuccessorMessage {
+    /// Only the store is missing.
     Prepared,
-    /// It serves.
+    /// The successor serves.
     Serving,
-    /// It does not come up, and why.
+    /// The successor does not start, for this reason.
     Failed(String),
 }
 
 /// Sends an offer with its sockets.
-pub(super) fn send_offer(to: &UnixStream, offer: &Offer, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_offer(to: &UnixStream, offer: &UpgradeOffer, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
-    let line = text(offer)?;
+    let line = message_line(offer)?;
     if line.len() > OFFER_BYTES_MAX || !rights.push(SendAncillaryMessage::ScmRights(sockets)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -87,7 +76,7 @@ pub(super) fn send_offer(to: &UnixStream, offer: &Offer, sockets: &[BorrowedFd<'
 }
 
 /// Waits for an offer and its sockets.
-pub(super) fn receive_offer(from: &UnixStream) -> io::Result<(Offer, Vec<OwnedFd>)> {
+pub(super) fn receive_offer(from: &UnixStream) -> io::Result<(UpgradeOffer, Vec<OwnedFd>)> {
     let mut bytes = vec![0; OFFER_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -107,24 +96,24 @@ pub(super) fn receive_offer(from: &UnixStream) -> io::Result<(Offer, Vec<OwnedFd
     Ok((offer, sockets))
 }
 
-/// One line as it is sent.
-pub(super) fn text(message: &impl Serialize) -> io::Result<Vec<u8>> {
+/// A message as a line.
+pub(super) fn message_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// Sends one line.
+/// Sends a message.
 pub(super) fn send(to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
-    send_line(to, &text(message)?)
+    send_line(to, &message_line(message)?)
 }
 
-/// Sends what [`text`] has made.
+/// Sends a line from [`text`].
 pub(super) fn send_line(mut to: &UnixStream, line: &[u8]) -> io::Result<()> {
     to.write_all(line)
 }
 
-/// Waits for one line. Nothing follows it before it is answered, so nothing more is read.
+/// Waits for one message. The other side sends nothing more before it is answered, so nothing is lost by buffering.
 pub(super) fn receive<T: DeserializeOwned>(from: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     io::BufReader::new(from.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
@@ -145,7 +134,7 @@ mod tests {
         let (old, new) = UnixStream::pair().unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
-        let offer = Offer {
+        let offer = UpgradeOffer {
             protocol: PROTOCOL,
             sockets: vec![("gateway".to_owned(), at)],
             kept_in: "here".to_owned(),
@@ -155,12 +144,12 @@ mod tests {
         assert_eq!((received.sockets, received.kept_in.as_str()), (offer.sockets, "here"));
         let [received] = <[OwnedFd; 1]>::try_from(sockets).unwrap();
         assert_eq!(TcpListener::from(received).local_addr().unwrap(), at);
-        send(&new, &Word::Prepared).unwrap();
-        assert!(matches!(receive(&old), Ok(Word::Prepared)));
-        send(&new, &Word::Failed("no\nroom".to_owned())).unwrap();
-        assert!(matches!(receive(&old), Ok(Word::Failed(why)) if why == "no\nroom"));
+        send(&new, &SuccessorMessage::Prepared).unwrap();
+        assert!(matches!(receive(&old), Ok(SuccessorMessage::Prepared)));
+        send(&new, &SuccessorMessage::Failed("no\nroom".to_owned())).unwrap();
+        assert!(matches!(receive(&old), Ok(SuccessorMessage::Failed(why)) if why == "no\nroom"));
         drop(new);
-        let end = receive::<Word>(&old).unwrap_err();
+        let end = receive::<SuccessorMessage>(&old).unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -1,4 +1,15 @@
-//! The process before, as the one that is to take its place has it on its standard input.
+//! The messages of an upgrade, and the predecessor as its successor sees it on the standard input. Two processes exchange one
+//! line of JSON each, in turns, over a socket that is the successor's standard input:
+//!
+//! | predecessor | successor |
+//! |---|---|
+//! | [`Offer`], with the listening sockets | |
+//! | | [`Word::Prepared`]: everything but the store is read and bound |
+//! | [`Take`]: the store's files are closed | |
+//! | | [`Word::Serving`]: it serves |
+//!
+//! In place of each message, the successor may send [`Word::Failed`], or end. After [`Word::Serving`], the predecessor calls the
+//! successor's store ([`crate::store::embedded::handover`]) until it ends.
 
 use std::{
     io,
@@ -11,116 +22,117 @@ use std::{
 
 use crate::{
     config::Config,
-    store::embedded::handover::Carried,
+    store::embedded::handover::HandoverState,
     wiring::{
         StartError,
-        listeners::Inherited,
+        listeners::InheritedSocket,
         upgrade::{
             kept_in,
-            message::{self, Offer, PROTOCOL, Take, Word},
+            message::{self, PROTOCOL, StoreHandover, SuccessorMessage, UpgradeOffer},
         },
     },
 };
 
-/// The process before.
+/// The process that this one replaces.
 pub(in crate::wiring) struct Predecessor {
     line: UnixStream,
-    offer: Offer,
+    offer: UpgradeOffer,
     sockets: Vec<OwnedFd>,
 }
 
-/// What tells the process before that this one does not come up.
-pub(in crate::wiring) struct Line(UnixStream);
+/// Reports to the predecessor that this process does not start.
+pub(in crate::wiring) struct FailureReporter(UnixStream);
 
 impl Predecessor {
-    /// Takes the line from the standard input, and the offer from there.
+    /// Takes over the connection on the standard input, and reads the offer from it.
     ///
     /// # Errors
-    /// This process was not started by one that serves, or not by one that this one understands.
-    pub(in crate::wiring) fn meet() -> Result<Self, StartError> {
-        let line = io::stdin().as_fd().try_clone_to_owned().map_err(unheard)?;
+    /// This process was not started by a serving one, or by one with another protocol.
+    pub(in crate::wiring) fn from_stdin() -> Result<Self, StartError> {
+        let line = io::stdin().as_fd().try_clone_to_owned().map_err(connection_error)?;
         let line = UnixStream::from(line);
-        let (offer, sockets) = message::receive_offer(&line).map_err(unheard)?;
+        let (offer, sockets) = message::receive_offer(&line).map_err(connection_error)?;
         let this = Self { line, offer, sockets };
         if this.offer.protocol != PROTOCOL {
             let why = format!(
-                "this version cannot take over from the one that runs (protocol {PROTOCOL}, not {}): restart weir",
+                "this version cannot replace the running one (protocol {PROTOCOL}, not {}): restart weir",
                 this.offer.protocol
             );
-            this.line()?.failed(&why);
+            this.failure_reporter()?.report(&why);
             return Err(StartError::Listen(why));
         }
         Ok(this)
     }
 
-    /// For a word about a failure.
-    pub(in crate::wiring) fn line(&self) -> Result<Line, StartError> {
-        self.line.try_clone().map(Line).map_err(unheard)
+    /// A handle for reporting a failure.
+    pub(in crate::wiring) fn failure_reporter(&self) -> Result<FailureReporter, StartError> {
+        self.line.try_clone().map(FailureReporter).map_err(connection_error)
     }
 
-    /// Whether it keeps everything where this configuration does.
+    /// Checks that the predecessor has its store and journal at the same locations as `config`.
     ///
     /// # Errors
-    /// It does not: what it still owes would be settled nowhere.
-    pub(in crate::wiring) fn keeps_as(&self, config: &Config) -> Result<(), StartError> {
+    /// It does not: its unsettled charges would be lost.
+    pub(in crate::wiring) fn check_locations(&self, config: &Config) -> Result<(), StartError> {
         let (before, now) = (&self.offer.kept_in, kept_in(config));
         if *before == now {
             return Ok(());
         }
         Err(StartError::Configuration(format!(
-            "the running process keeps everything in {before}, the configuration says {now}: that takes a restart"
+            "the running process uses {before}, but the configuration has {now}: this change needs a restart"
         )))
     }
 
-    /// Its listening sockets.
-    pub(in crate::wiring) fn take_sockets(&mut self) -> Vec<Inherited> {
+    /// Takes its listening sockets.
+    pub(in crate::wiring) fn take_sockets(&mut self) -> Vec<InheritedSocket> {
         let sockets = std::mem::take(&mut self.sockets).into_iter().map(TcpListener::from);
         let listeners = std::mem::take(&mut self.offer.sockets).into_iter();
         let inherited = listeners
             .zip(sockets)
-            .map(|((name, at), socket)| Inherited { name, at, socket });
+            .map(|((name, at), socket)| InheritedSocket { name, at, socket });
         inherited.collect()
     }
 
-    /// Says that nothing is needed any more but the store, and waits for it: for what its files do not have.
+    /// Reports that only the store is missing, and waits for it. Returns the predecessor's state that is not in the store's
+    /// files.
     ///
     /// # Errors
-    /// It goes on serving by itself.
-    pub(in crate::wiring) fn take_store(&self) -> Result<Carried, StartError> {
-        tracing::info!("all is read but the store, which is asked for");
+    /// The predecessor goes on serving.
+    pub(in crate::wiring) fn take_store(&self) -> Result<HandoverState, StartError> {
+        tracing::info!("everything but the store is ready; requesting the store");
         fail::fail_point!("successor_prepared");
-        message::send(&self.line, &Word::Prepared).map_err(unheard)?;
-        let take: Take = message::receive(&self.line).map_err(unheard)?;
-        tracing::info!("the store is this process's now");
+        message::send(&self.line, &SuccessorMessage::Prepared).map_err(connection_error)?;
+        let take: StoreHandover = message::receive(&self.line).map_err(connection_error)?;
+        tracing::info!("this process has the store now");
         fail::fail_point!("successor_has_the_store");
         Ok(take.carried.unwrap_or_default())
     }
 
-    /// Says that this process serves. What it asks of the store from then on comes on the line.
+    /// Reports that this process serves. From then on, the predecessor's calls to the store come over the returned connection.
     ///
     /// # Errors
-    /// The line cannot be used.
-    pub(in crate::wiring) fn serving(self) -> Result<UnixStream, StartError> {
-        if let Err(error) = message::send(&self.line, &Word::Serving) {
-            // It would have ended this process, had it gone back: so it is dead, and nobody else serves.
-            tracing::warn!(%error, "the process before has ended and is not told that this one serves");
+    /// The connection cannot be used.
+    pub(in crate::wiring) fn report_serving(self) -> Result<UnixStream, StartError> {
+        if let Err(error) = message::send(&self.line, &SuccessorMessage::Serving) {
+            // A predecessor that gives up the upgrade kills this process: so it is dead, and no other process serves.
+            tracing::warn!(%error, "the previous process has ended and cannot be told that this one serves");
         }
-        self.line.set_nonblocking(true).map_err(unheard)?;
+        self.line.set_nonblocking(true).map_err(connection_error)?;
         Ok(self.line)
     }
 }
 
-impl Line {
-    /// Says why this process does not come up.
-    pub(in crate::wiring) fn failed(&self, why: &str) {
-        // One that has ended goes on by itself no more.
-        let _ = message::send(&self.0, &Word::Failed(why.to_owned()));
+impl FailureReporter {
+    /// Reports why this process does not start.
+    pub(in crate::wiring) fn report(&self, why: &str) {
+        // A predecessor that has ended needs no message.
+        let _ = message::send(&self.0, &SuccessorMessage::Failed(why.to_owned()));
     }
 }
 
-fn unheard(error: io::Error) -> StartError {
+fn connection_error(error: io::Error) -> StartError {
     StartError::failed(
-        "the process before this one, which --successor expects at the standard input",
+        "the running process, which --successor expects at the standard input",
         error,
     )
 }

@@ -123,7 +123,7 @@ fn a_machine_is_signed_in_has_tokens_and_is_signed_out() {
     assert!(gone.status.success(), "{}", said(&gone));
     assert!(!machine.file().exists());
     assert_eq!(ask(&weir, &next).status, 401);
-    refused(&machine.run(&["logout"]), "nobody is signed in");
+    refused(&machine.run(&["logout"]), "not signed in");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Notes what a settlement has reached: a part of its key's quota, a balance that is low.
+//! Records the notices of a settlement: a threshold of its key's quota reached, a balance that has become low.
 
 use super::{
     Account,
@@ -8,7 +8,7 @@ use super::{
 use crate::domain::{
     ledger::{
         node::NodeId,
-        notice::{NoticeOf, reached},
+        notice::{NoticeId, reached_percents},
         period::Period,
         step::Settlement,
     },
@@ -16,23 +16,24 @@ use crate::domain::{
 };
 
 impl Account {
-    /// What waits to be told.
+    /// The notices that are not yet acknowledged.
     pub(crate) fn notices(&self) -> &Notices {
         &self.notices
     }
 
-    /// The same, to take from it or to forget what was told.
+    /// The notices, for claiming and acknowledging.
     pub(crate) fn notices_mut(&mut self) -> &mut Notices {
         &mut self.notices
     }
 
-    /// The account with what waited to be told when it was kept.
+    /// The account with these notices, as they were stored.
     pub(crate) fn with_notices(self, notices: Notices) -> Self {
         Self { notices, ..self }
     }
 
-    /// Notes what a settlement that was applied, a node's step of this number, has reached. `before` is the balance before it.
-    pub(super) fn note_reached(&mut self, (node, seq): (&NodeId, u64), settlement: &Settlement, before: NanoUsd) {
+    /// Records the notices of an applied settlement: each threshold of the key's quota that it has reached, and a balance that
+    /// it has made low. `(node, seq)` is its step, `before` the balance before it.
+    pub(super) fn record_notices(&mut self, (node, seq): (&NodeId, u64), settlement: &Settlement, before: NanoUsd) {
         let (cost, at_ms) = (charge(settlement), settlement.at_ms);
         if cost == NanoUsd::ZERO {
             return;
@@ -42,14 +43,14 @@ impl Account {
         {
             let period = Period::of(key.terms().reset, at_ms);
             let after = key.spent(period);
-            for percent in reached(quota, after.saturating_sub(cost), after) {
-                let of = NoticeOf::Quota {
+            for percent in reached_percents(quota, after.saturating_sub(cost), after) {
+                let of = NoticeId::Quota {
                     percent,
                     period,
                     quota,
                     key: settlement.key.clone(),
                 };
-                self.notices.note(&of, after, quota, at_ms);
+                self.notices.record(&of, after, quota, at_ms);
             }
         }
         if let Some(summary) = &self.summary
@@ -59,7 +60,7 @@ impl Account {
         {
             let node = node.clone();
             self.notices
-                .note(&NoticeOf::Balance { seq, node }, summary.balance, low, at_ms);
+                .record(&NoticeId::Balance { seq, node }, summary.balance, low, at_ms);
         }
     }
 }

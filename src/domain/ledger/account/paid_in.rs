@@ -1,15 +1,16 @@
-//! What was paid into an account on the day and in the month of its latest payment. Payments are credits and adjustments, by the
-//! time at which they were asked for: whatever order they come in, and however often a journal is sent, the sums are the same.
+//! Payments into an account on the day and in the month of the latest one.
 
 use serde::{Deserialize, Serialize};
 
 use super::amounts::{bounded, sum};
 use crate::domain::{ledger::period::day_and_month, money::NanoUsd};
 
-/// Times from here on (the year 8307), in seconds since the Unix epoch, are no times of a payment.
+/// The first time, in seconds since the Unix epoch (the year 8307), that is not accepted as the time of a payment.
 const TIMES_END_S: i64 = 200_000_000_000;
 
-/// The sums. A day is counted from the Unix epoch, and so is a month, in UTC.
+/// The payments into an account on the day and in the month of its latest payment: credits and adjustments, by the time at which
+/// they were requested. The sums depend neither on the order of payments nor on how often a journal is sent. Days and months are
+/// counted from the Unix epoch, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PaidIn {
     pub day: i64,
@@ -19,7 +20,7 @@ pub(crate) struct PaidIn {
 }
 
 impl PaidIn {
-    /// Counts a payment; one whose time is not known, or lies before the latest period, counts in none.
+    /// Adds a payment to its day and month. A payment without a known time, or of a period before the latest one, is not counted.
     pub(super) fn add(&mut self, amount: NanoUsd, at: i64) {
         if !(1..TIMES_END_S).contains(&at) {
             return;
@@ -29,15 +30,15 @@ impl PaidIn {
         (self.month, self.of_month) = later((self.month, self.of_month), (month, amount));
     }
 
-    /// What was paid in today and this month.
-    pub(crate) fn at(&self, now_ms: i64) -> (NanoUsd, NanoUsd) {
+    /// The payments of today and of this month.
+    pub(crate) fn sums_at(&self, now_ms: i64) -> (NanoUsd, NanoUsd) {
         let (day, month) = day_and_month(now_ms);
         let of = |known, period, amount| if known == period { amount } else { NanoUsd::ZERO };
         (of(self.day, day, self.of_day), of(self.month, month, self.of_month))
     }
 }
 
-/// The sum of the later period.
+/// The later of both periods with its sum: the known sum plus the amount where the periods are the same.
 fn later((known, paid): (i64, NanoUsd), (period, amount): (i64, NanoUsd)) -> (i64, NanoUsd) {
     match period.cmp(&known) {
         std::cmp::Ordering::Less => (known, paid),
@@ -63,7 +64,7 @@ mod tests {
     }
 
     fn at(paid: &PaidIn, second: i64) -> (i64, i64) {
-        let (today, month) = paid.at(second * 1000);
+        let (today, month) = paid.sums_at(second * 1000);
         (today.nanos(), month.nanos())
     }
 

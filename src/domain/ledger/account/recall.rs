@@ -1,23 +1,24 @@
-//! When an account's leases are to come back: see [`super::leasing`] for what moves it.
+//! When an account's leases are recalled.
 
 use crate::domain::{keys::key::KeyId, quick_map::QuickMap};
 
+/// When an account's leases are recalled: the mark, and the limits that are near.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recall {
-    /// Moves whenever all of them are to come back.
+    /// Rises whenever all leases are recalled.
     pub(super) mark: u64,
-    /// Since when the balance is near; `None` once a lease has grown.
+    /// Since when the balance is near; `None` if it is not, or a lease has grown since.
     balance_near_ms: Option<i64>,
-    /// Since when the quotas of keys are near; those of which a lease has grown are not.
+    /// Since when the quotas of keys are near, without keys of which a lease has grown since.
     quotas_near_ms: QuickMap<KeyId, i64>,
-    /// Whether a rate or the places of the account are near; not any more once a lease has begun.
-    pace_is_near: bool,
-    /// The same for keys.
-    paces_near: QuickMap<KeyId, ()>,
+    /// Whether a rate or the slots of the account are near and no lease has begun since.
+    is_rate_near: bool,
+    /// The keys of which the same is true.
+    rates_near: QuickMap<KeyId, ()>,
 }
 
 impl Recall {
-    /// Since when a limit is near: the quota of a key, or the balance.
+    /// Since when a limit is near: the quota of a key, or the balance for `None`.
     pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
         match quota_of {
             Some(key) => self.quotas_near_ms.get(key).copied(),
@@ -25,35 +26,35 @@ impl Recall {
         }
     }
 
-    /// A limit comes near.
-    pub(super) fn comes_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
+    /// Records that a limit has become near.
+    pub(super) fn set_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
         match quota_of {
             Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
             None => self.balance_near_ms = Some(now_ms),
         }
     }
 
-    /// Whether a rate or the places are near: of a key, or of the account.
-    pub(super) fn pace_is_near(&self, of: Option<&KeyId>) -> bool {
-        of.map_or(self.pace_is_near, |key| self.paces_near.contains_key(key))
+    /// Whether a rate or the slots are near: of a key, or of the account for `None`.
+    pub(super) fn has_near_rate(&self, of: Option<&KeyId>) -> bool {
+        of.map_or(self.is_rate_near, |key| self.rates_near.contains_key(key))
     }
 
-    /// A rate or the places come near.
-    pub(super) fn pace_comes_near(&mut self, of: Option<&KeyId>) {
+    /// Records that a rate or the slots have become near.
+    pub(super) fn set_rate_near(&mut self, of: Option<&KeyId>) {
         match of {
-            Some(key) => drop(self.paces_near.insert(key.clone(), ())),
-            None => self.pace_is_near = true,
+            Some(key) => drop(self.rates_near.insert(key.clone(), ())),
+            None => self.is_rate_near = true,
         }
     }
 
-    /// A lease of a key has begun: no rate and no places of it or of the account are near.
-    pub(super) fn began(&mut self, key: &KeyId) {
-        self.pace_is_near = false;
-        self.paces_near.remove(key);
+    /// A lease of a key has begun: neither rates nor slots of the key and the account are near.
+    pub(super) fn on_lease_began(&mut self, key: &KeyId) {
+        self.is_rate_near = false;
+        self.rates_near.remove(key);
     }
 
     /// A lease of a key has grown: neither the key's quota is near, nor the balance.
-    pub(super) fn grew(&mut self, key: &KeyId) {
+    pub(super) fn on_lease_grew(&mut self, key: &KeyId) {
         self.balance_near_ms = None;
         self.quotas_near_ms.remove(key);
     }

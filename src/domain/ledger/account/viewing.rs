@@ -1,4 +1,4 @@
-//! How an account and its keys look from outside.
+//! Views of an account and its keys.
 
 use super::Account;
 use crate::domain::{
@@ -6,22 +6,22 @@ use crate::domain::{
     ledger::{
         account_record::AccountRecord,
         period::Period,
-        view::{AccountView, KeySpend, Spent},
+        view::{AccountView, KeySpend, SpendByKey},
     },
     money::NanoUsd,
 };
 
 impl Account {
-    /// What operators have set; of an account that is not there, the record of one of which nothing was set.
+    /// The account's settings by operators; the default record if the account does not exist.
     pub(crate) fn record(&self) -> AccountRecord {
         self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
     }
 
-    /// How operators see it; `None`: it is not there.
+    /// The account as operators see it; `None` if it does not exist.
     pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
         let summary = self.summary.as_ref()?;
-        let (held, running) = self.holds.live(now_ms);
-        let (paid_today, paid_this_month) = summary.paid.at(now_ms);
+        let (held, running) = self.holds.live_totals(now_ms);
+        let (paid_today, paid_this_month) = summary.paid.sums_at(now_ms);
         Some(AccountView {
             id: id.to_owned(),
             balance: summary.balance,
@@ -35,17 +35,17 @@ impl Account {
         })
     }
 
-    /// What each key has spent in a period; those that have spent nothing are left out.
-    pub(crate) fn spent(&self, period: Period) -> Spent {
+    /// The spending of each key in a period, without keys that have spent nothing.
+    pub(crate) fn spend_by_key(&self, period: Period) -> SpendByKey {
         let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
         of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
     }
 
-    /// What a key has spent, in the periods of now; zeroes for one that is not known.
+    /// The spending of a key in the current periods; zeros for an unknown key.
     pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
         let spent = |period| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
         let [all, day, week, month] = Period::each_at(now_ms).map(spent);
-        let (held, running) = self.holds.live_key(id, now_ms);
+        let (held, running) = self.holds.live_key_totals(id, now_ms);
         KeySpend {
             all,
             day,

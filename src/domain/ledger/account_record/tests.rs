@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{
     keys::{
-        terms::{ProviderState, Rates},
+        terms::{ProviderState, RateLimits},
         thresholds::Thresholds,
     },
     money::NanoUsd,
@@ -29,7 +29,7 @@ fn terms() -> impl Strategy<Value = AccountTerms> {
                 ProviderState::Own
             },
             notify: Thresholds::of([50, 90]).ok().filter(|_| notify),
-            rates: Rates { rpm, tpm, concurrency },
+            rates: RateLimits { rpm, tpm, concurrency },
         })
 }
 
@@ -45,8 +45,8 @@ pub(crate) fn record() -> impl Strategy<Value = AccountRecord> {
 #[test]
 fn what_is_set_already_is_no_later_revision() {
     let record = AccountRecord::default();
-    assert_eq!(record.with(record.terms, false), record);
-    let suspended = record.with(record.terms, true);
+    assert_eq!(record.with_terms(record.terms, false), record);
+    let suspended = record.with_terms(record.terms, true);
     assert_eq!((suspended.revision, suspended.suspended), (1, true));
 }
 

@@ -1,12 +1,12 @@
-//! The tokens that a request is expected to use, before it is sent.
+//! The expected tokens of a request, before it is sent.
 
 use crate::domain::{
     money::{NanoUsd, price::Price},
     wire::usage::Usage,
 };
 
-/// What a request is expected to use. Holds and rate limits are computed from it. It cannot be billed: it never becomes
-/// the usage of a row.
+/// The expected tokens of a request. Holds and rate limits are computed from it. It cannot be billed: it never becomes the usage
+/// of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
     /// Input tokens.
@@ -15,16 +15,16 @@ pub(crate) struct Estimate {
     pub output: u64,
 }
 
-/// Expected input tokens, by what they cost. The parts do not overlap.
+/// Expected input tokens by price category. The parts do not overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputEstimate {
     /// Neither read from a cache nor written to one.
     pub uncached: u64,
     /// Read from a cache.
     pub cache_read: u64,
-    /// Written to a cache of short life.
+    /// Written to a short-lived cache.
     pub cache_write_short: u64,
-    /// Written to a cache of long life.
+    /// Written to a long-lived cache.
     pub cache_write_long: u64,
 }
 
@@ -47,17 +47,17 @@ impl Estimate {
         self.input.total().saturating_add(self.output)
     }
 
-    /// What it would cost, whatever of it is sound or images.
+    /// The expected cost, at the price of the most expensive modality.
     pub(crate) fn cost(&self, price: &Price) -> NanoUsd {
-        price.dearest_cost(&usage(&self.input, self.output), &Default::default())
+        price.maximum_cost(&usage(&self.input, self.output), &Default::default())
     }
 
-    /// What its input would cost, whatever of it is sound or images.
+    /// The expected cost of the input, at the price of the most expensive modality.
     pub(crate) fn input_cost(&self, price: &Price) -> NanoUsd {
-        price.dearest_cost(&usage(&self.input, 0), &Default::default())
+        price.maximum_cost(&usage(&self.input, 0), &Default::default())
     }
 
-    /// What its input would cost if no cache had any of it, and all of it were text: a row can say no more of it.
+    /// The expected cost of the input as uncached text: a row of an estimate says no more than that.
     pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
         let uncached = InputEstimate {
             uncached: self.input.total(),

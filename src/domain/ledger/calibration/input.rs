@@ -1,35 +1,24 @@
-//! What of a request's input its provider usually reads from a cache, and what it writes there.
-//!
-//! Caches work on the beginning of a prompt. So there are two ways to foresee what is read, and each is tried on every
-//! finished request:
-//!
-//! - **as the last time**: as many tokens as the last request read. Right where the same beginning comes again and again,
-//!   and where nothing is ever read.
-//! - **all but the new turns**: a conversation that goes on was sent before, up to the model's last answer. Right for agents,
-//!   also for many conversations side by side.
-//!
-//! The one that was less wrong lately is believed. Neither is believed before it has been seen to be right: a key whose
-//! requests never read from a cache is held for in full.
+//! The usual cache use of a key's requests to a model.
 
 use crate::domain::{
     ledger::calibration::{estimate::InputEstimate, scaled},
     wire::usage::Usage,
 };
 
-/// A request moves what is known of errors and of writing by this part of the way.
-const PART: u64 = 4;
-/// Parts of the input that is not read: in so many.
+/// Each request moves the averages of errors and of writing by 1/4 of the way.
+const AVERAGE_DIVISOR: u64 = 4;
+/// The unit of written shares: thousandths of the input that is not read.
 const SHARE_ONE: u64 = 1_000;
 
-/// What one key's requests to one model usually read from a cache and write to it.
+/// How much one key's requests to one model usually read from a cache and write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypicalInput {
-    /// Tokens that the last request read from a cache.
+    /// The tokens that the last request read from a cache.
     read_last: u64,
-    /// How many tokens each way was off, on average.
+    /// The average error of each prediction, in tokens.
     off_by_last: u64,
     off_by_turns: u64,
-    /// Of what was not read, the parts that were written, of [`SHARE_ONE`].
+    /// The written shares of the input that was not read, in units of 1/[`SHARE_ONE`].
     written_short: u64,
     written_long: u64,
     /// Whether anything has been learnt.
@@ -37,11 +26,11 @@ pub(crate) struct TypicalInput {
 }
 
 impl TypicalInput {
-    /// A finished request, with what it reported; `new` is the estimate of its tokens from the model's last answer on, if there
-    /// was one.
+    /// Learns from a finished request and its reported usage; `new` is the estimate of its tokens from the model's last answer
+    /// on, `None` if there was no answer.
     pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
         let input = reported.input_total();
-        let read = reported.read_total();
+        let read = reported.cache_read_total();
         let off = |guess: u64| guess.abs_diff(read);
         let by_last = off(self.read_last.min(input));
         let by_turns = off(all_but(input, new));
@@ -63,9 +52,9 @@ impl TypicalInput {
         self.is_known = true;
     }
 
-    /// So many tokens of input, of which `new` come behind the model's last answer began, in the parts that are to be
-    /// expected. Their sum is `input`.
-    pub(crate) fn parts(&self, input: u64, new: Option<u64>) -> InputEstimate {
+    /// Splits `input` tokens into the expected parts, whose sum is `input`; `new` is the number of tokens from the model's last
+    /// answer on.
+    pub(crate) fn estimate(&self, input: u64, new: Option<u64>) -> InputEstimate {
         let read = if self.off_by_turns < self.off_by_last {
             all_but(input, new)
         } else {
@@ -84,13 +73,13 @@ impl TypicalInput {
     }
 }
 
-/// What a conversation of `input` tokens had before its `new` ones; nothing of one that begins.
+/// The tokens of a conversation before its `new` ones; zero for a conversation that begins.
 fn all_but(input: u64, new: Option<u64>) -> u64 {
     new.map_or(0, |new| input.saturating_sub(new))
 }
 
 fn towards(usual: u64, now: u64) -> u64 {
-    let step = usual.abs_diff(now).div_ceil(PART);
+    let step = usual.abs_diff(now).div_ceil(AVERAGE_DIVISOR);
     if now > usual { usual + step } else { usual - step }
 }
 
@@ -136,19 +125,19 @@ mod tests {
 
     #[test]
     fn nothing_is_read_before_it_was_seen() {
-        assert_eq!(TypicalInput::default().parts(900, Some(100)), expected(900, 0, 0));
+        assert_eq!(TypicalInput::default().estimate(900, Some(100)), expected(900, 0, 0));
         // Written once is not read once.
         let written = after(&[(reported(0, 0, 150_000), None)]);
-        assert_eq!(written.parts(150_000, None), expected(0, 0, 150_000));
+        assert_eq!(written.estimate(150_000, None), expected(0, 0, 150_000));
     }
 
     #[test]
     fn the_same_beginning_is_read_again() {
         let usual = after(&[(reported(0, 0, 150_000), None), (reported(20, 150_000, 0), None)]);
-        let parts = usual.parts(150_020, None);
+        let parts = usual.estimate(150_020, None);
         assert_eq!((parts.cache_read, parts.total()), (150_000, 150_020));
         // No more than there is.
-        assert_eq!(usual.parts(900, None).cache_read, 900);
+        assert_eq!(usual.estimate(900, None).cache_read, 900);
     }
 
     #[test]
@@ -159,18 +148,18 @@ mod tests {
             turns.push((reported(0, 100_000 + turn * 500, 500), Some(500)));
         }
         let usual = after(&turns);
-        assert_eq!(usual.parts(60_000, Some(2_000)), expected(0, 58_000, 2_000));
+        assert_eq!(usual.estimate(60_000, Some(2_000)), expected(0, 58_000, 2_000));
     }
 
     #[test]
     fn a_key_that_reads_no_cache_is_held_for_in_full() {
         let usual = after(&[(reported(9_000, 0, 0), Some(300)); 5]);
-        assert_eq!(usual.parts(12_000, Some(200)), expected(12_000, 0, 0));
+        assert_eq!(usual.estimate(12_000, Some(200)), expected(12_000, 0, 0));
         // And one whose cache has gone is so again soon.
         let mut requests = vec![(reported(0, 9_000, 300), Some(300)); 9];
         requests.extend([(reported(9_300, 0, 0), Some(300)); 2]);
         let usual = after(&requests);
-        assert_eq!(usual.parts(9_300, Some(300)).cache_read, 0);
+        assert_eq!(usual.estimate(9_300, Some(300)).cache_read, 0);
     }
 
     proptest! {
@@ -181,7 +170,7 @@ mod tests {
             new: Option<u64>,
         ) {
             let requests: Vec<_> = requests.into_iter().map(|(a, b, c, new)| (reported(a, b, c), new)).collect();
-            prop_assert_eq!(after(&requests).parts(input, new).total(), input);
+            prop_assert_eq!(after(&requests).estimate(input, new).total(), input);
         }
     }
 }

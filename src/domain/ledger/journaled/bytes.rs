@@ -1,39 +1,33 @@
-//! Numbers and texts as bytes, none of which is zero: what stands behind the end of a segment is zeros, so a write that a
-//! crash has cut short is told from damage (`journal/replay.rs`).
-//!
-//! - A number has seven bits in a byte, the lowest first. A byte with its highest bit set is followed by another one; the
-//!   last is one more than the bits it stands for.
-//! - A number with a sign is one without: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
-//! - A text is its length in bytes, then its UTF-8. In place of a zero stand two bytes that UTF-8 never has.
+//! Reads and writes numbers and texts as bytes without zeros, in the form described in [`super`].
 
 use smol_str::SmolStr;
 
 /// A byte with this bit is followed by another one of the same number.
 const MORE: u8 = 0x80;
 const BITS: u32 = 7;
-/// These two bytes stand for a zero in a text.
+/// The two bytes that replace a zero in a text.
 const ZERO: [u8; 2] = [0xC0, 0x80];
 
 /// Appends numbers and texts.
-pub(super) struct Writer<'a> {
+pub(super) struct RecordWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// Texts may have zeros.
+    /// Whether zeros in texts are replaced.
     escapes: bool,
 }
 
-/// Appends what `write` writes, without a zero. It is called again where a text has some, which is seldom: looking at each
-/// text would cost more.
-pub(super) fn without_zeros(out: &mut Vec<u8>, write: impl Fn(&mut Writer<'_>)) {
+/// Appends the output of `write` without zeros. Calls `write` a second time if a text contains zeros, which is rare: checking
+/// each text in advance would cost more.
+pub(super) fn without_zeros(out: &mut Vec<u8>, write: impl Fn(&mut RecordWriter<'_>)) {
     let begin = out.len();
-    write(&mut Writer { out, escapes: false });
+    write(&mut RecordWriter { out, escapes: false });
     if memchr::memchr(0, out.get(begin..).unwrap_or_default()).is_some() {
         out.truncate(begin);
-        write(&mut Writer { out, escapes: true });
+        write(&mut RecordWriter { out, escapes: true });
     }
 }
 
-impl Writer<'_> {
-    /// A number.
+impl RecordWriter<'_> {
+    /// Appends a number.
     pub(super) fn number(&mut self, number: u64) {
         let mut left = number;
         loop {
@@ -46,12 +40,12 @@ impl Writer<'_> {
         }
     }
 
-    /// A number with a sign.
+    /// Appends a signed number.
     pub(super) fn signed(&mut self, number: i64) {
         self.number(((number << 1) ^ (number >> (i64::BITS - 1))).cast_unsigned());
     }
 
-    /// A text.
+    /// Appends a text.
     pub(super) fn text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         if self.escapes && bytes.contains(&0) {
@@ -67,16 +61,16 @@ impl Writer<'_> {
     }
 }
 
-/// Reads what a [`Writer`] has written. `None`: it has written something else.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+/// Reads the output of a [`Writer`]. Its methods return `None` for other bytes.
+pub(super) struct RecordReader<'a>(pub(super) &'a [u8]);
 
-impl Reader<'_> {
-    /// Whether nothing is left.
+impl RecordReader<'_> {
+    /// Whether all bytes were read.
     pub(super) fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A number.
+    /// Reads a number.
     pub(super) fn number(&mut self) -> Option<u64> {
         let (mut number, mut shift) = (0, 0);
         loop {
@@ -96,18 +90,18 @@ impl Reader<'_> {
         }
     }
 
-    /// A number with a sign.
+    /// Reads a signed number.
     pub(super) fn signed(&mut self) -> Option<i64> {
         let number = self.number()?;
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// A text.
+    /// Reads a text.
     pub(super) fn text(&mut self) -> Option<SmolStr> {
         self.text_as(|text| Some(text.into()))
     }
 
-    /// What `read` makes of a text.
+    /// Reads a text and converts it with `read`.
     pub(super) fn text_as<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let length = usize::try_from(self.number()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
@@ -119,7 +113,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text that has zeros in place of [`ZERO`].
+/// The text with zeros restored in place of [`ZERO`].
 fn with_zeros(bytes: &[u8]) -> Option<String> {
     let [first, second] = ZERO;
     let mut parts = bytes.split(|byte| *byte == first);
@@ -150,7 +144,7 @@ mod tests {
             let mut out = Vec::new();
             without_zeros(&mut out, |to| to.number(number));
             assert_eq!(out, bytes, "{number}");
-            assert_eq!(Reader(&out).number(), Some(number));
+            assert_eq!(RecordReader(&out).number(), Some(number));
         }
         for bad in [
             &[][..],
@@ -159,7 +153,7 @@ mod tests {
             &[255; 10],
             &[255, 255, 255, 255, 255, 255, 255, 255, 255, 3],
         ] {
-            assert_eq!(Reader(bad).number(), None, "{bad:?}");
+            assert_eq!(RecordReader(bad).number(), None, "{bad:?}");
         }
     }
 
@@ -175,7 +169,7 @@ mod tests {
             assert_eq!(out, bytes);
         }
         for bad in [&[3, 0xC0, b'a'][..], &[2, 0xC0], &[2, 0xFF], &[3, b'a']] {
-            assert_eq!(Reader(bad).text(), None, "{bad:?}");
+            assert_eq!(RecordReader(bad).text(), None, "{bad:?}");
         }
     }
 
@@ -189,7 +183,7 @@ mod tests {
                 texts.iter().for_each(|text| to.text(text));
             });
             prop_assert!(!out.contains(&0));
-            let mut from = Reader(&out);
+            let mut from = RecordReader(&out);
             for number in numbers {
                 prop_assert_eq!(from.number(), Some(number));
             }

@@ -1,60 +1,61 @@
-//! How much a key asks for, as its node sees it: from when on a lease pays, and how large it should be.
+//! The demand of a key at its node: whether a lease is worthwhile, and how large it should be.
 
 use std::time::{Duration, Instant};
 
 use crate::domain::{
-    ledger::lease::{Rated, node::Target},
+    ledger::lease::{RateUse, node::LeaseTarget},
     money::NanoUsd,
 };
 
-/// What is counted together.
+/// The length of a window of demand.
 const WINDOW: Duration = Duration::from_secs(1);
-/// For how many windows a lease should last.
+/// How many windows a lease should last.
 const WINDOWS_AHEAD: u32 = 2;
 
-/// What a key has asked for in this window and in the one before.
+/// The demand of a key at its node in this window and in the one before: decides whether a lease is worthwhile, and its size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Demand {
     began: Option<Instant>,
-    now: Asked,
-    before: Asked,
+    now: DemandSample,
+    before: DemandSample,
 }
 
+/// The requests of one window.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    rated: Rated,
+struct DemandSample {
+    rated: RateUse,
     estimates: NanoUsd,
 }
 
 impl Demand {
-    /// A request comes.
-    pub(crate) fn note(&mut self, estimate: NanoUsd, tokens: u64, now: Instant) {
-        self.turn(now);
-        self.now.rated = self.now.rated.plus(Rated { requests: 1, tokens });
+    /// Records a request.
+    pub(crate) fn record(&mut self, estimate: NanoUsd, tokens: u64, now: Instant) {
+        self.roll_window(now);
+        self.now.rated = self.now.rated.saturating_add(RateUse { requests: 1, tokens });
         self.now.estimates = self.now.estimates.saturating_add(estimate.max(NanoUsd::ZERO));
     }
 
-    /// How many requests came in a window: in this one or the last, whichever had more.
+    /// The number of requests in this window or the last, whichever had more.
     pub(crate) fn requests(&mut self, now: Instant) -> u64 {
-        self.turn(now);
+        self.roll_window(now);
         self.now.rated.max(self.before.rated).requests
     }
 
-    /// What a lease should have free.
-    pub(crate) fn target(&mut self, now: Instant) -> Target {
-        self.turn(now);
+    /// The part of a lease that should be free.
+    pub(crate) fn target(&mut self, now: Instant) -> LeaseTarget {
+        self.roll_window(now);
         let estimates = self.now.estimates.max(self.before.estimates);
         let rated = self.now.rated.max(self.before.rated);
-        Target {
+        LeaseTarget {
             amount: NanoUsd::from_nanos(estimates.nanos().saturating_mul(i64::from(WINDOWS_AHEAD))),
-            rated: Rated {
+            rated: RateUse {
                 requests: rated.requests.saturating_mul(u64::from(WINDOWS_AHEAD)),
                 tokens: rated.tokens.saturating_mul(u64::from(WINDOWS_AHEAD)),
             },
         }
     }
 
-    fn turn(&mut self, now: Instant) {
+    fn roll_window(&mut self, now: Instant) {
         let Some(began) = self.began else {
             self.began = Some(now);
             return;
@@ -62,8 +63,8 @@ impl Demand {
         let since = now.saturating_duration_since(began);
         if since >= WINDOW {
             let is_next = since < WINDOW * 2;
-            self.before = if is_next { self.now } else { Asked::default() };
-            self.now = Asked::default();
+            self.before = if is_next { self.now } else { DemandSample::default() };
+            self.now = DemandSample::default();
             self.began = Some(now);
         }
     }
@@ -88,10 +89,10 @@ mod tests {
             )
         };
         for at in [0, 100, 900] {
-            demand.note(NanoUsd::from_nanos(10), 5, after(at));
+            demand.record(NanoUsd::from_nanos(10), 5, after(at));
         }
         assert_eq!(wants(&mut demand, 999), (3, 60, 6, 30));
-        demand.note(NanoUsd::from_nanos(70), 1, after(1_000));
+        demand.record(NanoUsd::from_nanos(70), 1, after(1_000));
         assert_eq!(wants(&mut demand, 1_999), (3, 140, 6, 30));
         assert_eq!(demand.requests(after(2_500)), 1);
         assert_eq!(wants(&mut demand, 9_000), (0, 0, 0, 0));

@@ -13,11 +13,11 @@ pub(crate) const SHIPPED_FILE: &str = "conf/prices.toml";
 /// Prices by name and, where they differ, by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
-    entries: BTreeMap<Id, PriceEntry>,
+    entries: BTreeMap<PriceKey, PriceEntry>,
 }
 
 /// A price's name, and the provider that it is limited to.
-type Id = (String, Option<String>);
+type PriceKey = (String, Option<String>);
 
 /// A price, and where it was defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl PriceList {
     /// All faults that were found, each with its line and key; a file that does not parse has one.
     pub fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let mut entries = BTreeMap::new();
-        for (line, tariff, price) in read::read(file, text)? {
+        for (line, tariff, price) in read::read_prices(file, text)? {
             let entry = PriceEntry {
                 file: file.to_owned(),
                 line,
@@ -51,19 +51,19 @@ impl PriceList {
     /// The list that is part of the program.
     ///
     /// # Errors
-    /// As for [`PriceList::read`]; a test holds that there are none.
+    /// As for [`PriceList::read`]; a test proves that there are none.
     pub(crate) fn shipped() -> Result<Self, Vec<FileError>> {
         Self::read(SHIPPED_FILE, include_str!("../../../../conf/prices.toml"))
     }
 
     /// Adds another list. Its entries replace those with the same name and provider.
     #[must_use]
-    pub(crate) fn with(mut self, other: Self) -> Self {
+    pub(crate) fn extended_by(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self
     }
 
-    /// The price of this name at a provider: the provider's own one, or else the one for all.
+    /// The price of this name at a provider: the provider's own, or else the one for all providers.
     pub(crate) fn find(&self, name: &str, provider: &str) -> Option<&Arc<Price>> {
         let get = |provider: Option<&str>| self.entries.get(&(name.to_owned(), provider.map(str::to_owned)));
         get(Some(provider)).or_else(|| get(None)).map(|entry| &entry.price)

@@ -1,11 +1,11 @@
-//! What a price list says, word for word: the shapes that the strict parser fills.
+//! The raw form of a price list, as the strict parser reads it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
-/// One price list, its numbers not yet understood.
+/// One price list, with its numbers unparsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawList {
@@ -73,7 +73,7 @@ pub(super) struct RawMultipliers {
     pub(super) geo: BTreeMap<String, Spanned<RawDecimal>>,
 }
 
-/// Where a decimal text belongs. A number is taken in here too, so that the error can say which key and what to write.
+/// A decimal number as text. Other values are accepted as well, so that the error can name the key and say what to write.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum RawDecimal {

@@ -1,4 +1,4 @@
-//! Reads a price list's entries into checked prices. All faults are collected, so one run reports them all.
+//! Reads a price list's entries into checked prices. Collects all faults, so that one run reports them all.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use crate::domain::{
     money::price::{
-        decimal::{DecimalError, Factor, PerCall, PerToken},
+        decimal::{CallPrice, DecimalError, PriceFactor, TokenPrice},
         raw::{RawDecimal, RawList, RawMultipliers, RawPerCall, RawPrice, RawTier},
         tariff::{Multipliers, PerCallPrices, Tariff, Tier},
         versioned::{FREE_VERSION, Price},
@@ -15,20 +15,20 @@ use crate::domain::{
     wire::model_name,
 };
 
-/// The longest version, in bytes.
+/// The maximum length of a version, in bytes.
 const VERSION_BYTES_MAX: usize = 64;
-/// The most tiers of one entry.
+/// The maximum number of tiers of one entry.
 const TIERS_MAX: usize = 16;
 
-/// The prices of a file in its order, each with its line.
-pub(super) fn read(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>, Vec<FileError>> {
+/// The prices of a file in its order, each with its line. Collects all faults, so that one run reports them all.
+pub(super) fn read_prices(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>, Vec<FileError>> {
     let parsed = parse_all::<RawList>(file, text);
-    let (raw, mut faults) = Faults::after(file, text, parsed)?;
+    let (raw, mut faults) = Faults::from_parsed(file, text, parsed)?;
     let version = version(&raw.version, &mut faults);
     let mut prices: Vec<(usize, Tariff, Price)> = Vec::with_capacity(raw.price.len());
     for price in &raw.price {
         let line = faults.line(price);
-        let mut reader = Reader {
+        let mut reader = PriceReader {
             name: price.get_ref().name.get_ref(),
             faults: &mut faults,
         };
@@ -37,7 +37,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>
             (&other.name, &other.provider) == (&tariff.name, &tariff.provider)
         };
         if let Some((other, ..)) = prices.iter().find(same) {
-            reader.wrong(price, "name", format!("it is there already, in line {other}"));
+            reader.report_fault(price, "name", format!("already defined in line {other}"));
         }
         prices.push((line, tariff.clone(), Price::new(Arc::clone(&version), tariff)));
     }
@@ -55,30 +55,30 @@ fn version(given: &Spanned<String>, faults: &mut Faults<'_>) -> Arc<str> {
         let message = format!(
             "key `version`: give 1 to {VERSION_BYTES_MAX} printable characters without spaces, such as a date, and not `{FREE_VERSION}`"
         );
-        faults.at(given, "version", message);
+        faults.add_at(given, "version", message);
     }
     text.as_str().into()
 }
 
-/// Reads one entry. A fault is noted, and a usable value stands in.
-struct Reader<'r, 'f> {
+/// Reads one entry. Reports faults, and replaces values at fault with usable ones.
+struct PriceReader<'r, 'f> {
     name: &'r str,
     faults: &'r mut Faults<'f>,
 }
 
-impl Reader<'_, '_> {
-    fn wrong<T>(&mut self, place: &Spanned<T>, key: &str, message: impl std::fmt::Display) {
+impl PriceReader<'_, '_> {
+    fn report_fault<T>(&mut self, place: &Spanned<T>, key: &str, message: impl std::fmt::Display) {
         let message = if model_name::is_plausible(self.name) {
             format!("price `{}`: key `{key}`: {message}", self.name)
         } else {
             format!("[[price]]: key `{key}`: {message}")
         };
-        self.faults.at(place, key, message);
+        self.faults.add_at(place, key, message);
     }
 
     fn tariff(&mut self, raw: &RawPrice) -> Tariff {
         if !model_name::is_plausible(self.name) {
-            self.wrong(&raw.name, "name", format!("give {}", model_name::RULE));
+            self.report_fault(&raw.name, "name", format!("give {}", model_name::RULE));
         }
         let per_token = |reader: &mut Self, value: &Option<Spanned<RawDecimal>>, key| {
             value.as_ref().map(|value| reader.per_token(value, key))
@@ -99,20 +99,20 @@ impl Reader<'_, '_> {
     fn tiers(&mut self, raw: &Spanned<Vec<Spanned<RawTier>>>, key: &str) -> Vec<Tier> {
         let given = raw.get_ref();
         if given.len() > TIERS_MAX {
-            self.wrong(raw, key, format_args!("at most {TIERS_MAX} tiers"));
+            self.report_fault(raw, key, format_args!("at most {TIERS_MAX} tiers"));
         }
         if given.iter().all(|tier| tier.get_ref().above_input_tokens != 0) {
-            self.wrong(
+            self.report_fault(
                 raw,
                 key,
-                "one tier has to be without `above_input_tokens`: for short prompts",
+                "one tier, the one for short prompts, must have no `above_input_tokens`",
             );
         }
         let mut tiers: Vec<Tier> = Vec::with_capacity(given.len());
         for tier in given {
             let above_input_tokens = tier.get_ref().above_input_tokens;
             if tiers.iter().any(|other| other.above_input_tokens == above_input_tokens) {
-                self.wrong(
+                self.report_fault(
                     tier,
                     key,
                     format_args!("two tiers begin above {above_input_tokens} tokens"),
@@ -124,8 +124,8 @@ impl Reader<'_, '_> {
         tiers
     }
 
-    /// One tier. A missing cache price is that of any input token, a missing price of sound or images that of the tokens which
-    /// they are among.
+    /// Reads one tier. A missing cache price defaults to the input price, a missing price of sound or images to that of the
+    /// tokens among which they are counted.
     fn tier(&mut self, raw: &RawTier) -> Tier {
         let (input, output) = (
             self.per_token(&raw.input, "input"),
@@ -154,8 +154,8 @@ impl Reader<'_, '_> {
     fn per_call(&mut self, raw: &RawPerCall) -> PerCallPrices {
         let mut price = |value: &Option<Spanned<RawDecimal>>, key| {
             let value = value.as_ref();
-            value.map_or(PerCall::default(), |value| {
-                self.decimal(value, key, PerCall::parse).unwrap_or_default()
+            value.map_or(CallPrice::default(), |value| {
+                self.decimal(value, key, CallPrice::parse).unwrap_or_default()
             })
         };
         PerCallPrices {
@@ -172,7 +172,9 @@ impl Reader<'_, '_> {
         let mut factors = |given: &BTreeMap<String, Spanned<RawDecimal>>| {
             let mut factors = BTreeMap::new();
             for (name, value) in given {
-                let factor = self.decimal(value, name, Factor::parse).unwrap_or(Factor::ONE);
+                let factor = self
+                    .decimal(value, name, PriceFactor::parse)
+                    .unwrap_or(PriceFactor::ONE);
                 factors.insert(name.clone(), factor);
             }
             factors
@@ -189,15 +191,15 @@ impl Reader<'_, '_> {
         for (name, tiers) in &raw.service_tier_prices {
             let factors = &raw.multipliers.service_tier;
             if factors.keys().any(|other| other.eq_ignore_ascii_case(name)) {
-                self.wrong(tiers, name, "give either its prices or a multiplier, not both");
+                self.report_fault(tiers, name, "give either its prices or a multiplier, not both");
             }
             prices.insert(name.clone(), self.tiers(tiers, name));
         }
         prices
     }
 
-    fn per_token(&mut self, value: &Spanned<RawDecimal>, key: &str) -> PerToken {
-        self.decimal(value, key, PerToken::parse).unwrap_or_default()
+    fn per_token(&mut self, value: &Spanned<RawDecimal>, key: &str) -> TokenPrice {
+        self.decimal(value, key, TokenPrice::parse).unwrap_or_default()
     }
 
     fn decimal<T>(
@@ -210,6 +212,6 @@ impl Reader<'_, '_> {
             RawDecimal::Text(text) => parse(text),
             RawDecimal::Other(_) => Err(DecimalError::Malformed),
         };
-        parsed.map_err(|error| self.wrong(value, key, error)).ok()
+        parsed.map_err(|error| self.report_fault(value, key, error)).ok()
     }
 }

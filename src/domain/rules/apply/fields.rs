@@ -2,27 +2,27 @@
 
 use crate::domain::{
     rules::{
-        body::Number,
+        body::JsonNumber,
         condition::{FieldTest, Scalar, ValueTest},
     },
-    wire::json_scan::{Kind, Reader, Token, is_string},
+    wire::json_scan::{JsonToken, JsonTokenKind, TapeReader, is_string},
 };
 
-/// A value of the text: its first token, and the reader behind that.
+/// A value of the text: its first token, and a reader positioned after that token.
 #[derive(Clone)]
-pub(super) struct Place<'t> {
-    first: Token,
-    inside: Reader<'t>,
+pub(super) struct ValueView<'t> {
+    first: JsonToken,
+    inside: TapeReader<'t>,
 }
 
-impl<'t> Place<'t> {
+impl<'t> ValueView<'t> {
     /// The value that begins with `first`, which the reader has just read.
-    pub(super) fn new(first: Token, reader: &Reader<'t>) -> Self {
+    pub(super) fn new(first: JsonToken, reader: &TapeReader<'t>) -> Self {
         let inside = reader.clone();
         Self { first, inside }
     }
 
-    /// Whether a test holds for the value here.
+    /// Whether a test holds for this value.
     pub(super) fn passes(&self, test: &FieldTest) -> bool {
         let found = test
             .path
@@ -32,42 +32,43 @@ impl<'t> Place<'t> {
             (ValueTest::Present(wanted), found) => found.is_some() == *wanted,
             (ValueTest::In(allowed), Some(place)) => {
                 let value = place.text();
-                allowed.iter().any(|scalar| is(value, scalar))
+                allowed.iter().any(|scalar| equals_scalar(value, scalar))
             }
             (ValueTest::In(_), None) => false,
         }
     }
 
-    /// The member of this name, if this is an object. Of members with one name, the last counts.
+    /// The member of this name; `None` if there is none or this is not an object. If the name occurs twice, the last one
+    /// counts.
     fn member(mut self, name: &str) -> Option<Self> {
-        if self.first.kind != Kind::Object {
+        if self.first.kind != JsonTokenKind::Object {
             return None;
         }
         let mut found = None;
         loop {
-            let key = self.inside.token().ok()?;
-            if key.kind == Kind::End {
+            let key = self.inside.next_token().ok()?;
+            if key.kind == JsonTokenKind::End {
                 return found;
             }
-            let first = self.inside.token().ok()?;
+            let first = self.inside.next_token().ok()?;
             if is_string(self.inside.bytes(key.start..key.end), name) {
                 found = Some(Self::new(first, &self.inside));
             }
-            self.inside.value(first).ok()?;
+            self.inside.skip_value(first).ok()?;
         }
     }
 
     /// All bytes of the value.
     fn text(mut self) -> &'t [u8] {
-        let range = self.inside.value(self.first).unwrap_or_default();
+        let range = self.inside.skip_value(self.first).unwrap_or_default();
         self.inside.bytes(range)
     }
 }
 
-fn is(value: &[u8], scalar: &Scalar) -> bool {
+fn equals_scalar(value: &[u8], scalar: &Scalar) -> bool {
     match scalar {
         Scalar::Text(text) => is_string(value, text),
-        Scalar::Number(number) => Number::of_token(value).is_some_and(|value| value.equals(*number)),
+        Scalar::Number(number) => JsonNumber::from_token(value).is_some_and(|value| value.equals(*number)),
         Scalar::Truth(truth) => value == if *truth { &b"true"[..] } else { b"false" },
     }
 }

@@ -2,25 +2,25 @@
 
 use super::EditError;
 use crate::domain::{
-    rules::body::{BodyEdit, Refused, path_text},
+    rules::body::{BodyEdit, RefusedValues, path_text},
     wire::json_scan::{is_string, unescaped},
 };
 
-/// Characters of a client's value that are repeated.
+/// Maximum number of characters of a client's value that a message repeats.
 const VALUE_CHARS_MAX: usize = 64;
 
-/// Refuses the request if the value is one of those that are refused. `indexes` are those of the elements it lies in.
-pub(super) fn refusal(
+/// Refuses the request if `which` includes the value. `indexes` are the array indexes on its path.
+pub(super) fn refuse_matching(
     edit: &BodyEdit,
-    which: &Refused,
+    which: &RefusedValues,
     message: &str,
     value: &[u8],
     indexes: &[usize],
 ) -> Result<(), EditError> {
     let is_refused = match which {
-        Refused::Any => true,
-        Refused::Outside(bounds) => bounds.exceeded_by(value).is_some(),
-        Refused::Listed(values) => values.iter().any(|text| is_string(value, text)),
+        RefusedValues::Any => true,
+        RefusedValues::Outside(bounds) => bounds.exceeded_by(value).is_some(),
+        RefusedValues::Listed(values) => values.iter().any(|text| is_string(value, text)),
     };
     if !is_refused {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn refusal(
     let path = |path| path_text(path, &mut indexes.iter().copied().map(Some));
     Err(EditError::Refused {
         line: edit.line,
-        message: filled(
+        message: fill_placeholders(
             message,
             &[
                 ("{value}", shown(value)),
@@ -39,8 +39,8 @@ pub(super) fn refusal(
     })
 }
 
-/// Puts the values in, each once read: a client's text is not searched for placeholders.
-fn filled(message: &str, values: &[(&str, String)]) -> String {
+/// Replaces the placeholders in one pass, so that placeholders in a client's text are not replaced.
+fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
     while let Some((before, after)) = rest.split_once('{') {
@@ -61,9 +61,9 @@ fn filled(message: &str, values: &[(&str, String)]) -> String {
     text
 }
 
-/// A value of the client's, short and without control characters.
+/// A client's value, shortened and without control characters.
 fn shown(value: &[u8]) -> String {
-    // Far more than is shown can stand in an escaped string; what is longer is shown as it is written.
+    // An escaped character takes up to 12 bytes. A longer value is shown as it is written, without unescaping.
     let short = (value.len() <= VALUE_CHARS_MAX * 12)
         .then(|| unescaped(value))
         .flatten();

@@ -1,25 +1,25 @@
-//! Handles the commas when members or elements are removed from an object or array.
+//! Finds the commas to remove along with members of an object or elements of an array.
 
 use std::ops::Range;
 
-/// What has been seen of one container.
+/// The walked part of an object or array. It finds the commas to remove along with members or elements.
 #[derive(Default)]
 pub(super) struct Siblings {
     /// The end of the last value.
     pub(super) last_end: Option<usize>,
-    /// Whether one stays that was there before.
+    /// Whether a sibling before the current one is kept.
     any_kept: bool,
-    /// The start of removed ones at the beginning: they go up to the first that stays.
+    /// The start of the leading siblings that are removed; the cut reaches up to the first sibling that is kept.
     removed_from: Option<usize>,
 }
 
 impl Siblings {
-    /// The next one begins; gives what has to be cut.
+    /// The next sibling begins; returns the range to cut.
     pub(super) fn begin(&mut self, start: usize) -> Option<Range<usize>> {
         self.removed_from.take().map(|from| from..start)
     }
 
-    /// One has been seen whole; gives what has to be cut.
+    /// A sibling has ended; returns the range to cut.
     pub(super) fn end(&mut self, place: Range<usize>, is_removed: bool) -> Option<Range<usize>> {
         let previous_end = self.last_end.replace(place.end);
         if !is_removed {
@@ -35,7 +35,7 @@ impl Siblings {
         }
     }
 
-    /// The container ends; gives what has to be cut.
+    /// The container ends; returns the range to cut.
     pub(super) fn close(&mut self) -> Option<Range<usize>> {
         self.removed_from
             .take()

@@ -1,4 +1,4 @@
-//! A text put in the place of a range of another.
+//! Replaces ranges of a text.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -10,17 +10,17 @@ pub enum EditError {
     /// The body is not one JSON object, so nothing can be spliced into it.
     #[error("the body cannot be edited: {0}")]
     NotJson(#[from] ScanError),
-    /// An edit of the provider's refuses the request.
+    /// An edit refuses the request.
     #[error("{message}")]
     Refused {
         /// The edit's line in the provider's file.
         line: usize,
-        /// What the client is told, with a bounded part of what it sent.
+        /// The message to the client, which repeats at most a bounded part of the request.
         message: String,
     },
 }
 
-/// A text put in the place of a range of the original.
+/// A text that replaces a range of the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::domain::rules) struct Splice<'r> {
     pub(in crate::domain::rules) range: Range<usize>,
@@ -32,8 +32,8 @@ pub(in crate::domain::rules) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The text with all splices done, in one copy. The splices do not overlap; those at one place keep their order.
-pub(in crate::domain::rules) fn spliced(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
+/// Applies all splices, with one copy of the text. Splices must not overlap; those at the same position keep their order.
+pub(in crate::domain::rules) fn apply_splices(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
     let mut out = Vec::with_capacity(text.len() + added);

@@ -2,17 +2,17 @@
 
 use http::HeaderName;
 
-use super::{body_path::members, values::json_text};
+use super::{body_path::path_members, values::json_text};
 use crate::domain::{
     keys::credential::CREDENTIAL_HEADERS,
     rules::{
-        body::Number,
+        body::JsonNumber,
         condition::{Condition, FieldBase, FieldTest, HeaderTest, ModelPattern, Scalar, ValueTest},
         raw::RawCondition,
     },
 };
 
-/// The most conditions of one edit.
+/// Maximum number of conditions of one edit.
 const CONDITIONS_MAX: usize = 8;
 
 pub(super) fn conditions(raw: &[RawCondition]) -> Result<Vec<Condition>, String> {
@@ -31,23 +31,23 @@ fn condition(raw: &RawCondition) -> Result<Condition, String> {
     ];
     match (&raw.model, &raw.header, &raw.field, &raw.root_field) {
         (Some(model), None, None, None) => {
-            none_of("model", &[&for_header[..], &for_field[..]])?;
+            check_none_of("model", &[&for_header[..], &for_field[..]])?;
             if model.is_empty() {
                 return Err("key `when.model` is empty: name a model, with `*` for any characters".to_owned());
             }
             Ok(Condition::Model(ModelPattern(model.clone())))
         }
         (None, Some(name), None, None) => {
-            none_of("header", &[&for_field[..]])?;
-            header(name, raw)
+            check_none_of("header", &[&for_field[..]])?;
+            header_condition(name, raw)
         }
         (None, None, Some(path), None) => {
-            none_of("field", &[&for_header[..]])?;
-            field(FieldBase::Holder, path, raw)
+            check_none_of("field", &[&for_header[..]])?;
+            field_condition(FieldBase::Holder, path, raw)
         }
         (None, None, None, Some(path)) => {
-            none_of("root_field", &[&for_header[..]])?;
-            field(FieldBase::Root, path, raw)
+            check_none_of("root_field", &[&for_header[..]])?;
+            field_condition(FieldBase::Root, path, raw)
         }
         _ => Err(
             "key `when`: a condition tests exactly one of `model`, `header`, `field` and `root_field`; several \
@@ -57,7 +57,7 @@ fn condition(raw: &RawCondition) -> Result<Condition, String> {
     }
 }
 
-fn none_of(subject: &str, groups: &[&[(&str, bool)]]) -> Result<(), String> {
+fn check_none_of(subject: &str, groups: &[&[(&str, bool)]]) -> Result<(), String> {
     match groups.iter().copied().flatten().find(|(_, is_given)| *is_given) {
         Some((key, _)) => Err(format!(
             "key `when.{key}` does not belong to a condition on `{subject}`"
@@ -66,11 +66,11 @@ fn none_of(subject: &str, groups: &[&[(&str, bool)]]) -> Result<(), String> {
     }
 }
 
-fn header(name: &str, raw: &RawCondition) -> Result<Condition, String> {
+fn header_condition(name: &str, raw: &RawCondition) -> Result<Condition, String> {
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "key `when.header`: not the name of a header")?;
     if CREDENTIAL_HEADERS.contains(&name.as_str()) {
         return Err(format!(
-            "key `when.header`: `{name}` carries a credential, which no rule sees"
+            "key `when.header`: `{name}` carries a credential, which rules cannot see"
         ));
     }
     let test = match (&raw.value, &raw.contains) {
@@ -82,8 +82,9 @@ fn header(name: &str, raw: &RawCondition) -> Result<Condition, String> {
     Ok(Condition::Header { name, test })
 }
 
-fn field(base: FieldBase, path: &str, raw: &RawCondition) -> Result<Condition, String> {
-    let path = members(path).ok_or("key `when`: a field is one or more member names joined by dots, without `[]`")?;
+fn field_condition(base: FieldBase, path: &str, raw: &RawCondition) -> Result<Condition, String> {
+    let path =
+        path_members(path).ok_or("key `when`: a field is one or more member names joined by dots, without `[]`")?;
     let test = match (&raw.equals, &raw.one_of, raw.present) {
         (Some(value), None, None) => ValueTest::In(vec![scalar(value)?]),
         (None, Some(values), None) if !values.is_empty() => {
@@ -100,7 +101,7 @@ fn scalar(value: &toml::Value) -> Result<Scalar, String> {
         toml::Value::String(text) => Ok(Scalar::Text(text.clone())),
         toml::Value::Boolean(truth) => Ok(Scalar::Truth(*truth)),
         toml::Value::Integer(_) | toml::Value::Float(_) => {
-            let number = Number::read(&json_text(value)?).ok_or("key `when`: not a number of JSON")?;
+            let number = JsonNumber::read(&json_text(value)?).ok_or("key `when`: not a JSON number")?;
             Ok(Scalar::Number(number))
         }
         _ => Err("key `when`: a field is compared with strings, numbers, true or false".to_owned()),

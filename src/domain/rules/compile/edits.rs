@@ -1,4 +1,4 @@
-//! Header and query edits of a provider file, checked.
+//! Header and query edits of a provider file, and the conditions of its body edits, checked.
 
 use http::{HeaderName, HeaderValue};
 use toml::Spanned;
@@ -13,10 +13,10 @@ use crate::domain::{
     strict_toml::Faults,
 };
 
-/// The most header edits, and the most query edits, of one file.
+/// Maximum number of header edits, and of query edits, of one file.
 const EDITS_MAX: usize = 64;
 
-/// Headers of the connection and of the message's framing (RFC 9110 section 7.6.1): weir sets them itself.
+/// Headers of the connection and of the message framing (RFC 9110 section 7.6.1), which weir sets itself.
 const FRAMING: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -41,10 +41,10 @@ pub(super) fn is_framing(name: &HeaderName) -> bool {
     FRAMING.contains(&name.as_str())
 }
 
-pub(super) fn head(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Faults<'_>) -> HeadEdits {
+pub(super) fn head_edits(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Faults<'_>) -> HeadEdits {
     let count = raw.remove.len() + raw.rename.len() + raw.set.len() + raw.default.len();
     if count > EDITS_MAX {
-        faults.whole(format!("[headers] has {count} edits, at most {EDITS_MAX} are allowed"));
+        faults.add_for_file(format!("[headers] has {count} edits, at most {EDITS_MAX} are allowed"));
     }
     let mut edits = Vec::with_capacity(count);
     let mut add = |place: &Spanned<String>, op: Option<HeadOp>, faults: &Faults<'_>| {
@@ -78,7 +78,7 @@ fn header(
 ) -> Option<(HeaderName, HeaderValue)> {
     let name = header_name(text, given, auth, faults)?;
     let Ok(value) = HeaderValue::from_str(given.get_ref()) else {
-        faults.at(given, text, format!("key `{text}`: not the value of a header"));
+        faults.add_at(given, text, format!("key `{text}`: not the value of a header"));
         return None;
     };
     Some((name, value))
@@ -93,23 +93,23 @@ fn header_name(
     let fault = match HeaderName::from_bytes(text.as_bytes()) {
         Ok(name) if is_framing(&name) => "is set by weir itself and cannot be edited",
         Ok(name) if CREDENTIAL_HEADERS.contains(&name.as_str()) || auth == Some(&name) => {
-            "carries a credential: clients' are never forwarded, the provider's belongs into [auth]"
+            "carries a credential: those of clients are never forwarded, the provider's belongs in [auth]"
         }
         Ok(name) => return Some(name),
         Err(_) => {
-            faults.at(place, "headers", "key `headers`: not the name of a header");
+            faults.add_at(place, "headers", "key `headers`: not the name of a header");
             return None;
         }
     };
     let message = format!("key `headers`: `{}` {fault}", text.to_ascii_lowercase());
-    faults.at(place, text, message);
+    faults.add_at(place, text, message);
     None
 }
 
-pub(super) fn query(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits {
+pub(super) fn query_edits(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits {
     let count = raw.remove.len() + raw.set.len() + raw.default.len();
     if count > EDITS_MAX {
-        faults.whole(format!("[query] has {count} edits, at most {EDITS_MAX} are allowed"));
+        faults.add_for_file(format!("[query] has {count} edits, at most {EDITS_MAX} are allowed"));
     }
     let removed = raw.remove.iter().map(|given| (given.get_ref(), given, QueryOp::Remove));
     let set = raw
@@ -123,13 +123,13 @@ pub(super) fn query(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits {
     let mut edits = Vec::with_capacity(count);
     for (name, given, op) in removed.chain(set).chain(default) {
         if name.is_empty() {
-            faults.at(given, "query", "key `query`: a parameter has a name");
+            faults.add_at(given, "query", "key `query`: the name of a parameter is empty");
         } else if CREDENTIAL_PARAMETERS.contains(&name.as_str()) {
             let message = format!(
-                "key `query`: `{name}` carries a credential: clients' are never forwarded, the provider's belongs into \
+                "key `query`: `{name}` carries a credential: those of clients are never forwarded, the provider's belongs in \
                  [auth]"
             );
-            faults.at(given, "query", message);
+            faults.add_at(given, "query", message);
         } else {
             let (line, name) = (faults.line(given), name.clone());
             edits.push(QueryEdit { line, name, op });

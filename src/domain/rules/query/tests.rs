@@ -57,6 +57,6 @@ fn a_credential_is_no_query_edit() {
     assert!(
         compiled("[query]\nset = { \"\" = \"x\" }\n")
             .unwrap_err()
-            .contains("has a name")
+            .contains("is empty")
     );
 }

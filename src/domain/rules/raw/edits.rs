@@ -18,7 +18,7 @@ pub(crate) struct RawHeaders {
     pub remove: Vec<Spanned<String>>,
     /// Old name to new name.
     pub rename: BTreeMap<String, Spanned<String>>,
-    /// Values that replace whatever the client sent.
+    /// Values that replace what the client sent.
     pub set: BTreeMap<String, Spanned<String>>,
     /// Values for headers that the client did not send.
     pub default: BTreeMap<String, Spanned<String>>,
@@ -30,7 +30,7 @@ pub(crate) struct RawHeaders {
 pub(crate) struct RawQuery {
     /// Names to drop.
     pub remove: Vec<Spanned<String>>,
-    /// Values that replace whatever the client sent.
+    /// Values that replace what the client sent.
     pub set: BTreeMap<String, Spanned<String>>,
     /// Values for parameters that the client did not send.
     pub default: BTreeMap<String, Spanned<String>>,
@@ -40,28 +40,28 @@ pub(crate) struct RawQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RawBodyOp {
-    /// `value` becomes the member's value; a missing member is added to the end of its object.
+    /// Sets the member to `value`; a missing member is added at the end of its object.
     Set,
-    /// The member or array element goes.
+    /// Removes the member or array element.
     Remove,
-    /// The member's name becomes `to`, unless the object has such a member already.
+    /// Renames the member to `to`, unless the object already has a member of that name.
     Rename,
-    /// A number outside `min` to `max` becomes the bound it exceeds.
+    /// Replaces a number outside `min` to `max` by the bound it exceeds.
     Clamp,
-    /// A string that is a key of `values` becomes its value.
+    /// Replaces a string that is a key of `values` by its value.
     Map,
-    /// The request is refused: for a number outside `min` to `max`, for a string of the list `values`, or without these
-    /// for any value. Only in `[[body]]`.
+    /// Refuses the request: for a number outside `min` to `max`, for a string of the list `values`, or without these keys for
+    /// any value. Only in `[[body]]`.
     Refuse,
 }
 
-/// `[[body]]` and `[[response]]`: one edit. Which of the optional keys belong to it, `op` decides.
+/// `[[body]]` and `[[response]]`: one edit. `op` decides which of the optional keys belong to it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawBodyEdit {
-    /// What to do.
+    /// The operation.
     pub op: Spanned<RawBodyOp>,
-    /// Where: names of nested object members, joined by dots; `[]` behind a name means each element of that array.
+    /// The path: names of nested object members, joined by dots; `[]` after a name means each element of that array.
     pub path: Spanned<String>,
     /// Only for requests of these protocols; without it, for all.
     pub protocols: Option<Vec<Protocol>>,
@@ -76,34 +76,34 @@ pub(crate) struct RawBodyEdit {
     pub min: Option<toml::Value>,
     /// For `clamp` and `refuse`.
     pub max: Option<toml::Value>,
-    /// For `map` a table, for `refuse` a list.
+    /// For `map`, a table; for `refuse`, a list.
     pub values: Option<toml::Value>,
-    /// For `refuse`: what the client is told.
+    /// For `refuse`: the message to the client.
     pub message: Option<String>,
 }
 
-/// `when = { .. }`: a test of the model, of a header or of a field. Exactly one of the first four keys says of which.
+/// `when = { .. }`: a test of the model, a header or a field. Exactly one of the first four keys is given.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawCondition {
-    /// The model asked for; `*` stands for any characters.
+    /// The requested model; `*` matches any characters.
     pub model: Option<String>,
     /// A header of the request.
     pub header: Option<String>,
-    /// A member of the object that holds the edited place; for a path that ends in `[]`, of the element itself.
+    /// A member of the object that contains the edited member; for a path that ends in `[]`, a member of the element itself.
     pub field: Option<String>,
-    /// A member of the body, or of the event.
+    /// A member of the whole body or event.
     pub root_field: Option<String>,
     /// For a header: one of its values.
     pub value: Option<String>,
-    /// For a header: a part of one of its values.
+    /// For a header: part of one of its values.
     pub contains: Option<String>,
     /// For a field: its value.
     pub equals: Option<toml::Value>,
     /// For a field: its possible values.
     #[serde(rename = "in")]
     pub one_of: Option<Vec<toml::Value>>,
-    /// For a field: whether it is there.
+    /// For a field: whether it is present.
     pub present: Option<bool>,
 }
 

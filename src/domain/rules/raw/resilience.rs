@@ -1,4 +1,4 @@
-//! Credentials, places, errors and retries of a provider file as written.
+//! Credentials, backends, errors and retries of a provider file as written.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -11,13 +11,13 @@ use crate::domain::{rules::secret_ref::SecretRef, wire::protocol::Protocol};
 pub(crate) struct RawCredential {
     /// Its name in logs and metrics.
     pub name: String,
-    /// Where it is.
+    /// Where the secret is.
     pub secret: SecretRef,
     /// Its share of the requests; without it, 1.
     pub weight: Option<u16>,
 }
 
-/// `[[origin]]`: one of several places.
+/// `[[origin]]`: one of several backends.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawOrigin {
@@ -25,7 +25,8 @@ pub(crate) struct RawOrigin {
     pub url: String,
     /// Its share of the requests; without it, 1.
     pub weight: Option<u16>,
-    /// A path that costs nothing and answers 200 while the place works. Without it, health is a connection that stands.
+    /// A path that is free to request and answers 200 while the backend works. Without it, the backend counts as healthy when a
+    /// connection can be established.
     pub health_path: Option<String>,
 }
 
@@ -33,15 +34,15 @@ pub(crate) struct RawOrigin {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRetry {
-    /// Statuses after which the request is sent again; without it, 500, 502 to 504, 520 to 524, 527 and 529.
+    /// Statuses after which the request is sent again. Without it, 500, 502 to 504, 520 to 524, 527 and 529.
     pub statuses: Option<Spanned<Vec<u16>>>,
-    /// How often one request is sent to this provider in all; without it, 2.
+    /// How many times one request is sent to this provider, the first included. Without it, 2.
     pub attempts: Option<Spanned<u8>>,
     /// The pause before the second attempt, in milliseconds; it doubles each time and is jittered. Without it, 250.
     pub backoff_ms: Option<Spanned<u32>>,
-    /// The longest such pause, in milliseconds; without it, 4000.
+    /// The longest such pause, in milliseconds. Without it, 4000.
     pub backoff_max_ms: Option<Spanned<u32>>,
-    /// How much all attempts after the first may add to the provider's load, in percent; without it, 10.
+    /// How much all attempts after the first may add to the provider's load, in percent. Without it, 10.
     pub budget_percent: Option<Spanned<u16>>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct RawRetry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalShape {
-    /// The protocol's own.
+    /// That of the protocol.
     #[default]
     Protocol,
     /// `code`, `message` and `type` at the root, without a wrapper (docs/interface.md, Errors: provider 3).
@@ -60,24 +61,24 @@ pub enum RefusalShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorMeaning {
-    /// The credential weir sent was refused, or its account has no money: never the client's business.
+    /// The credential that weir sent was refused, or its account has no money. The client gets a refusal of weir's own.
     CredentialRefused,
-    /// The request was refused for what it names or holds: the client's business, and nothing against the credential.
+    /// The request was refused because of its content: the client gets the error, and the credential is not blamed.
     RequestRefused,
 }
 
-/// `[[error]]`: an error that does not mean what its status says.
+/// `[[error]]`: an error whose status does not show its meaning.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawErrorRule {
     pub status: u16,
-    /// A word that it has for machines: its code, its type, its status, or what its details name.
+    /// A machine-readable word of the error: its code, type or status, or a reason in its details.
     pub code: Option<String>,
-    /// Its text for people; `*` stands for any text.
+    /// Its message; `*` matches any text.
     pub message: Option<String>,
-    /// A text that its body has anywhere.
+    /// A text that its body contains.
     pub contains: Option<String>,
-    /// What it means.
+    /// The meaning of the error.
     pub means: ErrorMeaning,
 }
 
@@ -85,9 +86,9 @@ pub(crate) struct RawErrorRule {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawFallback {
-    /// Names of the family; `*` stands for any text.
+    /// Names of the family; `*` matches any text.
     pub patterns: Vec<String>,
-    /// The model that answers for them: one of this file's.
+    /// The model that answers for them, one of this file.
     pub model: String,
     /// Only for requests of these protocols; without it, for all.
     pub protocols: Option<Vec<Protocol>>,

@@ -1,12 +1,12 @@
-//! Edits of the elements of a JSON array that comes in pieces.
+//! Edits the elements of a JSON array that arrives in pieces.
 
 use super::event::EVENT_BYTES_MAX;
 use crate::domain::{
     rules::{apply::edit_object, body::BodyRules},
-    wire::json_scan::{JsonEnd, Progress},
+    wire::json_scan::{JsonEnd, JsonEndProgress},
 };
 
-/// Holds one object at a time: an element of the array, or the bare object that an error is.
+/// Holds one object at a time: an element of the array, or an error, which is an object without an array.
 #[derive(Debug, Default)]
 pub(super) struct ElementRewriter {
     position: ElementPosition,
@@ -15,14 +15,14 @@ pub(super) struct ElementRewriter {
 
 #[derive(Debug, Default)]
 enum ElementPosition {
-    /// Where brackets, commas and white space stand.
+    /// Between objects: brackets, commas and white space.
     #[default]
     Between,
-    /// In an object, all of which is buffered.
+    /// In an object that is buffered.
     Buffered(JsonEnd),
     /// In an object that is too large.
     TooLarge(JsonEnd),
-    /// Behind something that stands in no array of objects.
+    /// After something that does not belong to an array of objects: everything passes unedited.
     Lost,
 }
 
@@ -49,7 +49,7 @@ impl ElementRewriter {
                 ElementPosition::Buffered(end) => {
                     let room = EVENT_BYTES_MAX.saturating_sub(self.buffered.len());
                     let piece = rest.get(..room).unwrap_or(rest);
-                    let (used, is_whole) = progress(end, piece);
+                    let (used, is_whole) = advance(end, piece);
                     self.buffered.extend_from_slice(piece.get(..used).unwrap_or_default());
                     if is_whole {
                         let edited = edit_object(rules, &self.buffered);
@@ -63,7 +63,7 @@ impl ElementRewriter {
                     used
                 }
                 ElementPosition::TooLarge(end) => {
-                    let (used, is_whole) = progress(end, rest);
+                    let (used, is_whole) = advance(end, rest);
                     out.extend_from_slice(rest.get(..used).unwrap_or_default());
                     if is_whole {
                         self.position = ElementPosition::Between;
@@ -80,10 +80,10 @@ impl ElementRewriter {
     }
 }
 
-/// How much of a piece belongs to the object, and whether it ends there.
-fn progress(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
+/// The number of bytes of a piece that belong to the object, and whether the object ends there.
+fn advance(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
     match end.push(piece) {
-        Progress::More => (piece.len(), false),
-        Progress::CompleteAt(at) => (at, true),
+        JsonEndProgress::More => (piece.len(), false),
+        JsonEndProgress::CompleteAt(at) => (at, true),
     }
 }

@@ -1,40 +1,40 @@
-//! Edits of server-sent events. The bytes of an event are held as they came, and only the JSON of its `data` line is
-//! replaced, so that names, comments, unknown fields and line ends stay.
+//! Edits server-sent events. Only the JSON of an event's `data` line is replaced; names, comments, unknown fields and line ends
+//! stay as they are.
 
 use std::ops::Range;
 
 use crate::domain::rules::{apply::edit_object, body::BodyRules};
 
-/// Bytes of one event of a stream, or of one element of an array, that are held at most; a longer one passes unedited.
+/// Maximum bytes to hold of one event of a stream or one element of an array; a longer one passes unedited.
 pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Holds one event at a time.
+/// Holds one event at a time. Only the JSON of its `data` line is replaced; names, comments, unknown fields and line ends stay.
 #[derive(Debug, Default)]
 pub(super) struct EventRewriter {
     held: Vec<u8>,
-    /// Where the line in progress begins in what is held.
+    /// The start of the current line in `held`.
     line_start: usize,
-    data: Data,
-    /// The last byte ended a line and was CR: an LF that follows belongs to it.
+    data: DataLines,
+    /// Whether the last byte was a CR that ended a line: a following LF belongs to it.
     after_cr: bool,
-    /// The event in progress is too large, and passes.
+    /// Whether the current event is too large and passes unedited.
     is_passing: bool,
-    /// Bytes came before, so a byte order mark is none any more.
+    /// Whether a line has ended before: a byte order mark counts only at the start.
     has_begun: bool,
-    /// Whether the line in progress has a byte, for an event that passes.
+    /// Whether the current line has any bytes already.
     is_line_begun: bool,
 }
 
-/// The data lines of the event in progress.
+/// The data lines of the current event.
 #[derive(Debug, Default)]
-enum Data {
+enum DataLines {
     #[default]
     None,
-    /// The place of the only one's value.
+    /// One line; the range of its value in `held`.
     One(Range<usize>),
-    /// Several lines, which are left alone.
+    /// Several lines, which are not edited.
     Several,
 }
 
@@ -43,14 +43,14 @@ impl EventRewriter {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
-                // Of the line before: with that line, wherever it is now.
-                self.take(b"\n", out);
+                // This LF belongs to the previous line and follows it, whether that line is held or was passed on.
+                self.hold_or_pass(b"\n", out);
                 self.line_start = self.held.len();
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', rest) else {
-                self.take(rest, out);
+                self.hold_or_pass(rest, out);
                 self.is_line_begun = true;
                 return;
             };
@@ -58,36 +58,36 @@ impl EventRewriter {
                 rest.get(..end).unwrap_or_default(),
                 rest.get(end..=end).unwrap_or_default(),
             );
-            self.take(line, out);
+            self.hold_or_pass(line, out);
             let is_blank = line.is_empty() && !self.is_line_begun;
             let text = self.line_start..self.held.len();
-            self.take(stop, out);
+            self.hold_or_pass(stop, out);
             self.after_cr = stop == b"\r";
             self.is_line_begun = false;
             if is_blank {
-                self.event_ends(rules, out);
+                self.on_event_end(rules, out);
             } else if !self.is_passing {
-                self.line_ends(text, out);
+                self.on_line_end(text, out);
             }
             rest = rest.get(end + 1..).unwrap_or_default();
         }
     }
 
     /// Holds bytes, or lets them pass.
-    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    fn hold_or_pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if !self.is_passing && self.held.len().saturating_add(bytes.len()) > EVENT_BYTES_MAX {
             out.append(&mut self.held);
             self.is_passing = true;
         }
         if self.is_passing || (self.held.is_empty() && bytes == b"\n") {
-            // A line end of nothing that is held.
+            // A lone LF while nothing is held passes at once.
             out.extend_from_slice(bytes);
         } else {
             self.held.extend_from_slice(bytes);
         }
     }
 
-    fn line_ends(&mut self, text: Range<usize>, out: &mut Vec<u8>) {
+    fn on_line_end(&mut self, text: Range<usize>, out: &mut Vec<u8>) {
         let mut start = text.start;
         let mut line = self.held.get(text.clone()).unwrap_or_default();
         if !std::mem::replace(&mut self.has_begun, true) && line.starts_with(BYTE_ORDER_MARK) {
@@ -98,22 +98,22 @@ impl EventRewriter {
             let value = line.strip_prefix(b"data:").unwrap_or_default();
             let skipped = line.len() - value.len() + usize::from(value.first() == Some(&b' '));
             self.data = match self.data {
-                Data::None => Data::One(start + skipped..text.end),
-                Data::One(_) | Data::Several => Data::Several,
+                DataLines::None => DataLines::One(start + skipped..text.end),
+                DataLines::One(_) | DataLines::Several => DataLines::Several,
             };
         }
         let is_comment_alone = text.start == 0 && line.first() == Some(&b':');
         if is_comment_alone {
-            // A heartbeat: nothing comes that it could belong to.
+            // A comment before any other line of an event, such as a heartbeat, is passed on at once.
             out.append(&mut self.held);
         }
         self.line_start = self.held.len();
     }
 
-    fn event_ends(&mut self, rules: &BodyRules, out: &mut Vec<u8>) {
+    fn on_event_end(&mut self, rules: &BodyRules, out: &mut Vec<u8>) {
         self.has_begun = true;
         let data = std::mem::take(&mut self.data);
-        if let (false, Data::One(place)) = (self.is_passing, data) {
+        if let (false, DataLines::One(place)) = (self.is_passing, data) {
             let value = self.held.get(place.clone()).unwrap_or_default();
             if let Some(edited) = edit_object(rules, value) {
                 self.held.splice(place, edited);

@@ -1,21 +1,21 @@
-//! Counts the text at certain paths: JSON strings without their escapes. The text is not kept.
+//! Counts the text at certain paths without keeping it.
 
 use crate::domain::wire::tokens::CharClasses;
 
-/// What stands for half a surrogate pair.
+/// Replaces half a surrogate pair.
 const REPLACEMENT: char = '\u{FFFD}';
 
-/// Counts texts that are written as JSON strings. A text goes on where the one before it ended: the pieces of an answer
-/// are one text.
+/// Counts texts that are written as JSON strings, with their escapes resolved. Each text continues the one before it: the pieces
+/// of an answer are one text.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct TextCounter {
     classes: CharClasses,
-    escape: Escape,
+    escape: TextEscapeState,
 }
 
-/// Where in an escape a string is. `high` is the first half of a surrogate pair that waits for its second, or 0.
+/// The position within an escape of a string. `high` is the first half of a surrogate pair that waits for its second, or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Escape {
+enum TextEscapeState {
     #[default]
     None,
     AfterHigh(u16),
@@ -29,122 +29,122 @@ enum Escape {
     },
 }
 
-/// Whether the bytes that come are listened to.
+/// Whether the next bytes are counted as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listening {
+pub(super) enum TextCounting {
     No,
     /// In a string.
     Text,
-    /// In an object or array with so many containers around it.
+    /// In an object or array with this many containers around it.
     Within(usize),
 }
 
-impl Heard {
-    /// What was counted.
+impl TextCounter {
+    /// The characters counted so far.
     pub(crate) fn classes(&self) -> &CharClasses {
         &self.classes
     }
 
-    /// Counts more of a string as it is written between its quotes, in any split. What is no escape ends one.
+    /// Counts more of a string as it is written between its quotes, in any split. A byte that cannot continue an escape ends it.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some((first, after)) = rest.split_first() {
-            if matches!(self.escape, Escape::None) {
+            if matches!(self.escape, TextEscapeState::None) {
                 let run = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
                 let (plain, escaped) = rest.split_at_checked(run).unwrap_or((rest, &[]));
                 self.classes.push(plain);
                 rest = match escaped {
                     [_slash, letter, after @ ..] if *letter != b'u' => {
-                        self.classes.push(&[meant(*letter)]);
+                        self.classes.push(&[unescaped_letter(*letter)]);
                         after
                     }
                     [_slash, after @ ..] => {
-                        self.escape = Escape::Slash { high: 0 };
+                        self.escape = TextEscapeState::Slash { high: 0 };
                         after
                     }
                     [] => &[],
                 };
                 continue;
             }
-            if self.step(*first) {
+            if self.push_escape_byte(*first) {
                 rest = after;
             }
         }
     }
 
-    /// Counts a piece of a string that is a run without a backslash, or one byte of an escape: what a lexer gives.
+    /// Counts a piece of a string as the lexer splits it: a run without a backslash, or one byte of an escape.
     #[inline]
     pub(crate) fn push_run(&mut self, piece: &[u8]) {
         match (self.escape, piece) {
-            (Escape::None, [first, ..]) if *first != b'\\' => self.classes.push(piece),
+            (TextEscapeState::None, [first, ..]) if *first != b'\\' => self.classes.push(piece),
             _ => self.push(piece),
         }
     }
 
-    /// Counts a whole string that has no escapes.
-    pub(crate) fn push_text(&mut self, text: &[u8]) {
+    /// Counts a complete string without escapes.
+    pub(crate) fn push_complete(&mut self, text: &[u8]) {
         self.push_run(text);
         self.end();
     }
 
     /// Counts JSON as it is written.
-    pub(crate) fn push_plain(&mut self, bytes: &[u8]) {
+    pub(crate) fn push_json(&mut self, bytes: &[u8]) {
         self.classes.push(bytes);
     }
 
-    /// A string ends; the next one may follow.
+    /// Ends a string; the next one continues the text.
     pub(crate) fn end(&mut self) {
-        if let Escape::AfterHigh(_) = self.escape {
-            self.count(REPLACEMENT);
+        if let TextEscapeState::AfterHigh(_) = self.escape {
+            self.push_char(REPLACEMENT);
         }
-        self.escape = Escape::None;
+        self.escape = TextEscapeState::None;
     }
 
-    /// A string ends, and the next one has nothing to do with it.
-    pub(crate) fn end_apart(&mut self) {
+    /// Ends a string; the next one is a text of its own.
+    pub(crate) fn end_text(&mut self) {
         self.end();
         self.classes.end_text();
     }
 
-    /// Takes a byte of an escape; false if it belongs to no escape and has to be looked at again.
-    fn step(&mut self, byte: u8) -> bool {
+    /// Reads a byte of an escape; false if it belongs to no escape and must be read again.
+    fn push_escape_byte(&mut self, byte: u8) -> bool {
         match self.escape {
-            Escape::None => false,
-            Escape::AfterHigh(high) if byte == b'\\' => {
-                self.escape = Escape::Slash { high };
+            TextEscapeState::None => false,
+            TextEscapeState::AfterHigh(high) if byte == b'\\' => {
+                self.escape = TextEscapeState::Slash { high };
                 true
             }
-            Escape::AfterHigh(_) => {
-                self.count(REPLACEMENT);
-                self.escape = Escape::None;
+            TextEscapeState::AfterHigh(_) => {
+                self.push_char(REPLACEMENT);
+                self.escape = TextEscapeState::None;
                 false
             }
-            Escape::Slash { high } if byte == b'u' => {
-                self.escape = Escape::Hex {
+            TextEscapeState::Slash { high } if byte == b'u' => {
+                self.escape = TextEscapeState::Hex {
                     digits: 0,
                     value: 0,
                     high,
                 };
                 true
             }
-            Escape::Slash { high } => {
+            TextEscapeState::Slash { high } => {
                 if high != 0 {
-                    self.count(REPLACEMENT);
+                    self.push_char(REPLACEMENT);
                 }
-                self.classes.push(&[meant(byte)]);
-                self.escape = Escape::None;
+                self.classes.push(&[unescaped_letter(byte)]);
+                self.escape = TextEscapeState::None;
                 true
             }
-            Escape::Hex { digits, value, high } => {
-                let Some(digit) = hex(byte) else {
-                    self.escape = Escape::None;
+            TextEscapeState::Hex { digits, value, high } => {
+                let Some(digit) = hex_digit(byte) else {
+                    self.escape = TextEscapeState::None;
                     return false;
                 };
                 let value = (value << 4) | digit;
                 if digits == 3 {
-                    self.unit(value, high);
+                    self.push_code_unit(value, high);
                 } else {
-                    self.escape = Escape::Hex {
+                    self.escape = TextEscapeState::Hex {
                         digits: digits + 1,
                         value,
                         high,
@@ -155,34 +155,34 @@ impl Heard {
         }
     }
 
-    /// A whole `\uXXXX`.
-    fn unit(&mut self, unit: u16, high: u16) {
-        self.escape = Escape::None;
+    /// Counts the UTF-16 code unit of a complete `\uXXXX`.
+    fn push_code_unit(&mut self, unit: u16, high: u16) {
+        self.escape = TextEscapeState::None;
         match (unit, high) {
             (0xDC00..=0xDFFF, 1..) => {
                 let code = 0x1_0000 + ((u32::from(high) & 0x3FF) << 10 | u32::from(unit) & 0x3FF);
-                self.count(char::from_u32(code).unwrap_or(REPLACEMENT));
+                self.push_char(char::from_u32(code).unwrap_or(REPLACEMENT));
             }
             _ => {
                 if high != 0 {
-                    self.count(REPLACEMENT);
+                    self.push_char(REPLACEMENT);
                 }
                 if matches!(unit, 0xD800..=0xDBFF) {
-                    self.escape = Escape::AfterHigh(unit);
+                    self.escape = TextEscapeState::AfterHigh(unit);
                 } else {
-                    self.count(char::from_u32(u32::from(unit)).unwrap_or(REPLACEMENT));
+                    self.push_char(char::from_u32(u32::from(unit)).unwrap_or(REPLACEMENT));
                 }
             }
         }
     }
 
-    fn count(&mut self, character: char) {
+    fn push_char(&mut self, character: char) {
         self.classes.push(character.encode_utf8(&mut [0; 4]).as_bytes());
     }
 }
 
-/// What a letter behind a backslash stands for.
-fn meant(letter: u8) -> u8 {
+/// The character that a letter after a backslash denotes.
+fn unescaped_letter(letter: u8) -> u8 {
     match letter {
         b'n' => b'\n',
         b't' => b'\t',
@@ -193,7 +193,7 @@ fn meant(letter: u8) -> u8 {
     }
 }
 
-fn hex(byte: u8) -> Option<u16> {
+fn hex_digit(byte: u8) -> Option<u16> {
     char::from(byte)
         .to_digit(16)
         .and_then(|digit| u16::try_from(digit).ok())
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn escapes_are_counted_as_what_they_stand_for() {
-        let mut heard = Heard::default();
+        let mut heard = TextCounter::default();
         heard.push(br#"a\n\t\"\\\/\u00e9\u4E2d\ud83d\uDE00 z"#);
         heard.end();
         assert_eq!(heard.classes(), &plain("a\n\t\"\\/é中\u{1F600} z"));
@@ -222,15 +222,15 @@ mod tests {
     #[test]
     fn half_a_surrogate_pair_counts_as_one_character() {
         for half in [r"\ud83dx", r"\ude00x"] {
-            let mut heard = Heard::default();
+            let mut heard = TextCounter::default();
             heard.push(half.as_bytes());
             assert_eq!(heard.classes(), &plain("\u{FFFD}x"), "{half}");
         }
-        let mut heard = Heard::default();
+        let mut heard = TextCounter::default();
         heard.push(br"\ud83d\ud83d\n");
         heard.end();
         assert_eq!(heard.classes(), &plain("\u{FFFD}\u{FFFD}\n"));
-        let mut heard = Heard::default();
+        let mut heard = TextCounter::default();
         heard.push(br"\ud83d");
         heard.end();
         assert_eq!(heard.classes(), &plain("\u{FFFD}"));
@@ -249,7 +249,7 @@ mod tests {
                 };
                 json = json.chars().map(escaped).collect();
             }
-            let mut heard = Heard::default();
+            let mut heard = TextCounter::default();
             for piece in json.as_bytes()[1..json.len() - 1].chunks(size) {
                 heard.push(piece);
             }
@@ -259,7 +259,7 @@ mod tests {
 
         #[test]
         fn what_is_no_json_string_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            let mut heard = Heard::default();
+            let mut heard = TextCounter::default();
             heard.push(&bytes);
             heard.end();
         }

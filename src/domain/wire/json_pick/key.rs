@@ -1,43 +1,48 @@
-//! The key being read, if a path could match it.
+//! Buffers the key being read.
 
-/// Bytes of a key that can match; longer keys match nothing.
+/// The maximum length of a key that a path can match.
 const KEY_BYTES_MAX: usize = 48;
 
+/// The key being read, if a path could match it.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct KeyBuffer {
     bytes: [u8; KEY_BYTES_MAX],
     length: usize,
-    state: State,
+    state: KeyBufferState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Not in a key, or in one that cannot matter.
+enum KeyBufferState {
+    /// Not in a key, or in one that no path can match.
     Off,
     Collecting,
     /// Too long or escaped.
     Unmatchable,
 }
 
-impl Key {
+impl KeyBuffer {
     pub(super) const fn new() -> Self {
         Self {
             bytes: [0; KEY_BYTES_MAX],
             length: 0,
-            state: State::Off,
+            state: KeyBufferState::Off,
         }
     }
 
-    /// A key begins; `can_matter` says whether any path could match it.
+    /// Begins a key; `can_matter` says whether any path could match it.
     pub(super) fn begin(&mut self, can_matter: bool) {
         self.length = 0;
-        self.state = if can_matter { State::Collecting } else { State::Off };
+        self.state = if can_matter {
+            KeyBufferState::Collecting
+        } else {
+            KeyBufferState::Off
+        };
     }
 
-    /// More of the key, if one is being read; an escape begins a piece of its own.
+    /// Appends a piece of the key, if it is collected; an escape must begin a piece.
     #[inline]
     pub(super) fn extend(&mut self, bytes: &[u8]) {
-        if self.state != State::Collecting {
+        if self.state != KeyBufferState::Collecting {
             return;
         }
         let room = self
@@ -49,17 +54,17 @@ impl Key {
                 room.copy_from_slice(bytes);
                 self.length += bytes.len();
             }
-            _ => self.state = State::Unmatchable,
+            _ => self.state = KeyBufferState::Unmatchable,
         }
     }
 
     pub(super) fn end(&mut self) {
-        self.state = State::Off;
+        self.state = KeyBufferState::Off;
     }
 
-    /// The key with its last piece, when it can match. One that has come in one piece, as most do, is not copied.
-    pub(super) fn with<'k>(&'k mut self, last: &'k [u8]) -> Option<&'k [u8]> {
-        if self.state == State::Collecting
+    /// The key with its last piece; `None` if no path can match it. A key in one piece, the usual case, is not copied.
+    pub(super) fn complete_with<'k>(&'k mut self, last: &'k [u8]) -> Option<&'k [u8]> {
+        if self.state == KeyBufferState::Collecting
             && self.length == 0
             && last.len() <= KEY_BYTES_MAX
             && !last.starts_with(b"\\")
@@ -67,7 +72,7 @@ impl Key {
             return Some(last);
         }
         self.extend(last);
-        if self.state == State::Collecting {
+        if self.state == KeyBufferState::Collecting {
             self.bytes.get(..self.length)
         } else {
             None

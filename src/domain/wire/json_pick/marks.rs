@@ -1,17 +1,17 @@
-//! Marks of the current object, for conditions over several of its members.
+//! Marks of an object.
 
-/// What the members of an object say of it.
+/// The marks of an object, for conditions over several of its members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
-    /// The bits that its members have set.
+pub(crate) struct ObjectMarks {
+    /// The bits set by its members.
     pub(crate) bits: u8,
-    /// Its number; `None` if it has none, or none of a byte.
+    /// Its number; `None` if it is missing or does not fit into a byte.
     pub(crate) number: Option<u8>,
 }
 
-impl Marks {
-    /// A value of the object, as it is written; only a string marks it. One that is too long to keep is none of the words.
-    pub(super) fn see(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
+impl ObjectMarks {
+    /// Sets the bits of a member's value `json`, if that is a string. A string that is too long to buffer matches no word.
+    pub(super) fn mark_word(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
         let text = match json {
             [b'"', inner @ .., b'"'] if !too_long => inner,
             _ if too_long => b"",
@@ -21,13 +21,13 @@ impl Marks {
         self.bits |= word.map_or(other, |(_, bits)| *bits);
     }
 
-    /// A number of the object, as it is written.
-    pub(super) fn number(&mut self, json: &[u8]) {
+    /// Sets the number from JSON text.
+    pub(super) fn set_number(&mut self, json: &[u8]) {
         self.number = std::str::from_utf8(json).ok().and_then(|number| number.parse().ok());
     }
 
-    /// Whether all of some bits are set, and none of some others.
-    pub(super) fn fit(self, all: u8, none: u8) -> bool {
+    /// Whether all bits of `all` are set, and no bit of `none`.
+    pub(super) fn has_bits(self, all: u8, none: u8) -> bool {
         self.bits & all == all && self.bits & none == 0
     }
 }

@@ -1,23 +1,23 @@
-//! The paths that a picker looks at, and what it does there.
+//! The paths that a picker follows, and what it does with the values there.
 
-/// Bytes of a picked scalar, in its JSON form; a longer one is dropped.
+/// The maximum length of a picked scalar's JSON text; a longer one is dropped.
 pub(crate) const SCALAR_BYTES_MAX: usize = 256;
-/// Bytes of a picked object or array, in its JSON form; a longer one is dropped.
+/// The maximum length of a picked object's or array's JSON text; a longer one is dropped.
 pub(crate) const TREE_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of a picked list; what comes behind them is dropped.
+/// The maximum length of a picked list; values that do not fit are dropped.
 pub(crate) const LIST_BYTES_MAX: usize = 8 * 1024;
-/// Segments of the longest path.
+/// The maximum number of segments in a path.
 pub(crate) const SEGMENTS_MAX: usize = 8;
-/// Paths of one set: one bit each.
+/// The maximum number of paths in a set.
 pub(crate) const PATHS_MAX: usize = 128;
 
-/// Some of a set's paths, one bit each.
+/// A subset of a set's paths, one bit each.
 pub(super) type PathBits = u128;
 
 /// One step from a container to a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
-    /// The value of this key (keys that are written with escapes never match).
+pub(crate) enum PickSegment {
+    /// The value of this key. A key that is written with escapes never matches.
     Key(&'static str),
     /// Each element of an array.
     Each,
@@ -25,56 +25,56 @@ pub(crate) enum Segment {
 
 /// What to do with a value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Take {
+pub(crate) enum PickRule {
     /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
     Scalar,
-    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] in all.
+    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] together.
     List,
-    /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
-    /// followed. The last one wins.
+    /// Keep the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`]; paths that lead into it are not followed.
+    /// The last one wins.
     Tree,
-    /// As [`Take::Tree`], and of an object that is whole in memory the fields with these names at once (see
+    /// Like [`Take::Tree`]; of an object that is complete in memory, also read the fields with these names (see
     /// [`super::Picks::fields`]).
     Fields(&'static [&'static str]),
-    /// Note that there was one which says something: not `null`, `false`, zero, or an empty string, object or array.
+    /// Record that a value was there other than `null`, `false`, zero, or an empty string, object or array.
     Presence,
-    /// Count them.
+    /// Count the values.
     Count,
     /// Count the strings that begin with one of these.
     CountBeginning(&'static [&'static str]),
-    /// Mark the object around the string: with the bits of the word that the string is, or with `other` if it is none.
+    /// Mark the object around the string: with the bits of the word that equals the string, or with `other` if no word does.
     Mark {
         /// Words, each with its bits.
         words: &'static [(&'static str, u8)],
         /// The bits of any other string.
         other: u8,
     },
-    /// As [`Take::Presence`], and mark the object around it with these bits.
+    /// Like [`Take::Presence`], and mark the object around the value with these bits.
     MarkPresence {
-        /// They are set among the marks of that object, to tell later which of its members said something.
+        /// The bits to set, which tell later which members of the object were present.
         bits: u8,
-        /// What is no presence either, as it is written.
+        /// Further JSON texts that do not count as present.
         none: &'static [&'static str],
     },
-    /// Give the object around the number its number, if that is one of a byte.
+    /// Set the number of the object around the value, if the value is a number from 0 to 255.
     MarkNumber,
-    /// Keep of each object its marks and its number, up to [`LIST_BYTES_MAX`] in all.
+    /// Keep the marks and the number of each object, up to [`LIST_BYTES_MAX`] together.
     ListMarked,
-    /// Count the objects that have all of some marks when they end, and none of some others.
+    /// Count the objects that have all marks of `all`, and none of `none`, when they end.
     CountMarked {
-        /// All of these bits.
+        /// The bits that must be set.
         all: u8,
-        /// None of these.
+        /// The bits that must not be set.
         none: u8,
     },
-    /// Listen to a string, without its escapes, or to an object or array as it is written: see [`super::Heard`]. Nothing of
-    /// it is kept.
+    /// Count the text of a string, with its escapes resolved, or of an object or array as it is written: see [`super::Heard`].
+    /// Nothing of it is kept.
     Text,
 }
 
-impl Take {
-    /// How much of a value has to be kept for this take.
-    pub(super) const fn limit(self) -> usize {
+impl PickRule {
+    /// The maximum length of a value to buffer.
+    pub(super) const fn bytes_max(self) -> usize {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
             Self::Tree | Self::Fields(_) => TREE_BYTES_MAX,
@@ -87,47 +87,47 @@ impl Take {
     }
 }
 
-/// A place in a JSON value, and what to do with what is there.
+/// A position in a JSON value, and what to do with the value there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path {
-    segments: &'static [Segment],
-    take: Take,
+pub(crate) struct PickPath {
+    segments: &'static [PickSegment],
+    take: PickRule,
 }
 
-impl Path {
+impl PickPath {
     /// A path of up to [`SEGMENTS_MAX`] segments.
-    pub(crate) const fn new(segments: &'static [Segment], take: Take) -> Self {
+    pub(crate) const fn new(segments: &'static [PickSegment], take: PickRule) -> Self {
         assert!(segments.len() <= SEGMENTS_MAX, "a path has too many segments");
         Self { segments, take }
     }
 }
 
-/// Paths, made ready for looking: a tree with one node per place that is on a path. Built once per set, not per request.
+/// Paths, prepared for picking: a tree with one node for each position on a path. Built once per set, not per request.
 #[derive(Debug)]
 pub(crate) struct PathSet {
-    takes: Vec<Take>,
-    nodes: Vec<Node>,
+    takes: Vec<PickRule>,
+    nodes: Vec<PickNode>,
 }
 
-/// The place of a node in its set; the root is 0.
-pub(super) type NodeId = usize;
-pub(super) const ROOT: NodeId = 0;
+/// The index of a node in its set; the root is 0.
+pub(super) type PickNodeId = usize;
+pub(super) const ROOT: PickNodeId = 0;
 
 #[derive(Debug, Default)]
-struct Node {
-    keys: Vec<(&'static str, NodeId)>,
-    /// The bits of all these keys (see [`bit_of`]): most that are on no path are known by theirs.
+struct PickNode {
+    keys: Vec<(&'static str, PickNodeId)>,
+    /// The bits of all these keys (see [`bit_of`]), by which most other keys are ruled out.
     key_bits: u64,
-    each: Option<NodeId>,
-    leaves: Leaves,
+    each: Option<PickNodeId>,
+    leaves: PickLeaves,
 }
 
-/// The paths that end at a node, one bit each, by what they do.
+/// The paths that end at a node, one bit each, by what they do with the value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Leaves {
-    /// Look at a string, number or literal: all but those that only count or listen.
+pub(super) struct PickLeaves {
+    /// Paths that read a scalar: all but those that only count it or its text.
     pub(super) scalar: PathBits,
-    /// Bytes to keep of it.
+    /// The maximum length of a scalar to buffer.
     pub(super) scalar_limit: usize,
     pub(super) tree: PathBits,
     /// The fields to read of an object.
@@ -135,12 +135,12 @@ pub(super) struct Leaves {
     pub(super) presence: PathBits,
     pub(super) count: PathBits,
     pub(super) marked: PathBits,
-    /// Whether to listen.
+    /// Whether to count the value's text.
     pub(super) text: bool,
 }
 
-/// What is at a place that no path ends at.
-pub(super) static NO_LEAVES: Leaves = Leaves {
+/// The leaves of a node at which no path ends.
+pub(super) static NO_LEAVES: PickLeaves = PickLeaves {
     scalar: 0,
     scalar_limit: 0,
     tree: 0,
@@ -152,12 +152,12 @@ pub(super) static NO_LEAVES: Leaves = Leaves {
 };
 
 impl PathSet {
-    /// A set of up to [`PATHS_MAX`] paths; those behind are ignored.
-    pub(crate) fn new(paths: &[Path]) -> Self {
+    /// A set of up to [`PATHS_MAX`] paths; further ones are ignored.
+    pub(crate) fn new(paths: &[PickPath]) -> Self {
         let paths = paths.get(..PATHS_MAX).unwrap_or(paths);
         let mut set = Self {
             takes: paths.iter().map(|path| path.take).collect(),
-            nodes: vec![Node::default()],
+            nodes: vec![PickNode::default()],
         };
         for (at, path) in paths.iter().enumerate() {
             let node = path
@@ -171,38 +171,38 @@ impl PathSet {
         set
     }
 
-    /// How many paths it has.
+    /// The number of paths.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.takes.len()
     }
 
-    fn child(&mut self, parent: NodeId, segment: Segment) -> NodeId {
+    fn child(&mut self, parent: PickNodeId, segment: PickSegment) -> PickNodeId {
         let known = match segment {
-            Segment::Key(key) => self.key(parent, key.as_bytes()),
-            Segment::Each => self.each(parent),
+            PickSegment::Key(key) => self.key_child(parent, key.as_bytes()),
+            PickSegment::Each => self.element_child(parent),
         };
         if let Some(known) = known {
             return known;
         }
         let new = self.nodes.len();
-        self.nodes.push(Node::default());
+        self.nodes.push(PickNode::default());
         if let Some(parent) = self.nodes.get_mut(parent) {
             match segment {
-                Segment::Key(key) => {
+                PickSegment::Key(key) => {
                     parent.keys.push((key, new));
-                    parent.key_bits |= bit_of(key.as_bytes());
+                    parent.key_bits |= key_bit(key.as_bytes());
                 }
-                Segment::Each => parent.each = Some(new),
+                PickSegment::Each => parent.each = Some(new),
             }
         }
         new
     }
 
-    /// The node of a key in the object at this node.
-    pub(super) fn key(&self, node: NodeId, key: &[u8]) -> Option<NodeId> {
+    /// The node of a key's value in the object at this node.
+    pub(super) fn key_child(&self, node: PickNodeId, key: &[u8]) -> Option<PickNodeId> {
         let node = self.nodes.get(node)?;
-        if node.key_bits & bit_of(key) == 0 {
+        if node.key_bits & key_bit(key) == 0 {
             return None;
         }
         node.keys
@@ -212,50 +212,54 @@ impl PathSet {
     }
 
     /// The node of the elements in the array at this node.
-    pub(super) fn each(&self, node: NodeId) -> Option<NodeId> {
+    pub(super) fn element_child(&self, node: PickNodeId) -> Option<PickNodeId> {
         self.nodes.get(node)?.each
     }
 
-    /// Whether any key of an object at this node leads on.
-    pub(super) fn has_keys(&self, node: NodeId) -> bool {
+    /// Whether a path leads into the members of an object at this node.
+    pub(super) fn has_keys(&self, node: PickNodeId) -> bool {
         self.nodes.get(node).is_some_and(|node| node.key_bits != 0)
     }
 
-    pub(super) fn leaves(&self, node: NodeId) -> &Leaves {
+    pub(super) fn leaves(&self, node: PickNodeId) -> &PickLeaves {
         self.nodes.get(node).map_or(&NO_LEAVES, |node| &node.leaves)
     }
 
-    pub(super) fn takes(&self) -> &[Take] {
+    pub(super) fn takes(&self) -> &[PickRule] {
         &self.takes
     }
 }
 
-/// One of 64 bits that tells keys apart quickly: by their beginnings and lengths.
-fn bit_of(key: &[u8]) -> u64 {
+/// One of 64 bits, chosen by a key's first byte and length, to tell keys apart quickly.
+fn key_bit(key: &[u8]) -> u64 {
     let first = key.first().copied().map_or(0, usize::from);
     1 << ((first + 7 * key.len()) % 64)
 }
 
-impl Leaves {
-    fn add(&mut self, bit: PathBits, take: Take) {
+impl PickLeaves {
+    fn add(&mut self, bit: PathBits, take: PickRule) {
         match take {
-            Take::Tree => self.tree |= bit,
-            Take::Fields(names) => {
+            PickRule::Tree => self.tree |= bit,
+            PickRule::Fields(names) => {
                 self.tree |= bit;
                 self.fields = names;
             }
-            Take::Presence | Take::MarkPresence { .. } => self.presence |= bit,
-            Take::Count => self.count |= bit,
-            Take::CountMarked { .. } | Take::ListMarked => self.marked |= bit,
-            Take::Text => self.text = true,
-            Take::Scalar | Take::List | Take::CountBeginning(_) | Take::Mark { .. } | Take::MarkNumber => {}
+            PickRule::Presence | PickRule::MarkPresence { .. } => self.presence |= bit,
+            PickRule::Count => self.count |= bit,
+            PickRule::CountMarked { .. } | PickRule::ListMarked => self.marked |= bit,
+            PickRule::Text => self.text = true,
+            PickRule::Scalar
+            | PickRule::List
+            | PickRule::CountBeginning(_)
+            | PickRule::Mark { .. }
+            | PickRule::MarkNumber => {}
         }
         if !matches!(
             take,
-            Take::Count | Take::CountMarked { .. } | Take::ListMarked | Take::Text
+            PickRule::Count | PickRule::CountMarked { .. } | PickRule::ListMarked | PickRule::Text
         ) {
             self.scalar |= bit;
-            self.scalar_limit = self.scalar_limit.max(take.limit());
+            self.scalar_limit = self.scalar_limit.max(take.bytes_max());
         }
     }
 }

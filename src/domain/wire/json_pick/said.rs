@@ -1,24 +1,24 @@
-//! The position of the single counted string in a value.
+//! The position of the text counted in a value.
 
-/// What was listened to in the value that is being read.
+/// The position of the text counted in a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum TextSpan {
     #[default]
     Nothing,
-    /// One string without escapes, which came in one piece: where it begins in that piece, and how many bytes it has.
+    /// One string without escapes, which arrived in one piece.
     Once {
-        /// Bytes in front of it, its quote included.
+        /// The offset in the piece at which the string begins, after its quote.
         at: usize,
-        /// Bytes of it, without its quotes.
+        /// The length of the string, without its quotes.
         length: usize,
     },
-    /// Something else.
+    /// Any other text.
     More,
 }
 
-impl Said {
-    /// A string has ended, all of which is this run.
-    pub(super) fn whole(&mut self, at: usize, length: usize) {
+impl TextSpan {
+    /// Records a string that has ended, whose last run this is.
+    pub(super) fn record_string(&mut self, at: usize, length: usize) {
         *self = match self {
             Self::Nothing => Self::Once { at, length },
             Self::Once { .. } | Self::More => Self::More,

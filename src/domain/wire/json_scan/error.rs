@@ -1,12 +1,12 @@
-//! Why a body is refused: what is wrong and where, without quoting it.
+//! Why a body is refused: the fault and its offset, without a quote of the body.
 
 /// Why a request body cannot be routed. Offsets (`at`) are bytes from the start of the body, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
-    /// Nothing but white space.
+    /// The body has nothing but white space.
     #[error("the body is empty")]
     Empty,
-    /// RFC 8259 section 8.1: a sender must not add one; parsers differ in whether they skip it.
+    /// A sender must not add one (RFC 8259 section 8.1), and not all parsers skip it.
     #[error("the body starts with a byte order mark, which JSON does not allow")]
     ByteOrderMark,
     /// The body is not UTF-8.
@@ -18,20 +18,20 @@ pub enum ScanError {
     /// The grammar of RFC 8259 is broken.
     #[error("the body is not valid JSON at byte {at}: {fault}")]
     Malformed {
-        /// Where the fault was seen; the body's length if it ends too early.
+        /// The offset of the fault; the body's length if it ends too early.
         at: usize,
-        /// What is wrong there.
-        fault: Fault,
+        /// The fault.
+        fault: JsonFault,
     },
-    /// The top level is some other JSON value.
+    /// The top-level value is not an object.
     #[error("the body must be a JSON object")]
     NotObject,
-    /// More levels than [`super::ScanLimits::depth_max`].
+    /// The body nests deeper than [`super::ScanLimits::depth_max`].
     #[error("the body nests deeper than {depth_max} levels")]
     TooDeep {
-        /// The byte that opens the level too many.
+        /// The byte that opens the first level beyond the limit.
         at: usize,
-        /// The limit that held, in levels.
+        /// The limit, in levels.
         depth_max: usize,
     },
     /// A second value, or anything else, after the object.
@@ -52,10 +52,10 @@ pub enum ScanError {
         /// The first byte of the value.
         at: usize,
     },
-    /// More names of what lies at a provider than are looked up for one request.
+    /// The body has more references to state at a provider than [`super::ScanLimits::references_max`].
     #[error("the body names more than {references_max} files, items and other things at the provider (byte {at})")]
     TooManyReferences {
-        /// The first byte of the name too many.
+        /// The first byte of the first identifier beyond the limit.
         at: usize,
         /// The limit.
         references_max: usize,
@@ -68,16 +68,16 @@ pub enum ScanError {
     },
 }
 
-/// What breaks the JSON grammar.
+/// A violation of the JSON grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum JsonFault {
     /// The body stops inside a value.
     #[error("the body ends too early")]
     EndsEarly,
     /// No value can start here.
     #[error("a value was expected")]
     ValueExpected,
-    /// No string where an object needs a key.
+    /// An object needs a key here.
     #[error("a key in double quotes was expected")]
     KeyExpected,
     /// A key without its colon.
@@ -104,7 +104,7 @@ pub enum Fault {
     /// `\u` without four hexadecimal digits.
     #[error("an escape without four hexadecimal digits")]
     HexDigits,
-    /// Half of a surrogate pair, which no text can hold, in a member's name or in a value that weir goes by.
+    /// Half of a surrogate pair, which is not valid text, in a member's name or in a value that weir reads.
     #[error("an escaped surrogate without its other half, in a name or an identifier")]
     LoneSurrogate,
 }

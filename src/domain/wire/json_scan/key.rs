@@ -1,24 +1,24 @@
-//! The keys that any reader of a request looks for: each key of a body is looked up here once.
+//! The known keys of request bodies: each key of a body is looked up here once, for all readers.
 
 use super::string;
 
-/// The longest spelling, in bytes.
+/// The length of the longest spelling, in bytes.
 const SPELLING_BYTES_MAX: usize = 32;
 
-/// Makes the keys, and their look-up by spelling.
+/// Defines the keys, and their lookup by spelling.
 macro_rules! keys {
     ($($(#[$doc:meta])* $key:ident: $($spelling:literal)|+,)+) => {
-        /// A known key. Gemini-style requests take both of their spellings, snake case and camel case.
+        /// A known key. Keys of Gemini-style requests have two spellings, snake case and camel case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Key {
+        pub(super) enum BodyKey {
             $($(#[$doc])* $key,)+
         }
 
-        impl Key {
-            fn spelled(name: &[u8]) -> Option<Self> {
+        impl BodyKey {
+            fn from_spelling(name: &[u8]) -> Option<Self> {
                 match name {
                     $($($spelling)|+ => Some(Self::$key),)+
-                    _ => is_called_model(name).then_some(Self::OtherModel),
+                    _ => is_model_key(name).then_some(Self::OtherModel),
                 }
             }
         }
@@ -36,8 +36,7 @@ keys! {
     Content: b"content",
     Contents: b"contents",
     Conversation: b"conversation",
-    /// A member of content whose value names nothing, whatever it holds: the user's own map, a tool's arguments, a
-    /// tool's definition.
+    /// A member of content whose value never names state or models: the user's own map, a tool's arguments or definition.
     Data:
         b"args" | b"arguments" | b"attributes" | b"client_metadata" | b"env" | b"error" | b"input_examples"
         | b"input_schema" | b"labels" | b"metadata" | b"parameters" | b"parametersJsonSchema"
@@ -53,7 +52,7 @@ keys! {
     FileUri: b"fileUri" | b"file_uri",
     GenerateContentRequest: b"generateContentRequest" | b"generate_content_request",
     GenerationConfig: b"generationConfig" | b"generation_config",
-    /// From which model to which another one was run: what has been, in an answer that the client sends back.
+    /// The models between which a fallback switched, in an earlier answer that the client sends back.
     Hop: b"from" | b"to",
     Id: b"id",
     IncludeUsage: b"include_usage",
@@ -66,11 +65,11 @@ keys! {
     MaxTokens: b"max_tokens",
     Messages: b"messages",
     Model: b"model",
-    /// A model under another name ([`is_called_model`]), or how the provider is to choose one.
+    /// A model under another name ([`is_model_key`]), or a preference for the provider's choice of one.
     OtherModel:
         b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"
         | b"model_routing_preference",
-    /// A member outside of content whose value is the user's own, or names tools only.
+    /// A member outside of content whose value is the user's own data, or names only tools.
     OwnMap:
         b"annotations" | b"configs" | b"customConfigs" | b"custom_configs" | b"filters" | b"headers" | b"output_schema"
         | b"tool_choice",
@@ -94,7 +93,7 @@ keys! {
     SystemInstruction: b"systemInstruction" | b"system_instruction",
     Text: b"text",
     Thread: b"thread",
-    /// In content, a tool's definition, or what holds one.
+    /// In content, a tool's definition, or a member that contains one.
     ToolDefinition: b"tool" | b"tool_changes",
     Tools: b"tools",
     TunnelId: b"tunnel_id",
@@ -103,18 +102,18 @@ keys! {
     VectorStoreIds: b"vector_store_ids",
 }
 
-impl Key {
-    /// The key that a token names, if it is known.
-    pub(super) fn of(token: &[u8], is_escaped: bool) -> Option<Self> {
+impl BodyKey {
+    /// The key of a token; `None` if it is unknown.
+    pub(super) fn from_token(token: &[u8], is_escaped: bool) -> Option<Self> {
         if !is_escaped {
-            return Self::spelled(string::inner(token));
+            return Self::from_spelling(string::string_inner(token));
         }
-        Self::spelled(string::ascii(token, &mut [0; SPELLING_BYTES_MAX])?)
+        Self::from_spelling(string::ascii_text(token, &mut [0; SPELLING_BYTES_MAX])?)
     }
 }
 
-/// Whether a member's name says that its value is a model, or several: `model_name`, `judgeModel`, `models`.
-fn is_called_model(name: &[u8]) -> bool {
+/// Whether a member's name says that its value is one or more models: `model_name`, `judgeModel`, `models`.
+fn is_model_key(name: &[u8]) -> bool {
     let one = name.strip_suffix(b"s").unwrap_or(name);
     let ends: [&[u8]; 4] = [b"_name", b"Name", b"_id", b"Id"];
     let called = ends.iter().find_map(|end| one.strip_suffix(*end)).unwrap_or(one);
@@ -128,15 +127,18 @@ mod tests {
     #[test]
     fn a_key_is_known_however_it_is_escaped() {
         for (name, key) in [
-            ("id", Key::Id),
-            ("fileUri", Key::FileUri),
-            ("file_uri", Key::FileUri),
-            ("generate_content_request", Key::GenerateContentRequest),
+            ("id", BodyKey::Id),
+            ("fileUri", BodyKey::FileUri),
+            ("file_uri", BodyKey::FileUri),
+            ("generate_content_request", BodyKey::GenerateContentRequest),
         ] {
             assert!(name.len() <= SPELLING_BYTES_MAX);
-            assert_eq!(Key::of(format!("\"{name}\"").as_bytes(), false), Some(key));
+            assert_eq!(BodyKey::from_token(format!("\"{name}\"").as_bytes(), false), Some(key));
             let escaped: String = name.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
-            assert_eq!(Key::of(format!("\"{escaped}\"").as_bytes(), true), Some(key));
+            assert_eq!(
+                BodyKey::from_token(format!("\"{escaped}\"").as_bytes(), true),
+                Some(key)
+            );
         }
     }
 
@@ -153,7 +155,11 @@ mod tests {
             "modelRoutingPreference",
         ] {
             let token = format!("\"{name}\"");
-            assert_eq!(Key::of(token.as_bytes(), false), Some(Key::OtherModel), "{name}");
+            assert_eq!(
+                BodyKey::from_token(token.as_bytes(), false),
+                Some(BodyKey::OtherModel),
+                "{name}"
+            );
         }
     }
 
@@ -170,7 +176,7 @@ mod tests {
             "Id",
         ] {
             assert_eq!(
-                Key::of(format!("\"{name}\"").as_bytes(), name.contains('\\')),
+                BodyKey::from_token(format!("\"{name}\"").as_bytes(), name.contains('\\')),
                 None,
                 "{name}"
             );

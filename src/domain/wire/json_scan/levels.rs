@@ -1,24 +1,24 @@
-//! The open containers, one bit each: no recursion, no allocation.
+//! The stack of open containers.
 
-/// The deepest nesting that can be configured, in levels; the level stack is an array of this many bits.
+/// The maximum of the configurable nesting limit, in levels.
 pub(crate) const DEPTH_MAX: usize = 1024;
 
 const WORD_BITS: usize = 64;
 
-/// What a level is.
+/// The kind of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Container {
+pub(super) enum LevelKind {
     Object,
     Array,
 }
 
-/// The stack of open containers.
+/// The stack of open containers, one bit each, without allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Levels {
-    /// A bit per enclosing level, set for objects. The innermost level is not here but in `innermost`, which is asked
-    /// for after every value.
+    /// A bit for each enclosing level, set for objects. The innermost level is in `innermost` instead, because it is read after
+    /// every value.
     outer: [u64; DEPTH_MAX / WORD_BITS],
-    innermost: Container,
+    innermost: LevelKind,
     depth: usize,
     depth_max: usize,
 }
@@ -28,7 +28,7 @@ impl Levels {
     pub(super) fn new(depth_max: usize) -> Levels {
         Levels {
             outer: [0; DEPTH_MAX / WORD_BITS],
-            innermost: Container::Object,
+            innermost: LevelKind::Object,
             depth: 0,
             depth_max,
         }
@@ -42,14 +42,14 @@ impl Levels {
         self.depth_max
     }
 
-    /// The container the cursor is in; meaningless at depth 0.
-    pub(super) fn innermost(&self) -> Container {
+    /// The innermost container; meaningless at depth 0.
+    pub(super) fn innermost(&self) -> LevelKind {
         self.innermost
     }
 
-    /// Opens a level; false, and nothing changes, if there is no room for it.
+    /// Opens a level; false, and nothing changes, if it would exceed the limit.
     #[must_use]
-    pub(super) fn enter(&mut self, container: Container) -> bool {
+    pub(super) fn enter(&mut self, container: LevelKind) -> bool {
         if self.depth >= self.depth_max {
             return false;
         }
@@ -58,8 +58,8 @@ impl Levels {
         };
         let bit = 1_u64 << (self.depth % WORD_BITS);
         match self.innermost {
-            Container::Object => *word |= bit,
-            Container::Array => *word &= !bit,
+            LevelKind::Object => *word |= bit,
+            LevelKind::Array => *word &= !bit,
         }
         self.innermost = container;
         self.depth += 1;
@@ -71,6 +71,6 @@ impl Levels {
         self.depth = self.depth.saturating_sub(1);
         let word = self.outer.get(self.depth / WORD_BITS).copied().unwrap_or_default();
         let is_object = word >> (self.depth % WORD_BITS) & 1 == 1;
-        self.innermost = if is_object { Container::Object } else { Container::Array };
+        self.innermost = if is_object { LevelKind::Object } else { LevelKind::Array };
     }
 }

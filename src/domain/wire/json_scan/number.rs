@@ -1,15 +1,15 @@
 //! The number grammar of RFC 8259 section 6.
 
-/// The length of the number that `text` begins with, which is a minus sign or a digit. What follows is judged by the
-/// caller.
+/// Returns the length of the number at the beginning of `text` (RFC 8259 section 6), whose first byte is a minus sign or a digit.
+/// The caller checks what follows.
 ///
 /// # Errors
-/// The byte where a digit is missing.
-pub(super) fn length(text: &[u8]) -> Result<usize, usize> {
+/// The offset at which a digit is missing.
+pub(super) fn number_length(text: &[u8]) -> Result<usize, usize> {
     let peek = |at: usize| text.get(at).copied();
     let mut at = usize::from(peek(0) == Some(b'-'));
     if peek(at) == Some(b'0') {
-        // A leading zero stands alone: a digit after it is an error of whatever comes next.
+        // No digit may follow a leading zero; the caller finds it as an error.
         at += 1;
     } else {
         at = digits_end(text, at)?;

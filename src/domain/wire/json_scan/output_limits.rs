@@ -1,33 +1,33 @@
-//! The output limits in a request, by each protocol's own names. Its bill is held to them.
-//!
-//! Only the protocol's own name counts, and an ambiguous value does not count. Otherwise a request could name a small
-//! number that limits its bill but not its answer.
+//! The output limits of a request, which limit its bill.
 
 use crate::domain::wire::protocol::Protocol;
 
-/// What a body says of its output, under all names.
+/// The output limits of a request, under all names. They limit its bill.
+///
+/// Only the name of the request's own protocol counts, and an ambiguous value does not count. Otherwise a request could set a
+/// small number that limits its bill but not its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputLimits {
-    pub(super) max_tokens: Limit,
-    pub(super) max_output_tokens: Limit,
-    pub(super) generation_config: Limit,
-    pub(super) candidates: Limit,
+    pub(super) max_tokens: OutputLimit,
+    pub(super) max_output_tokens: OutputLimit,
+    pub(super) generation_config: OutputLimit,
+    pub(super) candidates: OutputLimit,
 }
 
-/// What was said under one name.
+/// The values under one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Limit {
+pub(super) enum OutputLimit {
     #[default]
     Absent,
-    /// The largest of the positive integers.
+    /// The largest value; all are positive integers.
     Number(u64),
-    /// Something else, at least once: `null`, a text, a fraction, a zero, which some servers take for no limit.
+    /// Another value, at least once: `null`, a text, a fraction, or zero, which some servers read as unlimited.
     Unclear,
 }
 
-impl Limit {
-    /// Takes another value in; `None`: it is no integer.
-    pub(super) fn note(&mut self, integer: Option<u64>) {
+impl OutputLimit {
+    /// Adds a value; `None` if it is not an integer.
+    pub(super) fn add(&mut self, integer: Option<u64>) {
         *self = match (*self, integer) {
             (Self::Unclear, _) | (_, None | Some(0)) => Self::Unclear,
             (Self::Absent, Some(number)) => Self::Number(number),
@@ -44,18 +44,18 @@ impl Limit {
 }
 
 impl OutputLimits {
-    /// The output tokens of the whole answer, reasoning included, that a request in this protocol allows; `None` where it
-    /// sets no limit that is beyond doubt. In a Messages request it holds for each run of the model, and is the largest one
-    /// where a model of `fallbacks` has its own; in a Gemini-style one all candidates are counted.
-    pub fn of(&self, protocol: Protocol) -> Option<u64> {
+    /// The maximum output tokens of the answer, reasoning included, of a request in this protocol; `None` without an unambiguous
+    /// limit. In a Messages request, the limit is for each run of the model, and is the largest one if a model of `fallbacks` has
+    /// its own; in a Gemini-style request, it covers all candidates.
+    pub fn for_protocol(&self, protocol: Protocol) -> Option<u64> {
         match protocol {
             Protocol::Messages => self.max_tokens.number(),
             Protocol::Responses => self.max_output_tokens.number(),
             Protocol::Gemini => {
                 let candidates = match self.candidates {
-                    Limit::Absent => 1,
-                    Limit::Number(candidates) => candidates,
-                    Limit::Unclear => return None,
+                    OutputLimit::Absent => 1,
+                    OutputLimit::Number(candidates) => candidates,
+                    OutputLimit::Unclear => return None,
                 };
                 Some(self.generation_config.number()?.saturating_mul(candidates))
             }

@@ -1,51 +1,53 @@
-//! What a scan finds.
+//! The result of a scan.
 
 use std::ops::Range;
 
-use super::{named_models::NamedModels, output_limits::OutputLimits, references::Reference, tape::Tape, turns::Turns};
+use super::{
+    named_models::NamedModels, output_limits::OutputLimits, references::Reference, tape::Tape, turns::ConversationTurns,
+};
 
-/// What the top level of a request body says.
+/// The facts that a scan has read from a request body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// The value of `model`; none if the key is missing.
+    /// The value of `model`; `None` if the key is missing.
     pub model: Option<ModelSpan>,
-    /// The value of `stream` if it is a boolean. Any other value is the provider's to refuse.
+    /// The value of `stream` if it is a boolean. It is up to the provider to refuse other values.
     pub stream: Option<bool>,
     /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
     /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
     pub output_max: Option<u64>,
-    /// What bounds the output that is billed.
+    /// The limits of the output that is billed.
     pub output_limits: OutputLimits,
-    /// Whether there is a `contents` key, whatever its value.
+    /// Whether the body has a `contents` key, with any value.
     pub has_contents: bool,
-    /// The member, if there is one, with which a Responses request would have an answer whose usage weir never sees:
-    /// `background`, unless it is false, or `stream_options.include_usage`, unless it is true.
+    /// A member of a Responses request that would hide the usage from weir: `background`, unless it is false, or
+    /// `stream_options.include_usage`, unless it is true.
     pub unseen_usage: Option<&'static str>,
     /// The value of `store` if it is a boolean.
     pub store: Option<bool>,
-    /// Whether there is a `thread` or a `diagnostics` object: the answer may be named by a later request.
+    /// Whether the body has a `thread` or a `diagnostics` object: a later request may name the answer.
     pub may_be_continued: bool,
-    /// The bytes of the value of `prompt_cache_key` in the body, with both quotes.
+    /// The position of the value of `prompt_cache_key` in the body, with both quotes.
     pub prompt_cache_key: Option<Range<usize>>,
-    /// What the request names that lies at a provider's account; at most [`super::ScanLimits::references_max`].
+    /// The references to state at a provider; at most [`super::ScanLimits::references_max`].
     pub references: Vec<Reference>,
-    /// The models that it names beside the one that is to answer.
+    /// The models that the body names in addition to the one that is to answer.
     pub models: NamedModels,
-    /// What the body costs to read, in tokens of o200k, estimated by `input_tokens`.
+    /// The estimated input tokens, in tokens of o200k (see `input_tokens`).
     pub input_tokens: u64,
-    /// What it says of the conversation that it goes on with.
-    pub turns: Turns,
-    /// Whether it has a member that only the provider's account which made it can read or has cached.
+    /// The turns of the conversation.
+    pub turns: ConversationTurns,
+    /// Whether the body has a member that only one account at the provider can read or has cached.
     pub is_account_bound: bool,
     /// The tokens of the body, for its edits.
     pub tape: Tape,
 }
 
-/// The model a request names, and where.
+/// The model that a request names, and the name's position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpan {
-    /// The name, escapes decoded. May be empty or implausible: see [`crate::domain::wire::model_name::is_plausible`].
+    /// The name, with escapes decoded. May be empty or implausible: see [`crate::domain::wire::model_name::is_plausible`].
     pub text: String,
-    /// The bytes of the value's token in the body, with both quotes: what an edit replaces.
+    /// The position of the value in the body, with both quotes: the bytes that an edit replaces.
     pub value: Range<usize>,
 }

@@ -1,75 +1,76 @@
-//! Finds the model's last answer in a conversation. What precedes it was sent before and may be in a cache.
-//!
-//! Fed with every key and string by the scan of the body. Turns are the objects in the top-level array `messages`,
-//! `input` or `contents`. An answer is recognised by its `role`, or in Responses by its item's `type`.
+//! Finds the model's last answer in a conversation.
 
-use super::key::Key;
+use super::key::BodyKey;
 
 /// The depth of an object in an array of the top level.
 const TURN_DEPTH: usize = 3;
 
-/// What the body says of its turns.
+/// The facts about a conversation's turns. Everything before the model's last answer was sent before and may be cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turns {
-    /// The tokens from the beginning of the model's last answer to the end of the conversation, estimated; `None`: the model
+pub struct ConversationTurns {
+    /// The estimated tokens from the beginning of the model's last answer to the end of the conversation; `None` if the model
     /// has not answered yet.
     pub since_answer: Option<u64>,
-    /// Whether something is marked for the cache (`cache_control`).
+    /// Whether a part of the body is marked for the cache (`cache_control`).
     pub marks_cache: bool,
 }
 
-/// What is being read.
+/// Finds the model's last answer in a conversation. Gets every key and string from the scan of the body.
+///
+/// Turns are the objects in the top-level array `messages`, `input` or `contents`. An answer is recognised by its `role`, or in
+/// Responses by its item's `type`.
 #[derive(Debug, Default)]
-pub(super) struct TurnsRead {
-    turns: Turns,
-    in_talk: bool,
-    /// Whether the next string tells whose the turn is.
+pub(super) struct TurnReader {
+    turns: ConversationTurns,
+    is_in_conversation: bool,
+    /// Whether the next string names the author of the turn.
     is_author_next: bool,
-    /// Whether the turn before this one was the model's.
+    /// Whether the last turn was the model's.
     in_answer: bool,
-    /// What had been read when its answer began.
-    answer_at: Option<u64>,
+    /// The tokens before the model's last answer.
+    tokens_before_answer: Option<u64>,
 }
 
-impl TurnsRead {
-    /// A key of an object at `depth` (1: the top level); `read` tells the tokens before it.
-    pub(super) fn key(&mut self, depth: usize, key: Option<Key>, read: impl Fn() -> u64) {
+impl TurnReader {
+    /// Handles a key of an object at `depth` (1: the top level); `read` returns the number of tokens before it.
+    pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, read: impl Fn() -> u64) {
         if depth == 1 {
-            self.end(read);
-            self.in_talk = matches!(key, Some(Key::Messages | Key::Input | Key::Contents));
+            self.end_conversation(read);
+            self.is_in_conversation = matches!(key, Some(BodyKey::Messages | BodyKey::Input | BodyKey::Contents));
         }
-        self.is_author_next = depth == TURN_DEPTH && self.in_talk && matches!(key, Some(Key::Role | Key::Type));
-        self.turns.marks_cache |= key == Some(Key::CacheControl);
+        self.is_author_next =
+            depth == TURN_DEPTH && self.is_in_conversation && matches!(key, Some(BodyKey::Role | BodyKey::Type));
+        self.turns.marks_cache |= key == Some(BodyKey::CacheControl);
     }
 
-    /// A string as it is written between its quotes; `read` tells the tokens before it.
-    pub(super) fn string(&mut self, raw: &[u8], read: impl Fn() -> u64) {
+    /// Handles a string as it is written between its quotes; `read` returns the number of tokens before it.
+    pub(super) fn on_string(&mut self, raw: &[u8], read: impl Fn() -> u64) {
         if !std::mem::take(&mut self.is_author_next) {
             return;
         }
         let is_answer = match raw {
             b"assistant" | b"model" | b"reasoning" => true,
-            // Its role says whose it is.
+            // Its role names the author.
             b"message" => return,
             other => other.ends_with(b"_call"),
         };
         if is_answer && !self.in_answer {
-            self.answer_at = Some(read());
+            self.tokens_before_answer = Some(read());
         }
         self.in_answer = is_answer;
     }
 
-    /// The conversation ends here, if this is one.
-    fn end(&mut self, read: impl Fn() -> u64) {
-        if std::mem::take(&mut self.in_talk) {
-            self.turns.since_answer = self.answer_at.take().map(|at| read().saturating_sub(at));
+    /// Ends the conversation, if one is being read.
+    fn end_conversation(&mut self, read: impl Fn() -> u64) {
+        if std::mem::take(&mut self.is_in_conversation) {
+            self.turns.since_answer = self.tokens_before_answer.take().map(|at| read().saturating_sub(at));
             self.in_answer = false;
         }
     }
 
-    /// What there was, after the whole body.
-    pub(super) fn into_turns(mut self, read: impl Fn() -> u64) -> Turns {
-        self.end(read);
+    /// Returns the facts, after the complete body.
+    pub(super) fn into_turns(mut self, read: impl Fn() -> u64) -> ConversationTurns {
+        self.end_conversation(read);
         self.turns
     }
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::super::{Protocol, ScanLimits, scan};
     use super::*;
 
-    fn turns(body: &Value) -> Turns {
+    fn turns(body: &Value) -> ConversationTurns {
         let limits = ScanLimits {
             depth_max: 64,
             references_max: 64,
@@ -131,7 +132,7 @@ mod tests {
             json!({ "input": "hi" }),
             json!({ "metadata": [{ "role": "assistant" }], "contents": [{ "parts": [{ "text": "hi" }] }] }),
         ] {
-            assert_eq!(turns(&body), Turns::default(), "{body}");
+            assert_eq!(turns(&body), ConversationTurns::default(), "{body}");
         }
     }
 

@@ -1,19 +1,19 @@
-//! What goes wrong behind an answer's status line: a failure that weir tells the client of, an error that the provider sends.
+//! Failures after an answer's status line: breaks, and errors that the provider sends.
 
-/// Why an answer that has begun could not be completed.
+/// Why a begun answer could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Break {
     /// The provider closed or reset the connection.
     ProviderCut,
-    /// The provider ended the answer in order, but before it was complete by its protocol.
+    /// The provider ended the answer cleanly, but before it was complete by its protocol.
     ProviderEnded,
-    /// The provider was silent for longer than its time limit.
+    /// The provider was silent for longer than its timeout.
     ProviderTimeout,
     /// The key's quota or the account's balance is used up.
     LimitReached,
     /// weir is shutting down.
     Stopped,
-    /// An error of weir's own.
+    /// An internal error of weir.
     Internal,
 }
 
@@ -35,27 +35,27 @@ impl Break {
     }
 }
 
-/// An error inside an answer. Never contains the message, which is the provider's text and may quote the prompt.
+/// A provider's error inside an answer. Never contains the message, which is the provider's text and may quote the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InBandError {
     /// The error's type (Messages, Responses) or status (Gemini).
     pub kind: String,
-    /// The error's code, when it has one.
+    /// The error's code, if it has one.
     pub code: Option<String>,
 }
 
 impl InBandError {
-    /// The HTTP status that says the same: that of its code or its kind, else 502.
+    /// The corresponding HTTP status: that of the code or the kind, else 502.
     pub(crate) fn status(&self) -> u16 {
         let number = self.code.as_deref().and_then(|code| code.parse::<u16>().ok());
         let number = number.filter(|code| (400..600).contains(code));
         let word = || [self.code.as_deref(), Some(self.kind.as_str())].into_iter().flatten();
-        number.or_else(|| word().find_map(status_of)).unwrap_or(502)
+        number.or_else(|| word().find_map(status_from_word)).unwrap_or(502)
     }
 }
 
-/// The status of an error's type or code, as the three vendors name them.
-fn status_of(word: &str) -> Option<u16> {
+/// The status for an error's type or code, by the three vendors' names.
+fn status_from_word(word: &str) -> Option<u16> {
     Some(match word {
         "invalid_request_error"
         | "invalid_prompt"

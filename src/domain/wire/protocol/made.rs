@@ -1,29 +1,29 @@
 //! Finds the state that an answer has created at the provider: items, containers, files. A later request may name it.
 //!
-//! Only places that the provider fills are read. What a model writes, such as a tool's input, could contain any name.
+//! Only fields that the provider fills are read: text that a model writes, such as a tool's input, could contain any name.
 
 use std::borrow::Cow;
 
-use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, Picks, Segment, Take};
+use crate::domain::wire::json_pick::PickSegment::{Each, Key};
+use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 use crate::domain::wire::provider_state::StateId;
 
-/// The most names recorded of one answer, of each sort.
+/// The maximum number of identifiers recorded of one answer, in each list of [`Made`].
 pub(super) const MADE_MAX: usize = 256;
 
-/// In a stream's events, and in a whole body.
-pub(super) const MESSAGES: &[Path] = &[
-    one(&[Key("message"), Key("container"), Key("id")]),
-    one(&[Key("delta"), Key("container"), Key("id")]),
-    one(&[Key("container"), Key("id")]),
-    all(&[
+/// The paths in a stream's events, and in a complete body.
+pub(super) const MESSAGES: &[PickPath] = &[
+    single_path(&[Key("message"), Key("container"), Key("id")]),
+    single_path(&[Key("delta"), Key("container"), Key("id")]),
+    single_path(&[Key("container"), Key("id")]),
+    list_path(&[
         Key("content_block"),
         Key("content"),
         Key("content"),
         Each,
         Key("file_id"),
     ]),
-    all(&[
+    list_path(&[
         Key("content"),
         Each,
         Key("content"),
@@ -33,15 +33,16 @@ pub(super) const MESSAGES: &[Path] = &[
     ]),
 ];
 
-/// In a stream's events, and in a whole body. The first of them are gone with an answer that is not kept.
-pub(super) const RESPONSES: &[Path] = &[
-    one(&[Key("item"), Key("id")]),
-    all(&[Key("output"), Each, Key("id")]),
-    one(&[Key("response"), Key("conversation"), Key("id")]),
-    one(&[Key("conversation"), Key("id")]),
-    one(&[Key("item"), Key("container_id")]),
-    one(&[Key("item"), Key("environment"), Key("container_id")]),
-    all(&[
+/// The paths in a stream's events, and in a complete body. The state of the first [`KEPT_RESPONSES`] exists only if the answer is
+/// kept.
+pub(super) const RESPONSES: &[PickPath] = &[
+    single_path(&[Key("item"), Key("id")]),
+    list_path(&[Key("output"), Each, Key("id")]),
+    single_path(&[Key("response"), Key("conversation"), Key("id")]),
+    single_path(&[Key("conversation"), Key("id")]),
+    single_path(&[Key("item"), Key("container_id")]),
+    single_path(&[Key("item"), Key("environment"), Key("container_id")]),
+    list_path(&[
         Key("item"),
         Key("content"),
         Each,
@@ -49,9 +50,9 @@ pub(super) const RESPONSES: &[Path] = &[
         Each,
         Key("file_id"),
     ]),
-    all(&[Key("output"), Each, Key("container_id")]),
-    all(&[Key("output"), Each, Key("environment"), Key("container_id")]),
-    all(&[
+    list_path(&[Key("output"), Each, Key("container_id")]),
+    list_path(&[Key("output"), Each, Key("environment"), Key("container_id")]),
+    list_path(&[
         Key("output"),
         Each,
         Key("content"),
@@ -61,11 +62,11 @@ pub(super) const RESPONSES: &[Path] = &[
         Key("file_id"),
     ]),
 ];
-/// How many of them are gone with an answer that is not kept.
+/// The number of paths whose state exists only if the answer is kept.
 const KEPT_RESPONSES: usize = 4;
 
-/// In every chunk.
-pub(super) const GEMINI: &[Path] = &[all(&[
+/// The paths in every chunk.
+pub(super) const GEMINI: &[PickPath] = &[list_path(&[
     Key("candidates"),
     Each,
     Key("content"),
@@ -75,39 +76,39 @@ pub(super) const GEMINI: &[Path] = &[all(&[
     Key("fileUri"),
 ])];
 
-const fn one(segments: &'static [Segment]) -> Path {
-    Path::new(segments, Take::Scalar)
+const fn single_path(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::Scalar)
 }
 
-const fn all(segments: &'static [Segment]) -> Path {
-    Path::new(segments, Take::List)
+const fn list_path(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::List)
 }
 
 /// The state that an answer has created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct CreatedState {
     /// State that exists only if the answer is kept: items, conversations.
     pub kept: Vec<StateId>,
-    /// State that exists anyway: containers, files.
+    /// State that always exists: containers, files.
     pub always: Vec<StateId>,
 }
 
-impl Made {
-    /// Takes in what an event or a body names; `first` is the place of [`MESSAGES`] in their set.
-    pub(super) fn note_messages(&mut self, picks: &Picks<'_>, first: usize) {
-        note(&mut self.always, picks, first, MESSAGES);
+impl CreatedState {
+    /// Records the state that an event or a body names; `first` is the index of [`MESSAGES`] in the picker's set.
+    pub(super) fn record_messages(&mut self, picks: &Picks<'_>, first: usize) {
+        record_ids(&mut self.always, picks, first, MESSAGES);
     }
 
     /// The same for [`RESPONSES`].
-    pub(super) fn note_responses(&mut self, picks: &Picks<'_>, first: usize) {
+    pub(super) fn record_responses(&mut self, picks: &Picks<'_>, first: usize) {
         let (kept, always) = RESPONSES.split_at(KEPT_RESPONSES);
-        note(&mut self.kept, picks, first, kept);
-        note(&mut self.always, picks, first + KEPT_RESPONSES, always);
+        record_ids(&mut self.kept, picks, first, kept);
+        record_ids(&mut self.always, picks, first + KEPT_RESPONSES, always);
     }
 
     /// The same for [`GEMINI`].
-    pub(super) fn note_gemini(&mut self, picks: &Picks<'_>, first: usize) {
-        note(&mut self.always, picks, first, GEMINI);
+    pub(super) fn record_gemini(&mut self, picks: &Picks<'_>, first: usize) {
+        record_ids(&mut self.always, picks, first, GEMINI);
     }
 
     /// The bytes of heap memory in use.
@@ -116,7 +117,7 @@ impl Made {
     }
 }
 
-fn note(ids: &mut Vec<StateId>, picks: &Picks<'_>, first: usize, paths: &[Path]) {
+fn record_ids(ids: &mut Vec<StateId>, picks: &Picks<'_>, first: usize, paths: &[PickPath]) {
     for path in first..first + paths.len() {
         picks.each_text(path).for_each(|text: Cow<'_, str>| {
             let id = StateId::new(&text);

@@ -5,25 +5,26 @@ use serde_json::{Value, json};
 
 use crate::domain::wire::protocol::Protocol;
 
+/// A model as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedModel {
     /// The name to use in requests.
     pub id: String,
     /// The human-readable name.
     pub display_name: String,
-    /// When it appeared, in seconds since the Unix epoch.
+    /// The time of its release, in seconds since the Unix epoch.
     pub created_unix: i64,
-    /// The most input tokens, if known.
+    /// The maximum number of input tokens, if known.
     pub context_tokens: Option<u64>,
-    /// The most output tokens, if known.
+    /// The maximum number of output tokens, if known.
     pub output_tokens: Option<u64>,
     /// The name of its provider.
     pub owner: String,
 }
 
-/// The body of a list: one page of models, in the given order, and whether there are more.
+/// The body of a list: one page of models, in the given order; `has_more` says whether another page follows.
 pub(crate) fn models_list(shape: Protocol, models: &[ListedModel], has_more: bool) -> Vec<u8> {
-    let entries: Vec<Value> = models.iter().map(|model| entry(shape, model)).collect();
+    let entries: Vec<Value> = models.iter().map(|model| list_entry(shape, model)).collect();
     let list = match shape {
         Protocol::Messages => json!({
             "data": entries,
@@ -33,7 +34,7 @@ pub(crate) fn models_list(shape: Protocol, models: &[ListedModel], has_more: boo
         }),
         Protocol::Responses => json!({ "object": "list", "data": entries }),
         Protocol::Gemini => match models.last().filter(|_| has_more) {
-            // See `model_page`: the name tells where the next page begins.
+            // The next page begins after this name, see `requested_page`.
             Some(last) => json!({ "models": entries, "nextPageToken": last.id }),
             None => json!({ "models": entries }),
         },
@@ -43,10 +44,10 @@ pub(crate) fn models_list(shape: Protocol, models: &[ListedModel], has_more: boo
 
 /// The body for one model.
 pub(crate) fn model_entry(shape: Protocol, model: &ListedModel) -> Vec<u8> {
-    entry(shape, model).to_string().into_bytes()
+    list_entry(shape, model).to_string().into_bytes()
 }
 
-fn entry(shape: Protocol, model: &ListedModel) -> Value {
+fn list_entry(shape: Protocol, model: &ListedModel) -> Value {
     match shape {
         Protocol::Messages => json!({
             "type": "model",
@@ -78,7 +79,7 @@ fn gemini_entry(model: &ListedModel) -> Value {
         "supportedGenerationMethods": ["generateContent", "countTokens"],
     });
     if let Value::Object(fields) = &mut entry {
-        // The protocol leaves out what it does not know; a null would break its typed clients.
+        // The protocol omits unknown values; a null would break its typed clients.
         for (name, tokens) in [
             ("inputTokenLimit", model.context_tokens),
             ("outputTokenLimit", model.output_tokens),
@@ -91,7 +92,7 @@ fn gemini_entry(model: &ListedModel) -> Value {
     entry
 }
 
-/// The epoch stands for a time that cannot be written.
+/// The time in RFC 3339, or the epoch if it is out of range.
 fn rfc3339(unix: i64) -> String {
     Timestamp::from_second(unix)
         .unwrap_or(Timestamp::UNIX_EPOCH)

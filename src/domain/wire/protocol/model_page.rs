@@ -1,73 +1,77 @@
-//! Which part of the model list is asked for: the paging of the protocols that have one (docs/interface.md, Model lists).
+//! The pages of the model list, in the protocols with paging (docs/interface.md, Model lists).
 
 use std::ops::Range;
 
-use crate::domain::wire::{protocol::Protocol, query_value::value};
+use crate::domain::wire::{protocol::Protocol, query_value::query_value};
 
-/// The most models on a page.
+/// The maximum number of models on a page.
 const PAGE_MODELS_MAX: usize = 1000;
-/// Models on a page of the Messages protocol when the client does not say.
+/// The default number of models on a page of the Messages protocol.
 const MESSAGES_PAGE_MODELS: usize = 20;
-/// Models on a page of the Gemini-style protocol when the client does not say.
+/// The default number of models on a page of the Gemini-style protocol.
 const GEMINI_PAGE_MODELS: usize = 50;
 
 /// One page of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
-    /// The models on it, as indices into the list.
+pub(crate) struct ModelListPage {
+    /// The indexes of its models in the list.
     pub range: Range<usize>,
-    /// Whether there are more in the requested direction.
+    /// Whether more models follow in the requested direction.
     pub has_more: bool,
 }
 
-/// The page that `query` asks for, of a list with these names.
+/// The page of a list with these names that `query` requests (docs/interface.md, Model lists).
 ///
 /// # Errors
-/// A number that is none or out of range, a name that is not in the list: what is wrong, for the client.
-pub(crate) fn page_of(shape: Protocol, query: Option<&str>, names: &[&str]) -> Result<Page, String> {
+/// A message for the client: a page size is invalid or out of range, or a name is not in the list.
+pub(crate) fn requested_page(shape: Protocol, query: Option<&str>, names: &[&str]) -> Result<ModelListPage, String> {
     match shape {
         Protocol::Messages => messages_page(query, names),
         Protocol::Gemini => {
-            let size = size(query, "pageSize", GEMINI_PAGE_MODELS)?;
-            // The token is the last name of the page before: names do not change, and a list is sorted by them.
-            let start = match value(query, "pageToken")?.filter(|token| !token.is_empty()) {
-                Some(token) => place(names, &token, "pageToken")? + 1,
+            let size = page_size(query, "pageSize", GEMINI_PAGE_MODELS)?;
+            // The token is the last name of the previous page: names do not change, and the list is sorted by them.
+            let start = match query_value(query, "pageToken")?.filter(|token| !token.is_empty()) {
+                Some(token) => model_index(names, &token, "pageToken")? + 1,
                 None => 0,
             };
-            Ok(forward(start, size, names.len()))
+            Ok(page_from(start, size, names.len()))
         }
-        // The protocol has no paging: everything.
-        Protocol::Responses => Ok(forward(0, names.len(), names.len())),
+        // The protocol has no paging.
+        Protocol::Responses => Ok(page_from(0, names.len(), names.len())),
     }
 }
 
-fn messages_page(query: Option<&str>, names: &[&str]) -> Result<Page, String> {
-    let size = size(query, "limit", MESSAGES_PAGE_MODELS)?;
-    match (value(query, "after_id")?, value(query, "before_id")?) {
-        (Some(_), Some(_)) => Err("`after_id` and `before_id` exclude each other".to_owned()),
-        (Some(after), None) => Ok(forward(place(names, &after, "after_id")? + 1, size, names.len())),
+fn messages_page(query: Option<&str>, names: &[&str]) -> Result<ModelListPage, String> {
+    let size = page_size(query, "limit", MESSAGES_PAGE_MODELS)?;
+    match (query_value(query, "after_id")?, query_value(query, "before_id")?) {
+        (Some(_), Some(_)) => Err("`after_id` and `before_id` cannot be combined".to_owned()),
+        (Some(after), None) => Ok(page_from(
+            model_index(names, &after, "after_id")? + 1,
+            size,
+            names.len(),
+        )),
         (None, Some(before)) => {
-            let end = place(names, &before, "before_id")?;
+            let end = model_index(names, &before, "before_id")?;
             let start = end.saturating_sub(size);
-            Ok(Page {
+            Ok(ModelListPage {
                 range: start..end,
                 has_more: start > 0,
             })
         }
-        (None, None) => Ok(forward(0, size, names.len())),
+        (None, None) => Ok(page_from(0, size, names.len())),
     }
 }
 
-fn forward(start: usize, size: usize, all: usize) -> Page {
+fn page_from(start: usize, size: usize, all: usize) -> ModelListPage {
     let end = start.saturating_add(size).min(all);
-    Page {
+    ModelListPage {
         range: start..end,
         has_more: end < all,
     }
 }
 
-fn size(query: Option<&str>, name: &str, default: usize) -> Result<usize, String> {
-    let Some(text) = value(query, name)? else {
+fn page_size(query: Option<&str>, name: &str, default: usize) -> Result<usize, String> {
+    let Some(text) = query_value(query, name)? else {
         return Ok(default);
     };
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -77,9 +81,9 @@ fn size(query: Option<&str>, name: &str, default: usize) -> Result<usize, String
         .ok_or_else(|| format!("`{name}` is not a number from 1 to {PAGE_MODELS_MAX}"))
 }
 
-fn place(names: &[&str], name: &str, parameter: &str) -> Result<usize, String> {
+fn model_index(names: &[&str], name: &str, parameter: &str) -> Result<usize, String> {
     let found = names.iter().position(|found| *found == name);
-    found.ok_or_else(|| format!("`{parameter}` is no model of this list"))
+    found.ok_or_else(|| format!("`{parameter}` is not a model of this list"))
 }
 
 #[cfg(test)]
@@ -95,7 +99,7 @@ mod tests {
     fn page(shape: Protocol, query: &str, count: usize) -> Result<(Range<usize>, bool), String> {
         let names = names(count);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        page_of(shape, Some(query), &names).map(|page| (page.range, page.has_more))
+        requested_page(shape, Some(query), &names).map(|page| (page.range, page.has_more))
     }
 
     #[test]

@@ -1,41 +1,39 @@
-//! Where an answer has the text that the model has written. Output tokens are estimated from it if no usage is
-//! reported.
-//!
-//! It is text, arguments of tool calls, and visible reasoning. Repetitions are ignored: the `done` events and the last
-//! event of a Responses stream repeat everything before.
+//! The paths of the text that the model writes.
 
-use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, Segment, Take};
+use crate::domain::wire::json_pick::PickSegment::{Each, Key};
+use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment};
 
-/// In a stream's events, and in a whole body.
-pub(super) const MESSAGES: &[Path] = &[
-    text(&[Key("delta"), Key("text")]),
-    text(&[Key("delta"), Key("thinking")]),
-    text(&[Key("delta"), Key("partial_json")]),
-    text(&[Key("content_block"), Key("text")]),
-    text(&[Key("content_block"), Key("thinking")]),
-    text(&[Key("content_block"), Key("name")]),
-    text(&[Key("content"), Each, Key("text")]),
-    text(&[Key("content"), Each, Key("thinking")]),
-    text(&[Key("content"), Each, Key("name")]),
-    text(&[Key("content"), Each, Key("input")]),
+/// The paths of the text that the model writes, in a stream's events and in a complete body: text, arguments of tool calls, and
+/// visible reasoning. Output tokens are estimated from it if no usage is reported.
+pub(super) const MESSAGES: &[PickPath] = &[
+    text_path(&[Key("delta"), Key("text")]),
+    text_path(&[Key("delta"), Key("thinking")]),
+    text_path(&[Key("delta"), Key("partial_json")]),
+    text_path(&[Key("content_block"), Key("text")]),
+    text_path(&[Key("content_block"), Key("thinking")]),
+    text_path(&[Key("content_block"), Key("name")]),
+    text_path(&[Key("content"), Each, Key("text")]),
+    text_path(&[Key("content"), Each, Key("thinking")]),
+    text_path(&[Key("content"), Each, Key("name")]),
+    text_path(&[Key("content"), Each, Key("input")]),
 ];
 
-/// In a stream's events every text comes as the `delta` of some event.
-pub(super) const RESPONSES: &[Path] = &[
-    text(&[Key("delta")]),
-    text(&[Key("output"), Each, Key("content"), Each, Key("text")]),
-    text(&[Key("output"), Each, Key("content"), Each, Key("refusal")]),
-    text(&[Key("output"), Each, Key("summary"), Each, Key("text")]),
-    text(&[Key("output"), Each, Key("name")]),
-    text(&[Key("output"), Each, Key("arguments")]),
-    text(&[Key("output"), Each, Key("input")]),
+/// The same for Responses. In a stream, every text is the `delta` of some event; the `done` events and the last event repeat it
+/// and are ignored.
+pub(super) const RESPONSES: &[PickPath] = &[
+    text_path(&[Key("delta")]),
+    text_path(&[Key("output"), Each, Key("content"), Each, Key("text")]),
+    text_path(&[Key("output"), Each, Key("content"), Each, Key("refusal")]),
+    text_path(&[Key("output"), Each, Key("summary"), Each, Key("text")]),
+    text_path(&[Key("output"), Each, Key("name")]),
+    text_path(&[Key("output"), Each, Key("arguments")]),
+    text_path(&[Key("output"), Each, Key("input")]),
 ];
 
-/// In every chunk.
-pub(super) const GEMINI: &[Path] = &[
-    text(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key("text")]),
-    text(&[
+/// The same for Gemini, in every chunk.
+pub(super) const GEMINI: &[PickPath] = &[
+    text_path(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key("text")]),
+    text_path(&[
         Key("candidates"),
         Each,
         Key("content"),
@@ -43,7 +41,7 @@ pub(super) const GEMINI: &[Path] = &[
         Each,
         Key("functionCall"),
     ]),
-    text(&[
+    text_path(&[
         Key("candidates"),
         Each,
         Key("content"),
@@ -53,6 +51,6 @@ pub(super) const GEMINI: &[Path] = &[
     ]),
 ];
 
-const fn text(segments: &'static [Segment]) -> Path {
-    Path::new(segments, Take::Text)
+const fn text_path(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::Text)
 }

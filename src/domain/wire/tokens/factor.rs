@@ -1,11 +1,11 @@
-//! The factor between an estimate and a model's own count.
+//! The factor from an estimate to a model's own count.
 
-/// How much a model's own count differs from the estimate, in thousandths.
+/// The factor from an estimate to a model's own count, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Factor(u32);
+pub(crate) struct TokenFactor(u32);
 
-impl Factor {
-    /// The factor of so many thousandths.
+impl TokenFactor {
+    /// A factor in thousandths.
     pub(crate) const fn thousandths(thousandths: u32) -> Self {
         Self(thousandths)
     }
@@ -34,7 +34,7 @@ mod tests {
         fn an_estimate_is_corrected_exactly_and_rounded_up(tokens in any::<u64>(), small in 0..10_000_000_u64, thousandths in 0..5_000_u32) {
             for tokens in [tokens, small] {
                 let exact = (u128::from(tokens) * u128::from(thousandths)).div_ceil(1_000);
-                let corrected = Factor::thousandths(thousandths).apply(tokens);
+                let corrected = TokenFactor::thousandths(thousandths).apply(tokens);
                 prop_assert_eq!(u128::from(corrected), exact.min(u128::from(u64::MAX)));
             }
         }

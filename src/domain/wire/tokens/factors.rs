@@ -1,14 +1,13 @@
-//! What each kind of byte is worth.
+//! The worth of each kind of byte.
 
-/// How many kinds of bytes are told apart; one of them is worth nothing.
+/// The number of kinds of bytes; one of them is worth nothing.
 const KINDS: usize = 80;
 
 /// Tokens per byte of each kind, in millionths.
 ///
-/// Fitted on o200k: least squares of the relative error, no factor below zero, over some 2,500 texts of 3 KB from
-/// documentation, fiction, web pages and source code in some 30 languages. English, Chinese, Russian, code, JSON and Markdown
-/// weighed three times as much as the rest, Ukrainian and Arabic less. What it was fitted on has none of
-/// `tests/golden/tokens/`.
+/// Fitted on o200k: least squares of the relative error, no factor below zero, over about 2,500 texts of 3 KB from
+/// documentation, fiction, web pages and source code in about 30 languages. English, Chinese, Russian, code, JSON and Markdown
+/// had three times the weight of the rest, Ukrainian and Arabic less. The texts of `tests/golden/tokens/` were not among them.
 pub(super) const O200K: [u32; KINDS] = [
     0, 267_654, 767_685, 381_894, 683_593, 977_851, 509_102, 0, 256_857, 0, 0, 0, 0, 0, 0, 641_797, 0, 628_985,
     1_084_597, 0, 373_840, 851_929, 898_806, 485_110, 0, 0, 124_959, 3_187_927, 1_533_381, 2_103_995, 0, 1_157_149, 0,

@@ -1,8 +1,8 @@
-//! Sound and images among the tokens of a report.
+//! Audio and image tokens of a report.
 
-use crate::domain::wire::usage::fields::Field;
+use crate::domain::wire::usage::fields::ReportField;
 
-/// Tokens of sound and of images: a part of some count.
+/// The audio and image tokens that a count includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::domain) struct Modalities {
     pub(in crate::domain) audio: u64,
@@ -10,8 +10,8 @@ pub(in crate::domain) struct Modalities {
 }
 
 impl Modalities {
-    /// Those of a list of counts, each with its modality, as a Gemini-style report has it.
-    pub(in crate::domain) fn of_list(counts: Field<'_>) -> Self {
+    /// Reads a list of counts, each with its modality, as in a Gemini-style report.
+    pub(in crate::domain) fn from_list(counts: ReportField<'_>) -> Self {
         let counts = counts.objects(&["modality", "tokenCount"]);
         counts.fold(Self::default(), |sum, [modality, count]| {
             let count = count.count().unwrap_or(0);
@@ -29,33 +29,33 @@ impl Modalities {
         })
     }
 
-    /// Those of a count for each, as a Responses report has them.
-    pub(in crate::domain) fn of_counts(audio: Field<'_>, image: Field<'_>) -> Self {
+    /// Reads one count for each, as in a Responses report.
+    pub(in crate::domain) fn from_counts(audio: ReportField<'_>, image: ReportField<'_>) -> Self {
         Self {
             audio: audio.count().unwrap_or(0),
             image: image.count().unwrap_or(0),
         }
     }
 
-    /// The same, and no more than the count that they are a part of.
+    /// The same, but at most `whole` together, the count that includes them.
     #[must_use]
-    pub(in crate::domain) fn within(self, whole: u64) -> Self {
+    pub(in crate::domain) fn at_most(self, whole: u64) -> Self {
         let image = self.image.min(whole);
         let audio = self.audio.min(whole - image);
         Self { audio, image }
     }
 
-    /// What is more than in the other.
+    /// The difference to `other`; zero where `other` is larger.
     #[must_use]
-    pub(in crate::domain) fn beyond(self, other: Self) -> Self {
+    pub(in crate::domain) fn minus(self, other: Self) -> Self {
         Self {
             audio: self.audio.saturating_sub(other.audio),
             image: self.image.saturating_sub(other.image),
         }
     }
 
-    /// What of a count is neither.
-    pub(in crate::domain) fn rest(self, whole: u64) -> u64 {
+    /// The part of the count `whole` that is neither.
+    pub(in crate::domain) fn remaining(self, whole: u64) -> u64 {
         whole.saturating_sub(self.audio).saturating_sub(self.image)
     }
 }

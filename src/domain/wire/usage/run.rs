@@ -1,26 +1,25 @@
-//! One answer may be the work of several runs, each of its own model: a Messages answer lists them in `usage.iterations`
-//! (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing").
+//! The runs of models that make an answer.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::wire::usage::Usage;
 
-/// What a model was run for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// The model that was asked for, at the answer. It may be one that declined, with another one in its place.
+    /// The requested model works on the answer. It may have declined, and another one answered instead.
     Answer,
-    /// Another model in the place of one that declined.
+    /// Another model answers instead of one that declined.
     Fallback,
-    /// The model that was asked for, at making a long conversation shorter.
+    /// The requested model shortens a long conversation.
     Compaction,
-    /// A model whose advice the answering one asked for.
+    /// A model advises the answering one.
     Advisor,
 }
 
 impl RunKind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 4] = [Self::Answer, Self::Fallback, Self::Compaction, Self::Advisor];
 
     /// The word in the consumption log.
@@ -33,25 +32,26 @@ impl RunKind {
         }
     }
 
-    /// Whether its output is the answer's text, which the request's limit of output holds for.
-    pub const fn speaks(self) -> bool {
+    /// Whether the output of such a run is part of the answer, to which the request's output limit applies.
+    pub const fn is_part_of_answer(self) -> bool {
         matches!(self, Self::Answer | Self::Fallback)
     }
 }
 
-/// One run of a model for an answer.
+/// One run of a model for an answer. Several runs, each of its own model, may make one answer: a Messages answer lists them in
+/// `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What the model was run for.
+    /// The purpose of the run.
     pub kind: RunKind,
-    /// The model, by the provider's name for it; `None`: the one that was asked for.
+    /// The model, by the provider's name; `None` for the requested model.
     pub model: Option<String>,
     /// The tokens that the run used.
     pub usage: Usage,
 }
 
 impl Run {
-    /// A run of the model that was asked for.
+    /// A run of the requested model for the answer.
     pub fn answer(usage: Usage) -> Self {
         Self {
             kind: RunKind::Answer,
@@ -62,6 +62,6 @@ impl Run {
 }
 
 /// The sum of the runs' usage.
-pub(crate) fn total(runs: &[Run]) -> Usage {
+pub(crate) fn total_usage(runs: &[Run]) -> Usage {
     runs.iter().fold(Usage::default(), |sum, run| sum.plus(&run.usage))
 }

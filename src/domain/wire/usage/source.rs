@@ -1,4 +1,4 @@
-//! Where a usage comes from, and what was reported beside it.
+//! Where a usage comes from, and what changes its price.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -9,19 +9,19 @@ use crate::domain::wire::usage::run::RunKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
-    /// The provider reported them at the end of its answer.
+    /// The provider reported it at the end of its answer.
     Reported,
-    /// The provider reported some of them before the answer broke off, or left some out of a whole one; the rest is
-    /// estimated.
+    /// The provider reported a part of it before the answer was interrupted, or omitted a part from a complete answer; the rest
+    /// is estimated.
     Partial,
     /// Estimated from the text that passed.
     Estimated,
-    /// The provider reported more than was asked for or can be: billed is the most that is accepted.
+    /// The provider reported more than the limits allow; the accepted maximum is billed.
     Bounded,
 }
 
 impl UsageSource {
-    /// All of them.
+    /// Every source.
     pub const ALL: [Self; 4] = [Self::Reported, Self::Partial, Self::Estimated, Self::Bounded];
 
     /// The word in the consumption log.
@@ -34,15 +34,15 @@ impl UsageSource {
         }
     }
 
-    /// The source that this word stands for.
+    /// The source with this word in the consumption log.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.as_str() == word)
     }
 }
 
-/// What makes the price differ from the list price, as reported by the provider.
+/// The properties of an answer that change its price, as reported by the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Modifiers {
+pub struct PriceModifiers {
     /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<SmolStr>,
@@ -54,12 +54,12 @@ pub struct Modifiers {
     pub geo: Option<SmolStr>,
 }
 
-impl Modifiers {
-    /// What changes the price of a run. An advisor has a service tier of its own, which the answer does not tell
-    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"), and so with the
-    /// speed; where the request is served holds for all of it.
+impl PriceModifiers {
+    /// The modifiers of a run. An advisor has a service tier and a speed of its own, which the answer does not report
+    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"); the geography is the
+    /// same for all runs.
     #[must_use]
-    pub fn of_run(&self, run: RunKind) -> Self {
+    pub fn for_run(&self, run: RunKind) -> Self {
         match run {
             RunKind::Answer | RunKind::Fallback | RunKind::Compaction => self.clone(),
             RunKind::Advisor => Self {

@@ -1,11 +1,11 @@
-//! What vendors count outside the limit of output that a request sets.
+//! The work that a request's output limit does not cover.
 
-/// What an answer shows of it. The limit holds for each run of a model, and a tool that the provider runs has the model run
-/// again; images are made whatever the limit is.
+/// The work in an answer that the request's output limit does not cover: the limit applies to each run of a model, and the model
+/// runs again after a call of a provider's own tool; images do not count toward the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unlimited {
-    /// Calls of the provider's own tools: searches, code that it ran, and others.
+pub struct UnlimitedWork {
+    /// Calls of the provider's own tools, such as searches and code execution.
     pub tool_calls: u64,
-    /// Images that were made.
+    /// Images in the answer.
     pub images: u64,
 }

@@ -100,9 +100,9 @@ fn the_holder_of_a_certificate_is_told_apart() {
     let mut params = params(&["a.test"]);
     params.distinguished_name.push(rcgen::DnType::CommonName, "alice");
     let der = params.self_signed(&key).unwrap();
-    let told = holder(der.der()).unwrap();
+    let told = describe_holder(der.der()).unwrap();
     let (name, digest) = told.split_once(" sha256:").unwrap();
     assert!(name.contains("CN=alice"), "{told}");
     assert_eq!(digest.len(), 64);
-    assert_eq!(holder(b"no certificate"), None);
+    assert_eq!(describe_holder(b"no certificate"), None);
 }

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::*;
 use crate::{
     domain::rules::{Origin, WeightedOrigin},
-    edges::resolver::{Lookup, Resolver, ResolverSettings},
+    edges::resolver::{HostLookup, Resolver, ResolverSettings},
     providers::pools::Probing,
 };
 
@@ -17,14 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Name(Vec<SocketAddr>);
 
 #[async_trait]
-impl Lookup for Name {
+impl HostLookup for Name {
     async fn lookup(&self, _host: &str, _port: u16) -> io::Result<Vec<SocketAddr>> {
         Ok(self.0.clone())
     }
 }
 
 /// The places of a provider whose name has these addresses.
-async fn places(addresses: &[SocketAddr]) -> Arc<Places> {
+async fn places(addresses: &[SocketAddr]) -> Arc<ProviderBackends> {
     let settings = ResolverSettings {
         refresh: Duration::from_secs(600),
         timeout: PATIENCE,
@@ -41,13 +41,13 @@ async fn places(addresses: &[SocketAddr]) -> Arc<Places> {
     stop.send_replace(true);
     resolving.await.expect("no panic");
     let origin = WeightedOrigin::only(Origin::parse("http://two.example").expect("a place"));
-    let places = Arc::new(Places::new(&[origin], resolver));
+    let places = Arc::new(ProviderBackends::new(&[origin], resolver));
     places.update().await;
     places
 }
 
 /// Where a request of this moment is connected to.
-async fn connect(places: &Arc<Places>, now: Instant) -> (SocketAddr, Result<SocketAddr>) {
+async fn connect(places: &Arc<ProviderBackends>, now: Instant) -> (SocketAddr, Result<SocketAddr>) {
     let (place, _) = places.pick(&[], Probing::Allowed, now).expect("a place");
     let first = place.first;
     let connector = Connector::new(PATIENCE, place, Arc::clone(places), Drain::default());
@@ -122,7 +122,7 @@ async fn the_preferred_family_is_taken_while_it_answers_and_again_when_only_it_d
     let (_, connected) = connect(&places, now).await;
     assert_eq!(connected.expect("connected"), at_six);
     let (place, _) = places.pick(&[], Probing::Allowed, now).expect("a place");
-    places.answered(&place, at_four, now);
+    places.on_family_answered(&place, at_four, now);
     let (_, connected) = connect(&places, now).await;
     assert_eq!(connected.expect("connected"), at_four);
     drop(four);

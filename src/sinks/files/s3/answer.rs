@@ -1,4 +1,4 @@
-//! What a bucket answers.
+//! The responses of a bucket.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use http::{Response, StatusCode, header};
 const CODE_CHARS_MAX: usize = 64;
 
 /// A refusal: its status, and the code in its body, which is one of
-/// <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>. What else the body says may quote who has asked.
+/// <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>. The rest of the body may quote the access key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Refused {
+pub(in super::super) struct BucketRefusal {
     pub(super) status: StatusCode,
     /// Empty if there is none.
     pub(super) code: String,
 }
 
-impl Refused {
-    pub(super) fn of(answer: &Response<Bytes>) -> Self {
+impl BucketRefusal {
+    pub(super) fn from_response(answer: &Response<Bytes>) -> Self {
         let text = String::from_utf8_lossy(answer.body());
         let code = text
             .split_once("<Code>")
@@ -32,8 +32,8 @@ impl Refused {
         }
     }
 
-    /// Whether the same request may succeed a moment later.
-    pub(super) fn may_pass(&self) -> bool {
+    /// Whether the same request may succeed soon.
+    pub(super) fn is_transient(&self) -> bool {
         let is_own_fault = self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED;
         let is_conflict = self.status == StatusCode::CONFLICT && self.code == "ConditionalRequestConflict";
         is_own_fault
@@ -41,13 +41,13 @@ impl Refused {
             || matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
     }
 
-    /// Whether there is an object of this name already: the answer to a put that was only for a new one.
-    pub(in super::super) fn is_there(&self) -> bool {
+    /// Whether an object of this name exists already: the response to a put of a new object.
+    pub(in super::super) fn is_existing(&self) -> bool {
         self.status == StatusCode::PRECONDITION_FAILED
     }
 
-    /// Whether the server does not know what a condition on a put is.
-    pub(in super::super) fn knows_no_condition(&self) -> bool {
+    /// Whether the server does not support a condition on a put.
+    pub(in super::super) fn is_condition_unsupported(&self) -> bool {
         self.status == StatusCode::NOT_IMPLEMENTED
             || (self.status == StatusCode::BAD_REQUEST
                 && matches!(
@@ -56,19 +56,19 @@ impl Refused {
                 ))
     }
 
-    /// What somebody has to do about it.
+    /// What the operator has to do.
     fn advice(&self) -> &'static str {
         match (self.status.as_u16(), self.code.as_str()) {
             (_, "RequestTimeTooSkewed" | "RequestExpired") => "set this machine's clock",
             (_, "InvalidAccessKeyId" | "SignatureDoesNotMatch") => {
                 "correct access_key_id and secret_access_key, and region"
             }
-            (_, "NoSuchBucket") => "make the bucket, or correct its name",
+            (_, "NoSuchBucket") => "create the bucket, or correct its name",
             (_, "AuthorizationHeaderMalformed" | "AuthorizationQueryParametersError" | "PermanentRedirect")
             | (300..=399, _) => "correct region and endpoint",
             (401 | 403, _) => {
-                "give the access key s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject, and see whether this \
-                 machine's clock is right"
+                "give the access key s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject, and check this \
+                 machine's clock"
             }
             (404, _) => "",
             (413, _) | (_, "EntityTooLarge") => "lower rows_max",
@@ -77,9 +77,9 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for BucketRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "it answers {}", self.status.as_u16())?;
+        write!(out, "it answered {}", self.status.as_u16())?;
         if !self.code.is_empty() {
             write!(out, " {}", self.code)?;
         }
@@ -92,20 +92,20 @@ impl fmt::Display for Refused {
 
 /// Some bytes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Part {
-    /// The place of the first one in the object.
+pub(in super::super) struct ObjectPart {
+    /// The offset of the first byte in the object.
     pub(super) begin: u64,
-    /// How many bytes the object has.
+    /// The length of the object.
     pub(super) length: u64,
     pub(super) bytes: Bytes,
 }
 
-/// What an answer has of an object: the part that was asked for, or all of it from a server that knows no parts.
-pub(super) fn part(answer: Response<Bytes>) -> Option<Part> {
+/// The part of an object in a response: the requested one, or the whole object from a server that does not support ranges.
+pub(super) fn object_part(answer: Response<Bytes>) -> Option<ObjectPart> {
     let (head, bytes) = answer.into_parts();
     if head.status != StatusCode::PARTIAL_CONTENT {
         let length = bytes.len() as u64;
-        return Some(Part {
+        return Some(ObjectPart {
             begin: 0,
             length,
             bytes,
@@ -116,7 +116,7 @@ pub(super) fn part(answer: Response<Bytes>) -> Option<Part> {
     let (begin, end) = range.split_once('-')?;
     let (begin, end, length): (u64, u64, u64) = (begin.parse().ok()?, end.parse().ok()?, length.parse().ok()?);
     let is_whole = end.checked_sub(begin)?.checked_add(1)? == bytes.len() as u64 && end < length;
-    is_whole.then_some(Part { begin, length, bytes })
+    is_whole.then_some(ObjectPart { begin, length, bytes })
 }
 
 #[cfg(test)]
@@ -138,18 +138,21 @@ mod tests {
             (
                 403,
                 quoting,
-                "it answers 403 SignatureDoesNotMatch; correct access_key_id and secret_access_key, and region",
+                "it answered 403 SignatureDoesNotMatch; correct access_key_id and secret_access_key, and region",
             ),
             (
                 404,
                 "<Error><Code>NoSuchBucket</Code></Error>",
-                "it answers 404 NoSuchBucket; make the bucket, or correct its name",
+                "it answered 404 NoSuchBucket; create the bucket, or correct its name",
             ),
-            (301, "", "it answers 301; correct region and endpoint"),
-            (500, "<Code>AKIA CANARY\n</Code>", "it answers 500"),
-            (503, "<Code>SlowDown</Code>", "it answers 503 SlowDown"),
+            (301, "", "it answered 301; correct region and endpoint"),
+            (500, "<Code>AKIA CANARY\n</Code>", "it answered 500"),
+            (503, "<Code>SlowDown</Code>", "it answered 503 SlowDown"),
         ] {
-            assert_eq!(Refused::of(&answer(status, "", body)).to_string(), told);
+            assert_eq!(
+                BucketRefusal::from_response(&answer(status, "", body)).to_string(),
+                told
+            );
         }
     }
 
@@ -165,19 +168,19 @@ mod tests {
             (403, "AccessDenied", false),
             (412, "PreconditionFailed", false),
         ] {
-            let refused = Refused {
+            let refused = BucketRefusal {
                 status: StatusCode::from_u16(status).unwrap(),
                 code: code.to_owned(),
             };
-            assert_eq!(refused.may_pass(), passes, "{refused}");
+            assert_eq!(refused.is_transient(), passes, "{refused}");
         }
     }
 
     #[test]
     fn a_part_is_what_its_range_says_or_none() {
-        let whole = part(answer(200, "", "abcdef")).unwrap();
+        let whole = object_part(answer(200, "", "abcdef")).unwrap();
         assert_eq!((whole.begin, whole.length, &whole.bytes[..]), (0, 6, &b"abcdef"[..]));
-        let some = part(answer(206, "bytes 2-4/6", "cde")).unwrap();
+        let some = object_part(answer(206, "bytes 2-4/6", "cde")).unwrap();
         assert_eq!((some.begin, some.length), (2, 6));
         for wrong in [
             "",
@@ -189,7 +192,7 @@ mod tests {
             "bytes 0-18446744073709551615/1",
             "2-4/6",
         ] {
-            assert_eq!(part(answer(206, wrong, "cde")), None, "{wrong}");
+            assert_eq!(object_part(answer(206, wrong, "cde")), None, "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A request on its way to a bucket, made again while what went wrong may pass by itself.
+//! Sends a request to a bucket, again after transient errors.
 
 use std::{
     fs::File,
@@ -17,40 +17,40 @@ use tokio::{
     time::sleep,
 };
 
-use super::{answer::Refused, error::RequestError};
+use super::{answer::BucketRefusal, error::BucketRequestError};
 use crate::edges::web_client::{Upload, WebClient};
 
-/// How often a request is made, while its time lasts, and the pause before it is made again.
+/// The maximum number of attempts within the timeout, and the pause before the second one, which grows.
 const ATTEMPTS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
-/// A file is sent in pieces, and so many of them wait for the network.
+/// A file is sent in pieces of this size, at most `PIECES_MAX` of which wait for the network.
 const PIECE_BYTES: usize = 64 * 1024;
 const PIECES_MAX: usize = 4;
 
-/// What is asked, with the signature in its address.
-pub(super) struct Call {
+/// A request to a bucket, with its signature in the URL.
+pub(super) struct BucketCall {
     pub(super) client: WebClient,
     pub(super) method: Method,
     pub(super) url: String,
     pub(super) headers: Vec<(HeaderName, String)>,
-    /// What is sent along, and how many bytes that are.
+    /// The file to send, with its length.
     pub(super) file: Option<(File, u64)>,
 }
 
-impl Call {
-    /// The answer, which says that all is well.
-    pub(super) async fn made(self) -> Result<Response<Bytes>, RequestError> {
+impl BucketCall {
+    /// Sends the request; returns the response, if it is a success.
+    pub(super) async fn send(self) -> Result<Response<Bytes>, BucketRequestError> {
         let mut attempt = 1;
         loop {
-            match self.once().await {
-                Err(error) if attempt < ATTEMPTS_MAX && error.may_pass() => sleep(PAUSE * attempt).await,
+            match self.send_once().await {
+                Err(error) if attempt < ATTEMPTS_MAX && error.is_transient() => sleep(PAUSE * attempt).await,
                 done => return done,
             }
             attempt += 1;
         }
     }
 
-    async fn once(&self) -> Result<Response<Bytes>, RequestError> {
+    async fn send_once(&self) -> Result<Response<Bytes>, BucketRequestError> {
         let answer = match &self.file {
             None => {
                 let body = Full::default().map_err(|never| match never {}).boxed_unsync();
@@ -58,7 +58,7 @@ impl Call {
             }
             Some((file, bytes)) => {
                 let (sender, body) = Channel::new(PIECES_MAX);
-                let sending = send(file.try_clone()?, *bytes, sender);
+                let sending = send_file(file.try_clone()?, *bytes, sender);
                 let request = self.request(body.boxed_unsync())?;
                 let (sent, answer) = tokio::join!(sending, self.client.upload(request));
                 sent?;
@@ -68,21 +68,23 @@ impl Call {
         if answer.status().is_success() {
             Ok(answer)
         } else {
-            Err(RequestError::Refused(Refused::of(&answer)))
+            Err(BucketRequestError::Refused(BucketRefusal::from_response(&answer)))
         }
     }
 
-    fn request(&self, body: Upload) -> Result<Request<Upload>, RequestError> {
+    fn request(&self, body: Upload) -> Result<Request<Upload>, BucketRequestError> {
         let mut request = Request::builder().method(self.method.clone()).uri(&self.url);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        request.body(body).map_err(|error| RequestError::Odd(error.to_string()))
+        request
+            .body(body)
+            .map_err(|error| BucketRequestError::Unexpected(format!("the request cannot be made: {error}")))
     }
 }
 
-/// Sends a file piece by piece, until its end or until nobody wants more of it: then there is an answer already.
-async fn send(file: File, bytes: u64, mut to: Sender<Bytes, io::Error>) -> io::Result<()> {
+/// Sends a file piece by piece, until its end or until the receiver closes: then the server has responded already.
+async fn send_file(file: File, bytes: u64, mut to: Sender<Bytes, io::Error>) -> io::Result<()> {
     let mut file = tokio::fs::File::from_std(file);
     file.seek(SeekFrom::Start(0)).await?;
     let mut left = bytes;

@@ -1,51 +1,51 @@
-//! Why a bucket has not done what it was asked for.
+//! Errors of requests to a bucket.
 
 use std::{io, time::Duration};
 
 use http::StatusCode;
 
-use super::answer::Refused;
+use super::answer::BucketRefusal;
 use crate::edges::web_client::WebError;
 
-/// Why a request has not done what it was for. Names no secret.
+/// Why a request to a bucket failed. The texts contain no secret.
 #[derive(Debug, thiserror::Error)]
-pub(in super::super) enum RequestError {
-    /// The bucket has answered, and not as one wishes.
+pub(in super::super) enum BucketRequestError {
+    /// The server has refused the request.
     #[error("{0}")]
-    Refused(Refused),
-    /// There is no answer that can be read.
+    Refused(BucketRefusal),
+    /// No response was received.
     #[error("{0}")]
-    Lost(#[from] WebError),
-    /// It took too long.
+    Connection(#[from] WebError),
+    /// The timeout has passed.
     #[error("no answer within {} s", .0.as_secs())]
-    Late(Duration),
-    /// The answer is none to the question.
-    #[error("it answers {0}")]
-    Odd(String),
-    /// The file that was to be put there cannot be read.
+    Timeout(Duration),
+    /// The request cannot be made, or the response does not fit the request.
+    #[error("{0}")]
+    Unexpected(String),
+    /// The file to put cannot be read.
     #[error("the file cannot be read: {0}")]
     Local(#[from] io::Error),
-    /// This process ends.
+    /// The process is stopping.
     #[error("weir is stopping")]
     Stopping,
 }
 
-impl RequestError {
-    /// Whether it may succeed when it is simply made again.
-    pub(super) fn may_pass(&self) -> bool {
+impl BucketRequestError {
+    /// Whether the same request may succeed if it is made again.
+    pub(super) fn is_transient(&self) -> bool {
         match self {
-            Self::Refused(refused) => refused.may_pass(),
-            Self::Lost(WebError::Connect(_) | WebError::Broken(_) | WebError::Late(_)) => true,
-            Self::Lost(WebError::TooLong(_) | WebError::Address)
-            | Self::Late(_)
-            | Self::Odd(_)
+            Self::Refused(refused) => refused.is_transient(),
+            Self::Connection(WebError::Connect(_) | WebError::Broken(_) | WebError::Late(_)) => true,
+            Self::Connection(WebError::TooLong(_) | WebError::Address)
+            | Self::Timeout(_)
+            | Self::Unexpected(_)
             | Self::Local(_)
             | Self::Stopping => false,
         }
     }
 
-    /// Whether there is no such object.
-    pub(in super::super) fn is_gone(&self) -> bool {
+    /// Whether the object does not exist.
+    pub(in super::super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(refused) if refused.status == StatusCode::NOT_FOUND && refused.code != "NoSuchBucket")
     }
 }

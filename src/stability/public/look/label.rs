@@ -1,10 +1,10 @@
-//! A health label: its colour, its pill, and the words beside it.
+//! Health labels: their colours and their markup.
 
 use maud::{Markup, html};
 
-use crate::domain::faults::stability::{Confidence, Counters, Health};
+use crate::domain::faults::stability::{Confidence, Health, StabilityCounters};
 
-/// All labels, in the order in which a legend or a sum names them.
+/// All labels, in the order of legends and summaries.
 pub(crate) const ALL: [Health; 6] = [
     Health::Operational,
     Health::Healthy,
@@ -14,7 +14,7 @@ pub(crate) const ALL: [Health; 6] = [
     Health::NoData,
 ];
 
-/// The class that gives a label's colours in the style sheet. One letter: a page of many models has thousands.
+/// The CSS class of a label's colours. One letter, because a page of many models has thousands.
 pub(crate) const fn class(health: Health) -> &'static str {
     match health {
         Health::Operational => "o",
@@ -26,14 +26,14 @@ pub(crate) const fn class(health: Health) -> &'static str {
     }
 }
 
-/// The label as a pill: a dot and its words.
+/// The label as a pill: a dot and its name.
 pub(crate) fn pill(health: Health) -> Markup {
     html! { span class={ "pill " (class(health)) } { (health.as_str()) } }
 }
 
-/// What the figures are worth, in words.
-pub(crate) fn confidence(counters: &Counters) -> &'static str {
-    match counters.figures().confidence {
+/// The confidence of the figures, as a word.
+pub(crate) fn confidence(counters: &StabilityCounters) -> &'static str {
+    match counters.stats().confidence {
         Confidence::High => "High",
         Confidence::Medium => "Medium",
         Confidence::Low => "Low",

@@ -1,15 +1,15 @@
-//! How the figures come about, in words: the same on every page.
+//! The explanation of the figures, which is the same on every page.
 
 use maud::{Markup, html};
 
 use crate::domain::faults::stability::{HIGH_CONFIDENCE_REQUESTS, Health, MEDIUM_CONFIDENCE_REQUESTS};
 use crate::stability::public::look::label;
 
-/// The address of the figures of all models as JSON, and of its description.
+/// The addresses of the JSON of all models and of its description.
 pub(super) const SUMMARY: &str = "/web/v1/model-stability/summary";
 const OPENAPI: &str = "/web/v1/openapi.json";
 
-/// The section, with the addresses of the same figures as JSON. `json` is the one of this page.
+/// The section, with links to the JSON. `json` is the address of this page's figures.
 pub(super) fn section(json: &str) -> Markup {
     html! {
         section class="method" aria-labelledby="method" {
@@ -18,13 +18,13 @@ pub(super) fn section(json: &str) -> Markup {
                 div {
                     h3 { "What counts" }
                     p {
-                        "Every figure comes from billed requests: those that were forwarded to a provider and were not "
-                        "ended by a mistake of the client\u{2019}s own. Each request weighs the same, so busy hours weigh more. "
-                        "Nothing is probed, and how many requests there were is not published."
+                        "Every figure comes from billed requests: those that were forwarded to a provider and did not fail by "
+                        "the client\u{2019}s own mistake. Each request has the same weight, so busy hours count more. "
+                        "No test requests are made, and the number of requests is not published."
                     }
                     p {
                         "A request succeeded if its final status is 2xx. An answer that the provider broke off counts as a "
-                        "failure, also when it began well. A request whose client left before the end does not count."
+                        "failure, even if it began well. A request whose client left before the end is not counted."
                     }
                 }
                 div {
@@ -39,8 +39,8 @@ pub(super) fn section(json: &str) -> Markup {
                 div {
                     h3 { "Confidence" }
                     p {
-                        "High from " (HIGH_CONFIDENCE_REQUESTS) " requests on, medium from " (MEDIUM_CONFIDENCE_REQUESTS)
-                        " on, low below. With low confidence there is no label."
+                        "High with at least " (HIGH_CONFIDENCE_REQUESTS) " requests, medium with at least " (MEDIUM_CONFIDENCE_REQUESTS)
+                        ", otherwise low. With low confidence there is no label."
                     }
                     h3 { "The same as JSON" }
                     ul {
@@ -60,7 +60,7 @@ const fn thresholds() -> [(Health, &'static str); 6] {
         (Health::Healthy, "99 % or more"),
         (Health::Degraded, "95 % or more"),
         (Health::Unstable, "less than 95 %"),
-        (Health::NotEnoughData, "too few requests to tell"),
+        (Health::NotEnoughData, "too few requests"),
         (Health::NoData, "no requests"),
     ]
 }

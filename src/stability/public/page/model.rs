@@ -1,4 +1,4 @@
-//! What a model's own page shows: its label, its figures, its hours.
+//! The content of a model's page: its label, its figures, its hours.
 
 use maud::{Markup, html};
 
@@ -9,10 +9,10 @@ use super::{address::address, method};
 use crate::domain::faults::stability::{Health, ModelWindow};
 use crate::stability::public::look::label;
 
-/// Every so many hours the strip says which.
+/// The number of hours between two labels below the strip.
 const TICK_HOURS: usize = 6;
 
-/// The page below `body`.
+/// The content of the `body`.
 pub(super) fn content(model: &ModelWindow, updated: &Markup) -> Markup {
     let health = model.total.health();
     html! {
@@ -28,7 +28,7 @@ pub(super) fn content(model: &ModelWindow, updated: &Markup) -> Markup {
         main {
             dl class="figures" {
                 @for measure in measure::ALL {
-                    div class="card" { dt { (measure.name) } dd { (measure.shown(&model.total)) } }
+                    div class="card" { dt { (measure.name) } dd { (measure.markup(&model.total)) } }
                 }
             }
             section class="card hourly" aria-labelledby="hours" {
@@ -57,7 +57,7 @@ fn ticks(model: &ModelWindow) -> Markup {
     }
 }
 
-/// The same as figures, the newest hour first.
+/// The hours as a table, the newest first.
 fn table(model: &ModelWindow) -> Markup {
     html! {
         details class="card" {
@@ -77,7 +77,7 @@ fn table(model: &ModelWindow) -> Markup {
                             tr {
                                 th scope="row" { (clock(*hour)) }
                                 td { (label::pill(counters.health())) }
-                                @for measure in measure::ALL { td class="figure" { (measure.shown(counters)) } }
+                                @for measure in measure::ALL { td class="figure" { (measure.markup(counters)) } }
                                 td { (label::confidence(counters)) }
                             }
                         }

@@ -1,17 +1,17 @@
-//! Twenty-four bars, one per hour, coloured and as high as the hour's health is good.
+//! Strips of 24 bars, one per hour, whose colour and height show the hour's health.
 
 use maud::{Markup, html};
 
 use super::measure::SUCCESS;
-use crate::domain::faults::stability::{Counters, Health, Hour, ModelWindow};
+use crate::domain::faults::stability::{Health, Hour, ModelWindow, StabilityCounters};
 use crate::stability::public::look::label;
 
-/// The width of an hour in the drawing, and the height of a full bar. The bar's width is in the style sheet.
+/// The width of an hour in the drawing. The width of its bar is in the style sheet.
 const SLOT: u32 = 8;
 const HEIGHT: u32 = 24;
 
-/// The strip of a model, the oldest hour on the left. It says nothing of how many requests there were: a bar's height
-/// follows its label alone, so that the label can be told without colours.
+/// The strip of a model, the oldest hour on the left. It does not reveal the number of requests: a bar's height depends on its
+/// label only, so that labels can be told apart without colours.
 pub(super) fn strip(model: &ModelWindow) -> Markup {
     let width = model.hours.iter().fold(0, |width, _| width + SLOT);
     html! {
@@ -24,14 +24,14 @@ pub(super) fn strip(model: &ModelWindow) -> Markup {
     }
 }
 
-fn bar(x: u32, hour: Hour, counters: &Counters) -> Markup {
+fn bar(x: u32, hour: Hour, counters: &StabilityCounters) -> Markup {
     let health = counters.health();
     let top = HEIGHT - height(health);
     html! {
         path class=(label::class(health)) d={ "M" (x) " " (HEIGHT) "V" (top) } {
             title {
                 (clock(hour)) " UTC: " (health.as_str())
-                @if let Some(rate) = SUCCESS.of(counters) { ", " (SUCCESS.words(rate)) }
+                @if let Some(rate) = SUCCESS.value_in(counters) { ", " (SUCCESS.format(rate)) }
             }
         }
     }
@@ -47,12 +47,12 @@ const fn height(health: Health) -> u32 {
     }
 }
 
-/// The time at which an hour begins, `14:00`.
+/// The time at which an hour begins, such as `14:00`.
 pub(super) fn clock(hour: Hour) -> String {
     format!("{:02}:00", hour.number().rem_euclid(24))
 }
 
-/// How many hours had which label, for those who cannot see the bars.
+/// The number of hours with each label, for people who cannot see the bars.
 fn summary(model: &ModelWindow) -> String {
     let mut parts = Vec::new();
     for health in label::ALL {
@@ -66,7 +66,7 @@ fn summary(model: &ModelWindow) -> String {
     format!("Last 24 hours: {}", parts.join(", "))
 }
 
-/// What the colours and heights mean, for below a table of strips.
+/// The legend of colours and heights, for below a table of strips.
 pub(super) fn legend() -> Markup {
     html! {
         ul class="legend" aria-label="What the bars mean" {

@@ -8,15 +8,15 @@ use tokio::sync::mpsc;
 use super::{EmbeddedLedger, flush};
 use crate::store::{
     StoreError,
-    archive::{Archive, Item},
+    archive::{Archive, ArchiveItem},
     embedded::blocking,
     ledger::LedgerStore,
 };
 
 #[async_trait]
 impl Archive for EmbeddedLedger {
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
-        // Other calls, and who waits for them to end, do not wait for the client.
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
+        // The guard is dropped: other calls, and a handover that waits for them to end, do not wait for the client.
         let books = Arc::clone(&*self.ownership.here().await?);
         flush(&books, (self.now_ms)()).await?;
         blocking(move || books.file().dump(&to)).await
@@ -26,13 +26,18 @@ impl Archive for EmbeddedLedger {
         Ok(self.accounts(None, 1).await?.is_empty())
     }
 
-    /// What is loaded is there when the ledger is opened again. Rows are not loaded: this store is never their home.
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
-        let is_own = |item: &&Item| !matches!(item, Item::Key { .. } | Item::KeyGone { .. } | Item::Row { .. });
-        let items: Vec<Item> = items.iter().filter(is_own).cloned().collect();
+    /// Loaded items are visible when the ledger is opened again. Rows are not loaded: this store never keeps the log.
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
+        let is_own = |item: &&ArchiveItem| {
+            !matches!(
+                item,
+                ArchiveItem::Key { .. } | ArchiveItem::KeyGone { .. } | ArchiveItem::Row { .. }
+            )
+        };
+        let items: Vec<ArchiveItem> = items.iter().filter(is_own).cloned().collect();
         if items.is_empty() {
             return Ok(());
         }
-        self.work(move |books, _| books.file().load(&items)).await
+        self.run_blocking(move |books, _| books.file().load(&items)).await
     }
 }

@@ -1,7 +1,7 @@
-//! All accounts in memory, and what of them is not on the disk yet.
+//! All accounts in memory, with their changes that are not on disk yet.
 //!
-//! Each account has a lock of its own, under which it changes. What has changed is noted by name; writing it takes a copy of
-//! the durable part under the account's lock, so that one transaction has counters, watermarks and daily sums of one moment.
+//! Each account has its own lock, under which it changes. The names of changed accounts are recorded. Writing an account
+//! copies its durable part under its lock, so that one transaction has counters, watermarks and daily sums of one moment.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -12,14 +12,14 @@ use parking_lot::{Mutex, RwLock};
 
 use self::open_days::OpenDays;
 use super::commits::{CommitSignals, FAILING_MAX_MS};
-use super::file::{Changed, LedgerFile};
+use super::file::{LedgerFile, PendingAccountWrite};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Account, AccountRecord, AccountView, Admit, AdmitReply, Change, NodeId, Step,
+        Account, AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, NodeId, Step,
         consumption::{RETENTION_DAYS, Row},
         daily_sums::day_of,
-        notice::{NoticeOf, TakenNotices},
+        notice::{NoticeId, TakenNotices},
     },
 };
 use crate::store::{StoreError, StoreOpenError};
@@ -31,53 +31,54 @@ mod open_days;
 mod retention;
 mod transient;
 
-pub(crate) use transient::Carried;
+pub(crate) use transient::HandoverState;
 
-/// All accounts, and the file.
-pub(crate) struct Books {
+/// All accounts, and their file.
+pub(crate) struct AccountTable {
     file: LedgerFile,
-    accounts: RwLock<BTreeMap<String, Arc<SharedBook>>>,
-    /// Names of the accounts that have changed since they were last written.
+    accounts: RwLock<BTreeMap<String, Arc<SharedAccountSlot>>>,
+    /// The names of the accounts that have changed since they were last written.
     changed: Mutex<Vec<String>>,
-    /// Held while changes are written, and while days are opened, closed or removed: a day is open, or the file has all of it.
+    /// Held while changes are written, and while days are opened, closed or removed: a day is open, or the file has all of
+    /// it.
     writing: Mutex<()>,
-    /// Since when writing has failed, in milliseconds since the Unix epoch; `None`: the last time it did not.
+    /// When writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
     failing_since: Mutex<Option<i64>>,
     signals: Arc<CommitSignals>,
 }
 
-pub(super) type SharedBook = Mutex<Book>;
+pub(super) type SharedAccountSlot = Mutex<AccountSlot>;
 
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct AccountSlot {
     pub(super) account: Account,
-    /// The sums of the days that rows come to.
+    /// The sums of the days that receive rows.
     days: OpenDays,
     changed_keys: HashSet<KeyId>,
-    /// Whether it remembers operations that are not on the disk.
+    /// Whether the operations it remembers differ from those on disk.
     changed_operations: bool,
-    /// Whether what waits to be told is not as on the disk.
+    /// Whether the waiting notices differ from those on disk.
     changed_notices: bool,
     /// Whether its name is among the changed ones.
-    noted: bool,
+    is_listed: bool,
 }
 
-pub(super) enum Applied {
+pub(super) enum ApplyOutcome {
     To(u64),
-    /// Nothing: this day has to be opened first ([`Books::open_day`]).
+    /// Nothing was applied: this day must be opened first ([`Books::open_day`]).
     NeedsDay(i64),
 }
 
-impl Books {
+impl AccountTable {
     pub(super) fn open(folder: &Path, signals: Arc<CommitSignals>) -> Result<Self, StoreOpenError> {
-        LedgerFile::open(folder).map(|(file, accounts)| Self::of(file, accounts, signals))
+        LedgerFile::open(folder).map(|(file, accounts)| Self::new(file, accounts, signals))
     }
 
-    pub(super) fn of(file: LedgerFile, accounts: BTreeMap<String, Account>, signals: Arc<CommitSignals>) -> Self {
+    pub(super) fn new(file: LedgerFile, accounts: BTreeMap<String, Account>, signals: Arc<CommitSignals>) -> Self {
         let slot = |account| {
-            Arc::new(Mutex::new(Book {
+            Arc::new(Mutex::new(AccountSlot {
                 account,
-                ..Book::default()
+                ..AccountSlot::default()
             }))
         };
         let accounts = accounts.into_iter().map(|(id, account)| (id, slot(account)));
@@ -95,24 +96,23 @@ impl Books {
         &self.file
     }
 
-    /// Whether there is no account.
     pub(super) fn is_empty(&self) -> bool {
         let accounts = self.accounts.read();
         accounts.is_empty()
     }
 
-    pub(super) fn slot(&self, id: &str) -> Option<Arc<SharedBook>> {
+    pub(super) fn slot(&self, id: &str) -> Option<Arc<SharedAccountSlot>> {
         let accounts = self.accounts.read();
         accounts.get(id).map(Arc::clone)
     }
 
     /// The last step of a node that was applied to an account, in memory.
-    pub(crate) fn applied(&self, node: &NodeId, account: &str) -> u64 {
+    pub(crate) fn watermark(&self, node: &NodeId, account: &str) -> u64 {
         let slot = self.slot(account);
         slot.map_or(0, |slot| slot.lock().account.watermark(node))
     }
 
-    fn slot_or_new(&self, id: &str) -> Arc<SharedBook> {
+    fn slot_or_new(&self, id: &str) -> Arc<SharedAccountSlot> {
         if let Some(slot) = self.slot(id) {
             return slot;
         }
@@ -120,22 +120,22 @@ impl Books {
         Arc::clone(accounts.entry(id.to_owned()).or_default())
     }
 
-    /// Whether steps may be applied.
+    /// Checks that steps may be applied.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when writing has failed for [`FAILING_MAX_MS`]: they are to stay in the journal.
+    /// [`StoreError::Unavailable`] when writing has failed for [`FAILING_MAX_MS`]: the steps must stay in the journal.
     pub(super) fn check_written(&self, now_ms: i64) -> Result<(), StoreError> {
         let since = *self.failing_since.lock();
         match since {
             Some(since) if now_ms.saturating_sub(since) >= FAILING_MAX_MS => {
-                let what = "the ledger's file cannot be written, and applies nothing until it can";
+                let what = "the ledger's file cannot be written; no steps are applied until it can";
                 Err(StoreError::Unavailable(what.to_owned()))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    pub(super) fn admit(&self, ask: &Admit, now_ms: i64) -> AdmitReply {
+    pub(super) fn admit(&self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
         let id = ask.key.account.as_str();
         let Some(slot) = self.slot(id) else {
             return Account::default().admit(ask, now_ms);
@@ -145,34 +145,34 @@ impl Books {
         let answer = book.account.admit(ask, now_ms);
         if book.account.key_revision(&ask.key.id) != known {
             book.changed_keys.insert(ask.key.id.clone());
-            self.note(id, &mut book);
+            self.mark_changed(id, &mut book);
         }
         answer
     }
 
-    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64, now_ms: i64) -> Applied {
+    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64, now_ms: i64) -> ApplyOutcome {
         let slot = self.slot_or_new(id);
         let mut book = slot.lock();
         let before = book.account.watermark(node);
         let new = steps.iter().filter(|step| step.seq > before);
         let mut days = new.filter_map(settled_row).map(day_of);
-        if let Some(day) = days.find(|day| !book.days.has(*day)) {
-            return Applied::NeedsDay(day);
+        if let Some(day) = days.find(|day| !book.days.contains(*day)) {
+            return ApplyOutcome::NeedsDay(day);
         }
         let (watermark, rows) = book.account.apply(node, steps, upto);
         if watermark != before {
             let applied = steps.iter().filter(|step| step.seq > before && step.seq <= watermark);
             for step in applied {
-                if let Change::Settle(settlement) = &step.change {
+                if let AccountChange::Settle(settlement) = &step.change {
                     book.changed_keys.insert(settlement.key.clone());
                     book.changed_notices |= !book.account.notices().is_empty();
                 }
                 book.changed_operations |= step.change.operation().is_some();
             }
             book.days.count(&rows, now_ms);
-            self.note(id, &mut book);
+            self.mark_changed(id, &mut book);
         }
-        Applied::To(watermark)
+        ApplyOutcome::To(watermark)
     }
 
     pub(super) fn set_terms(&self, id: &str, from: &AccountRecord, to: &AccountRecord) -> bool {
@@ -181,7 +181,7 @@ impl Books {
         let before = book.account.record();
         let holds = book.account.set_terms(from, to);
         if book.account.record() != before {
-            self.note(id, &mut book);
+            self.mark_changed(id, &mut book);
         }
         holds
     }
@@ -192,28 +192,28 @@ impl Books {
             return TakenNotices::default();
         };
         let mut book = slot.lock();
-        let taken = book.account.notices_mut().take(pause_ms, now_ms);
+        let taken = book.account.notices_mut().claim_due(pause_ms, now_ms);
         if !taken.notices.is_empty() || taken.lost > 0 {
             book.changed_notices = true;
-            self.note(id, &mut book);
+            self.mark_changed(id, &mut book);
         }
         taken
     }
 
-    /// Forgets notices that were told.
-    pub(super) fn told(&self, id: &str, told: &[NoticeOf]) {
+    /// Removes notices that were delivered.
+    pub(super) fn acknowledge_notices(&self, id: &str, told: &[NoticeId]) {
         let Some(slot) = self.slot(id) else { return };
         let mut book = slot.lock();
-        if book.account.notices_mut().told(told) {
+        if book.account.notices_mut().acknowledge(told) {
             book.changed_notices = true;
-            self.note(id, &mut book);
+            self.mark_changed(id, &mut book);
         }
     }
 
-    /// Notes that an account has changed.
-    fn note(&self, id: &str, book: &mut Book) {
-        if !book.noted {
-            book.noted = true;
+    /// Records that an account has changed.
+    fn mark_changed(&self, id: &str, book: &mut AccountSlot) {
+        if !book.is_listed {
+            book.is_listed = true;
             let mut changed = self.changed.lock();
             if changed.is_empty() {
                 self.signals.changed.notify_one();
@@ -222,7 +222,7 @@ impl Books {
         }
     }
 
-    /// Writes all that has changed. Everything applied before the call is on the disk when it returns.
+    /// Writes all changes. Everything applied before the call is on disk when it returns.
     pub(super) fn flush(&self, now_ms: i64) -> Result<(), StoreError> {
         let _writing = self.writing.lock();
         let names = std::mem::take(&mut *self.changed.lock());
@@ -230,7 +230,7 @@ impl Books {
             return Ok(());
         }
         let slots = names.into_iter().filter_map(|id| Some((self.slot(&id)?, id)));
-        let (slots, changes): (Vec<Arc<SharedBook>>, Vec<Changed>) = slots
+        let (slots, changes): (Vec<Arc<SharedAccountSlot>>, Vec<PendingAccountWrite>) = slots
             .map(|(slot, id)| {
                 let changed = slot.lock().take_changed(id);
                 (slot, changed)
@@ -244,8 +244,8 @@ impl Books {
         self.failing_since.lock().get_or_insert(now_ms);
         for (slot, changed) in slots.iter().zip(changes) {
             let mut book = slot.lock();
-            self.note(&changed.account, &mut book);
-            book.put_back(changed);
+            self.mark_changed(&changed.account, &mut book);
+            book.mark_unwritten(changed);
         }
         outcome
     }
@@ -264,9 +264,9 @@ impl Books {
     }
 }
 
-impl Book {
-    fn take_changed(&mut self, account: String) -> Changed {
-        self.noted = false;
+impl AccountSlot {
+    fn take_changed(&mut self, account: String) -> PendingAccountWrite {
+        self.is_listed = false;
         let ids = std::mem::take(&mut self.changed_keys);
         let keys = ids.into_iter().filter_map(|id| {
             let key = self.account.key(&id)?.clone();
@@ -274,7 +274,7 @@ impl Book {
         });
         let operations = std::mem::take(&mut self.changed_operations);
         let notices = std::mem::take(&mut self.changed_notices);
-        Changed {
+        PendingAccountWrite {
             account,
             standing: self.account.summary().cloned(),
             operations: operations.then(|| self.account.operations().iter().cloned().collect()),
@@ -284,23 +284,23 @@ impl Book {
         }
     }
 
-    /// Takes back that this was written.
-    fn put_back(&mut self, unwritten: Changed) {
+    /// Marks these changes as not written.
+    fn mark_unwritten(&mut self, unwritten: PendingAccountWrite) {
         self.changed_keys.extend(unwritten.keys.into_iter().map(|(id, _)| id));
         self.changed_operations |= unwritten.operations.is_some();
         self.changed_notices |= unwritten.notices.is_some();
-        self.days.put_back(unwritten.sums);
+        self.days.mark_unwritten(unwritten.sums);
     }
 }
 
 fn settled_row(step: &Step) -> Option<&Row> {
     match &step.change {
-        Change::Settle(settlement) => settlement.row.as_deref(),
-        Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
+        AccountChange::Settle(settlement) => settlement.row.as_deref(),
+        AccountChange::Open { .. } | AccountChange::Credit { .. } | AccountChange::Adjust { .. } => None,
     }
 }
 
-/// The first day whose sums are kept.
+/// The first day whose sums are retained.
 pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
 }

@@ -8,12 +8,12 @@ use tokio::{
 };
 
 pub(super) const HOUR_MS: i64 = 3600 * 1000;
-/// How long a change may wait for others to be written with it.
+/// How long a change may wait to be written together with others.
 pub(super) const COMMIT_AFTER: Duration = Duration::from_secs(1);
-/// For how long writing may fail before no further steps are applied, in milliseconds: the journal keeps them.
+/// How long writing may fail before no further steps are applied, in milliseconds. The journal keeps them.
 pub(super) const FAILING_MAX_MS: i64 = 60 * 1000;
 
-/// Tells the task that writes the file that there is something to write. It outlives the file, which may be opened again.
+/// Wakes the task that writes the file. Outlives the file, which may be opened again.
 #[derive(Debug, Default)]
 pub(super) struct CommitSignals {
     /// Something has changed, after everything was written.
@@ -21,8 +21,8 @@ pub(super) struct CommitSignals {
 }
 
 impl CommitSignals {
-    /// Waits until a turn of the upkeep is due: changes have waited for `most`, or an hour has begun.
-    pub(super) async fn due(&self, most: Duration, now_ms: i64) {
+    /// Waits until a turn of the upkeep is due: changes have waited for `most`, or a new hour has begun.
+    pub(super) async fn wait_until_due(&self, most: Duration, now_ms: i64) {
         let changes = async {
             self.changed.notified().await;
             sleep(most).await;

@@ -1,4 +1,4 @@
-//! The hourly buckets of a single node: a table of the ledger's file. What is told is on the disk when it is acknowledged.
+//! The hourly buckets of a single node: a table of the ledger's file. Shares are on disk when they are acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use tokio::sync::watch;
 
 use super::EmbeddedLedger;
 use crate::domain::{
-    faults::stability::{Bucket, Hour, Share},
+    faults::stability::{Hour, ModelCounters, NodeHourCounters},
     ledger::NodeId,
 };
 use crate::store::{
     StoreError,
     embedded::{
         blocking,
-        ownership::{Owner, call::Call},
+        ownership::{FilesOwner, call::SuccessorCall},
     },
     stability::{HOURS_MAX, SHARES_MAX, StabilityStore},
 };
@@ -25,20 +25,20 @@ mod tests;
 
 #[async_trait]
 impl StabilityStore for EmbeddedLedger {
-    async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Tell(node.clone(), shares.to_vec())).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Tell(node.clone(), shares.to_vec())).await;
         };
-        let shares: Vec<Share> = shares.iter().take(SHARES_MAX).cloned().collect();
+        let shares: Vec<NodeHourCounters> = shares.iter().take(SHARES_MAX).cloned().collect();
         let (books, node) = (Arc::clone(books), node.clone());
-        blocking(move || books.file().tell(&node, &shares)).await
+        blocking(move || books.file().put_shares(&node, &shares)).await
     }
 
-    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Buckets(first, last)).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Buckets(first, last)).await;
         };
         let first = first.max(last.plus(1 - HOURS_MAX));
         let books = Arc::clone(books);

@@ -1,4 +1,4 @@
-//! The process that has taken the store over, as the one before it reaches it.
+//! The process that has taken over the store, as its predecessor reaches it.
 
 use std::time::Duration;
 
@@ -10,39 +10,39 @@ use tokio::{
     time::timeout,
 };
 
-use super::call::Call;
+use super::call::SuccessorCall;
 use crate::store::StoreError;
 
-/// The longest call or answer, in bytes: hundreds of steps, or all hours of the public record.
+/// The maximum length of a call or an answer, in bytes: hundreds of steps, or all hours of the public record.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-/// How many calls may wait for their turn.
+/// The maximum number of calls that wait for their turn.
 const CALLS_WAITING_MAX: usize = 1024;
-/// How long a call may take, its turn included.
+/// The timeout of a call, including the wait for its turn.
 const CALL_WAIT: Duration = Duration::from_secs(5);
 
-/// A call on its way, and who waits for the answer.
-type Asked = (Vec<u8>, oneshot::Sender<Vec<u8>>);
+/// A call on its way, with the channel for its answer.
+type PendingCall = (Vec<u8>, oneshot::Sender<Vec<u8>>);
 
-/// The line to the successor. It ends when the last of its clones is dropped.
+/// The connection to the successor process. It ends when the last of its clones is dropped.
 #[derive(Clone)]
 pub(crate) struct Successor {
-    calls: mpsc::Sender<Asked>,
+    calls: mpsc::Sender<PendingCall>,
 }
 
 impl Successor {
-    /// On a stream that the successor answers. To be called on a runtime.
-    pub(crate) fn on(stream: UnixStream) -> Self {
+    /// Uses a stream on which the successor answers. Must be called on a runtime.
+    pub(crate) fn new(stream: UnixStream) -> Self {
         let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
         tokio::spawn(carry(stream, waiting));
         Self { calls }
     }
 
-    /// Asks, and waits for the answer.
+    /// Makes a call, and waits for the answer.
     ///
     /// # Errors
-    /// What the successor's store says; [`StoreError::Unavailable`] where the successor is gone.
-    pub(super) async fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
-        let gone = || StoreError::Unavailable("the process that has taken the store over does not answer".to_owned());
+    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor is gone.
+    pub(super) async fn call<T: DeserializeOwned>(&self, call: &SuccessorCall) -> Result<T, StoreError> {
+        let gone = || StoreError::Unavailable("the process that has taken over the store does not answer".to_owned());
         let garbled = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let text = serde_json::to_vec(call).map_err(garbled)?;
         let (to, answer) = oneshot::channel();
@@ -55,8 +55,8 @@ impl Successor {
     }
 }
 
-/// Carries calls and answers, one after the other. Ends with the stream: whoever asks later finds nobody.
-async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<Asked>) {
+/// Carries calls and answers, one after another. Ends with the stream; later calls fail.
+async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<PendingCall>) {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     while let Some((mut call, to)) = waiting.recv().await {
@@ -64,14 +64,16 @@ async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<Asked>) {
         if write.write_all(&call).await.is_err() {
             return;
         }
-        let Some(answer) = line(&mut read).await else { return };
-        // Who has stopped waiting is not told.
+        let Some(answer) = read_line(&mut read).await else {
+            return;
+        };
+        // The caller may have stopped waiting.
         let _ = to.send(answer);
     }
 }
 
-/// One line without its end; `None` at the end of the stream.
-pub(in crate::store::embedded) async fn line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
+/// One line without its line feed; `None` at the end of the stream.
+pub(in crate::store::embedded) async fn read_line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     read.take(LINE_BYTES_MAX).read_until(b'\n', &mut text).await.ok()?;
     (text.pop() == Some(b'\n')).then_some(text)

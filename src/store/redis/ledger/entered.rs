@@ -1,23 +1,24 @@
-//! The accounts that this process knows to be in the list of accounts, so that not every change needs two round trips.
+//! The accounts that this process knows to be in the index.
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 
-/// How many are remembered. Beyond it all are forgotten, and entered again.
+/// How many accounts are remembered. Beyond that all are forgotten, and entered again.
 const ENTERED_MAX: usize = 100_000;
 
-/// The accounts that were entered in one epoch of the store; in the next one they may be gone again.
+/// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two
+/// round trips. In the next epoch they may be missing again.
 #[derive(Default)]
-pub(super) struct Entered(Mutex<(u64, HashSet<String>)>);
+pub(super) struct KnownAccounts(Mutex<(u64, HashSet<String>)>);
 
-impl Entered {
-    pub(super) fn has(&self, account: &str, epoch: u64) -> bool {
+impl KnownAccounts {
+    pub(super) fn contains(&self, account: &str, epoch: u64) -> bool {
         let entered = self.0.lock();
         entered.0 == epoch && entered.1.contains(account)
     }
 
-    pub(super) fn note(&self, account: &str, epoch: u64) {
+    pub(super) fn insert(&self, account: &str, epoch: u64) {
         let mut entered = self.0.lock();
         if entered.0 != epoch || entered.1.len() >= ENTERED_MAX {
             *entered = (epoch, HashSet::new());

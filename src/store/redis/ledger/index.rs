@@ -1,9 +1,9 @@
-//! The list of all accounts: entering one, and reading their names.
+//! The index of all accounts: entering one, and reading their names.
 
 use super::RedisLedger;
 use crate::store::{
     StoreError,
-    redis::{ADMIN_BUDGET, link::Effort},
+    redis::{ADMIN_BUDGET, link::CallPolicy},
 };
 
 impl RedisLedger {
@@ -11,24 +11,24 @@ impl RedisLedger {
         format!("{{{}:accounts}}:index", self.store.namespace)
     }
 
-    /// Enters an account into the index, unless this process knows that it is there and it is not new.
+    /// Enters an account into the index, unless it is not new and this process knows that it is there.
     pub(super) async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
         let epoch = *self.store.link.epochs().borrow();
-        if !is_new && self.entered.has(account, epoch) {
+        if !is_new && self.entered.contains(account, epoch) {
             return Ok(());
         }
         let mut call = self.scripts().enter.call();
         call.key(self.index()).arg(account);
-        self.send(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        self.entered.note(account, epoch);
+        self.send(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        self.entered.insert(account, epoch);
         Ok(())
     }
 
-    /// The names behind one, at most so many.
+    /// Up to `limit` names after `after`.
     pub(super) async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut call = self.scripts().names.call();
         call.key(self.index()).arg(after).arg(limit);
-        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        Ok(answer.rest().collect())
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        Ok(answer.remaining().collect())
     }
 }

@@ -1,10 +1,10 @@
-//! The lists of rows in Redis: where the log is at home there, or was before.
+//! The lists of rows in Redis, if the log is kept there, or was before.
 
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 
-use super::{ADMIN_BUDGET, Effort, RedisLedger, answer, arguments};
+use super::{ADMIN_BUDGET, CallPolicy, RedisLedger, answer, arguments};
 use crate::{
     domain::ledger::{LogDay, consumption::Row},
     store::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl RedisLedger {
-    /// Puts rows behind those of their day. `is_used`: the account has to be there.
+    /// Appends rows to their day. With `is_used`, the account must exist.
     pub(super) async fn push_rows(
         &self,
         account: &str,
@@ -24,7 +24,7 @@ impl RedisLedger {
     ) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts().put_rows, account);
         call.arg(day).arg(u8::from(is_used)).arg(rows);
-        let (status, _) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         Ok(status == "ok")
     }
 }
@@ -38,18 +38,18 @@ impl LogLists for RedisLedger {
         }
         let mut call = self.prepare(&self.scripts().rows, account);
         call.arg(day).arg(skip).arg(limit);
-        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        answer.rest().map(|text| answer::row(&text)).collect()
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        answer.remaining().map(|text| answer::parse_row(&text)).collect()
     }
 
     async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
         let mut call = self.prepare(&self.scripts().log_days, account);
         call.arg(*days.start()).arg(*days.end());
-        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
-        let mut words = answer.rest();
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        let mut words = answer.remaining();
         let mut found = Vec::new();
         while let Some(day) = words.next() {
-            let rows = words.next().ok_or_else(answer::unknown)?;
+            let rows = words.next().ok_or_else(answer::unknown_answer)?;
             found.push(LogDay {
                 day: answer::parse(&day)?,
                 rows: answer::parse(&rows)?,
@@ -66,8 +66,8 @@ impl LogLists for RedisLedger {
     async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts().remove, account);
         call.arg(seen.day).arg(seen.rows);
-        // Not sent again when the answer is lost: a second time the day has no rows.
-        let (status, _) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        // Not repeated when the answer is lost: the second time the day has no rows.
+        let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         Ok(status == "ok")
     }
 }

@@ -1,6 +1,6 @@
 //! Replaces the record of an account in Redis.
 
-use super::{ADMIN_BUDGET, Effort, RedisLedger, answer, arguments};
+use super::{ADMIN_BUDGET, CallPolicy, RedisLedger, answer, arguments};
 use crate::{domain::ledger::AccountRecord, store::StoreError};
 
 impl RedisLedger {
@@ -11,20 +11,20 @@ impl RedisLedger {
         from: &AccountRecord,
         to: &AccountRecord,
     ) -> Result<bool, StoreError> {
-        let mut status = self.record_replaced(account, from, to, false).await?;
+        let mut status = self.call_set_terms(account, from, to, false).await?;
         let is_new = status == "missing" && *from == AccountRecord::default();
         if is_new {
-            // It may be made: the Redis is the one this node knows.
-            status = self.record_replaced(account, from, to, true).await?;
+            // The account may be created: the Redis is the one that this node knows.
+            status = self.call_set_terms(account, from, to, true).await?;
         }
         match status.as_str() {
             "ok" => self.enter(account, is_new).await.map(|()| true),
             "changed" | "missing" => Ok(false),
-            _ => Err(answer::unknown()),
+            _ => Err(answer::unknown_answer()),
         }
     }
 
-    async fn record_replaced(
+    async fn call_set_terms(
         &self,
         account: &str,
         from: &AccountRecord,
@@ -36,8 +36,8 @@ impl RedisLedger {
         for (_, value) in [from, to].into_iter().flat_map(arguments::record) {
             call.arg(value);
         }
-        // A record that is put twice has one effect.
-        let (status, _) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        // Replacing a record twice has one effect.
+        let (status, _) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         Ok(status)
     }
 }

@@ -1,10 +1,10 @@
-//! Daily sums in Redis: read, and put in the place of others.
+//! Daily sums in Redis: reading and replacing them.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::{ADMIN_BUDGET, Effort, RedisLedger, daily_sums};
-use crate::domain::ledger::daily_sums::{DailySum, DailySums, Subject, SumsOf};
+use super::{ADMIN_BUDGET, CallPolicy, RedisLedger, daily_sums};
+use crate::domain::ledger::daily_sums::{DailySum, DailySums, SumSelector, SumSubject};
 use crate::store::StoreError;
 
 impl RedisLedger {
@@ -13,13 +13,13 @@ impl RedisLedger {
         &self,
         account: &str,
         days: RangeInclusive<i64>,
-        of: &SumsOf,
+        of: &SumSelector,
     ) -> Result<Vec<DailySum>, StoreError> {
         let (subject, ranges) = match of {
-            SumsOf::One(subject) => (subject.text(), vec![days]),
-            // Day by day: an account may have many keys, and a script holds up the server.
-            SumsOf::Keys => ("k:".to_owned(), days.map(|day| day..=day).collect()),
-            SumsOf::Tags => ("t:".to_owned(), days.map(|day| day..=day).collect()),
+            SumSelector::One(subject) => (subject.store_name(), vec![days]),
+            // Day by day: an account may have many keys, and a script blocks the server.
+            SumSelector::Keys => ("k:".to_owned(), days.map(|day| day..=day).collect()),
+            SumSelector::Tags => ("t:".to_owned(), days.map(|day| day..=day).collect()),
         };
         let mut sums = Vec::new();
         for days in ranges {
@@ -33,7 +33,7 @@ impl RedisLedger {
         self.read_sums(account, day..=day, "").await
     }
 
-    /// The sums that `sums.lua` has for `subject`.
+    /// The sums that `sums.lua` returns for `subject`.
     async fn read_sums(
         &self,
         account: &str,
@@ -42,7 +42,7 @@ impl RedisLedger {
     ) -> Result<DailySums, StoreError> {
         let mut call = self.prepare(&self.scripts().sums, account);
         call.arg(*days.start()).arg(*days.end()).arg(subject);
-        let (_, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         daily_sums::read(answer)
     }
 
@@ -54,17 +54,19 @@ impl RedisLedger {
         sums: &DailySums,
         seen: u64,
     ) -> Result<bool, StoreError> {
-        let mut subjects: BTreeMap<Subject, String> = BTreeMap::new();
+        let mut subjects: BTreeMap<SumSubject, String> = BTreeMap::new();
         for sum in sums.iter().filter(|sum| sum.day == day) {
             daily_sums::write_model(subjects.entry(sum.subject).or_default(), &sum.model, &sum.sums);
         }
-        let subjects = subjects.into_iter().map(|(subject, models)| [subject.text(), models]);
+        let subjects = subjects
+            .into_iter()
+            .map(|(subject, models)| [subject.store_name(), models]);
         self.put_subjects(account, day, Some(seen), &subjects.collect::<Vec<_>>())
             .await
     }
 
-    /// Puts the sums of subjects by model: in the place of all of the day, if those of the account still count as many requests as
-    /// were `seen`; without that, each in the place of its subject's. Answers whether they were put.
+    /// Stores the sums of subjects by model. With `seen` they replace all sums of the day, if the account's still count
+    /// exactly `seen` requests; without it, each replaces those of its subject. Returns whether they were stored.
     pub(super) async fn put_subjects(
         &self,
         account: &str,
@@ -75,8 +77,8 @@ impl RedisLedger {
         let mut call = self.prepare(&self.scripts().put_sums, account);
         let seen = seen.map_or_else(String::new, |seen| seen.to_string());
         call.arg(day).arg(seen).arg(subjects.as_flattened());
-        // Not sent again when the answer is lost: a second time the day may count otherwise.
-        let (status, _) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        // Not repeated when the answer is lost: the second time the day may count differently.
+        let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         Ok(status == "ok")
     }
 }

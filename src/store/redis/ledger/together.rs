@@ -1,70 +1,70 @@
-//! Settlements that a script takes together. Those of requests that were admitted out of leases come in great numbers, and are
-//! mostly of few keys and models: what they add up to is told instead of each, beside their rows where those are kept.
+//! Settlements that a script applies as a batch. Those of requests that were admitted from leases come in great numbers, and
+//! mostly have few keys and models: their sums are sent instead of each one, in addition to their rows if rows are kept.
 //!
-//! Nothing depends on their order but notices and the bounds of token buckets. Where it might, the script says so and changes
-//! nothing; then each is told by itself.
+//! Nothing depends on their order except notices and the bounds of token buckets. Where it might, the script says so and
+//! changes nothing; then each is sent by itself.
 
 use super::{arguments, daily_sums};
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::daily_sums::{Sums, day_of};
 use crate::domain::ledger::lease::day_of as day_of_ms;
-use crate::domain::ledger::{Change, Settlement, Step};
+use crate::domain::ledger::{AccountChange, Settlement, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 use crate::store::redis::script::ScriptCall;
 
-/// What goes to a script as one.
-pub(super) enum Piece<'a> {
-    /// A step by itself.
+/// One item of a call of `apply.lua`.
+pub(super) enum BatchItem<'a> {
+    /// A single step.
     One(&'a Step),
-    /// Some behind each other.
-    Together(Together<'a>),
+    /// Consecutive settlements.
+    Batch(SettlementBatch<'a>),
 }
 
-/// Settlements with numbers behind each other, whose requests ended on one day.
-pub(super) struct Together<'a> {
-    /// The number of the first.
+/// Settlements with consecutive numbers, whose requests ended on one day.
+pub(super) struct SettlementBatch<'a> {
+    /// The number of the first one.
     first: u64,
-    /// The number that would be the next.
+    /// The number after the last one.
     next: u64,
     day: i64,
-    groups: Vec<Group<'a>>,
+    groups: Vec<SettlementGroup<'a>>,
     rows: Vec<&'a Row>,
 }
 
-/// Those of one key, lease, day of admission, model and tags.
-struct Group<'a> {
+/// The settlements of one key, lease, day of admission, model and tags.
+struct SettlementGroup<'a> {
     /// One of them.
-    of: &'a Settlement,
+    sample: &'a Settlement,
     row: &'a Row,
     cost: NanoUsd,
     sums: Sums,
-    tokens: Tokens,
+    tokens: TokenCorrections,
 }
 
-/// What corrects token buckets.
+/// Corrections of token buckets.
 #[derive(Default)]
-struct Tokens {
-    /// How many fewer were used than estimated, of those that used fewer.
+struct TokenCorrections {
+    /// How many fewer tokens were used than estimated, by those settlements that used fewer.
     fewer: u64,
-    /// How many more, of the others.
+    /// How many more were used, by the others.
     more: u64,
     estimated_max: u64,
     used_max: u64,
 }
 
-/// The pieces of some steps, in order.
-pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
+/// The batch items of some steps, in order.
+pub(super) fn batch_items(steps: &[Step]) -> Vec<BatchItem<'_>> {
+    let mut pieces: Vec<BatchItem<'_>> = Vec::new();
     for step in steps {
-        let Some((settlement, row)) = leased(step) else {
-            pieces.push(Piece::One(step));
+        let Some((settlement, row)) = leased_settlement(step) else {
+            pieces.push(BatchItem::One(step));
             continue;
         };
         match pieces.last_mut() {
-            Some(Piece::Together(together)) if together.is_next(step, row) => together.add(settlement, row),
+            Some(BatchItem::Batch(together)) if together.is_next(step, row) => together.add(settlement, row),
             _ => {
-                let mut together = Together {
+                let mut together = SettlementBatch {
                     first: step.seq,
                     next: step.seq,
                     day: day_of(row),
@@ -72,29 +72,35 @@ pub(super) fn pieces(steps: &[Step]) -> Vec<Piece<'_>> {
                     rows: Vec::new(),
                 };
                 together.add(settlement, row);
-                pieces.push(Piece::Together(together));
+                pieces.push(BatchItem::Batch(together));
             }
         }
     }
     pieces
 }
 
-/// What `apply.lua` takes of pieces, with their rows where those are kept.
-pub(super) fn tell(call: &mut ScriptCall<'_>, pieces: &[Piece<'_>], keeps_rows: bool) -> Result<(), StoreError> {
+/// Adds the arguments of `apply.lua` for these items, with their rows if rows are kept.
+pub(super) fn add_arguments(
+    call: &mut ScriptCall<'_>,
+    pieces: &[BatchItem<'_>],
+    keeps_rows: bool,
+) -> Result<(), StoreError> {
     pieces.iter().try_for_each(|piece| match piece {
-        Piece::One(step) => arguments::step(call, step, keeps_rows),
-        Piece::Together(together) => together.tell(call, keeps_rows),
+        BatchItem::One(step) => arguments::step(call, step, keeps_rows),
+        BatchItem::Batch(together) => together.add_arguments(call, keeps_rows),
     })
 }
 
-fn leased(step: &Step) -> Option<(&Settlement, &Row)> {
+fn leased_settlement(step: &Step) -> Option<(&Settlement, &Row)> {
     match &step.change {
-        Change::Settle(settlement) if settlement.lease.is_some() => Some((settlement, settlement.row.as_deref()?)),
+        AccountChange::Settle(settlement) if settlement.lease.is_some() => {
+            Some((settlement, settlement.row.as_deref()?))
+        }
         _ => None,
     }
 }
 
-impl<'a> Together<'a> {
+impl<'a> SettlementBatch<'a> {
     fn is_next(&self, step: &Step, row: &Row) -> bool {
         step.seq == self.next && day_of(row) == self.day
     }
@@ -102,7 +108,7 @@ impl<'a> Together<'a> {
     fn add(&mut self, settlement: &'a Settlement, row: &'a Row) {
         self.next = self.next.saturating_add(1);
         self.rows.push(row);
-        let known = self.groups.iter_mut().find(|group| group.has(settlement, row));
+        let known = self.groups.iter_mut().find(|group| group.matches(settlement, row));
         let sums = Sums::of(row);
         let cost = arguments::charge(settlement.cost);
         match known {
@@ -112,10 +118,10 @@ impl<'a> Together<'a> {
                 group.tokens.add(settlement);
             }
             None => {
-                let mut tokens = Tokens::default();
+                let mut tokens = TokenCorrections::default();
                 tokens.add(settlement);
-                self.groups.push(Group {
-                    of: settlement,
+                self.groups.push(SettlementGroup {
+                    sample: settlement,
                     row,
                     cost,
                     sums,
@@ -125,13 +131,14 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// What `apply.lua` takes of them: the first one's number, how many, their day, how many groups and rows, each group, each row.
-    fn tell(&self, call: &mut ScriptCall<'_>, keeps_rows: bool) -> Result<(), StoreError> {
+    /// Adds the arguments of `apply.lua`: the first number, the number of settlements, their day, the numbers of groups and
+    /// rows, each group, each row.
+    fn add_arguments(&self, call: &mut ScriptCall<'_>, keeps_rows: bool) -> Result<(), StoreError> {
         let rows: &[&Row] = if keeps_rows { &self.rows } else { &[] };
         call.arg(self.first).arg("together").arg(self.rows.len());
         call.arg(self.day).arg(self.groups.len()).arg(rows.len());
         for group in &self.groups {
-            group.tell(call);
+            group.add_arguments(call);
         }
         for row in rows {
             call.arg(arguments::row(row)?);
@@ -140,32 +147,32 @@ impl<'a> Together<'a> {
     }
 }
 
-impl Group<'_> {
-    fn has(&self, settlement: &Settlement, row: &Row) -> bool {
-        self.of.key == settlement.key
-            && self.of.lease == settlement.lease
-            && day_of_ms(self.of.at_ms) == day_of_ms(settlement.at_ms)
+impl SettlementGroup<'_> {
+    fn matches(&self, settlement: &Settlement, row: &Row) -> bool {
+        self.sample.key == settlement.key
+            && self.sample.lease == settlement.lease
+            && day_of_ms(self.sample.at_ms) == day_of_ms(settlement.at_ms)
             && self.row.model == row.model
             && self.row.tags == row.tags
     }
 
-    fn tell(&self, call: &mut ScriptCall<'_>) {
-        call.arg(self.of.key.as_str())
-            .arg(arguments::dated(self.of.at_ms))
+    fn add_arguments(&self, call: &mut ScriptCall<'_>) {
+        call.arg(self.sample.key.as_str())
+            .arg(arguments::dated(self.sample.at_ms))
             .arg(self.cost.nanos());
-        if let Some(lease) = &self.of.lease {
-            call.arg(lease.holder.as_str()).arg(lease.hold().as_str());
+        if let Some(lease) = &self.sample.lease {
+            call.arg(lease.holder.as_str()).arg(lease.hold_name().as_str());
         }
         let tokens = &self.tokens;
         for figure in [tokens.fewer, tokens.more, tokens.estimated_max, tokens.used_max] {
             call.arg(figure);
         }
-        let [model, counts] = daily_sums::summed_words(&self.row.model, &self.sums);
+        let [model, counts] = daily_sums::sums_arguments(&self.row.model, &self.sums);
         call.arg(model).arg(counts).arg(daily_sums::tags(self.row));
     }
 }
 
-impl Tokens {
+impl TokenCorrections {
     fn add(&mut self, settlement: &Settlement) {
         let estimated = arguments::tokens(settlement.tokens_estimated);
         let used = arguments::tokens(settlement.tokens_used);
@@ -185,7 +192,7 @@ mod tests {
     use super::*;
     use crate::domain::ledger::lease::LeaseId;
     use crate::store::ledger::contract::{START_MS, node, row};
-    use crate::store::redis::script::Script;
+    use crate::store::redis::script::RedisScript;
 
     fn settled(seq: u64, key: u8, model: &str, cost: i64) -> Step {
         let mut row = row("acme", key, &format!("r{seq}"), START_MS, NanoUsd::from_nanos(cost));
@@ -194,10 +201,10 @@ mod tests {
             holder: node(7),
             number: 1,
         };
-        let settlement = Settlement::of(row, 10).in_lease(Some(lease));
+        let settlement = Settlement::of(row, 10).with_lease(Some(lease));
         Step {
             seq,
-            change: Change::Settle(Box::new(settlement)),
+            change: AccountChange::Settle(Box::new(settlement)),
         }
     }
 
@@ -205,15 +212,15 @@ mod tests {
     type Shape = (std::ops::Range<u64>, Vec<(u64, i64)>);
 
     fn shapes(steps: &[Step]) -> Vec<Shape> {
-        let shape = |piece: &Piece<'_>| match piece {
-            Piece::One(step) => (step.seq..step.seq + 1, Vec::new()),
-            Piece::Together(together) => {
+        let shape = |piece: &BatchItem<'_>| match piece {
+            BatchItem::One(step) => (step.seq..step.seq + 1, Vec::new()),
+            BatchItem::Batch(together) => {
                 let groups = together.groups.iter();
                 let groups = groups.map(|group| (group.sums.requests, group.cost.nanos()));
                 (together.first..together.next, groups.collect())
             }
         };
-        pieces(steps).iter().map(shape).collect()
+        batch_items(steps).iter().map(shape).collect()
     }
 
     #[test]
@@ -230,18 +237,18 @@ mod tests {
     #[test]
     fn what_is_no_settlement_in_a_lease_or_no_next_one_parts_them() {
         let mut alone = settled(3, 1, "m", 5);
-        if let Change::Settle(settlement) = &mut alone.change {
+        if let AccountChange::Settle(settlement) = &mut alone.change {
             settlement.lease = None;
         }
         let mut tomorrow = settled(5, 1, "m", 6);
-        if let Change::Settle(settlement) = &mut tomorrow.change
+        if let AccountChange::Settle(settlement) = &mut tomorrow.change
             && let Some(row) = &mut settlement.row
         {
             Arc::make_mut(row).time_ms += 24 * 3600 * 1000;
         }
         let other = Step {
             seq: 9,
-            change: Change::nothing(),
+            change: AccountChange::nothing(),
         };
         let steps = [
             settled(2, 1, "m", 4),
@@ -267,14 +274,14 @@ mod tests {
     #[test]
     fn no_row_is_told_where_rows_are_not_kept() {
         let mut alone = settled(1, 1, "m", 5);
-        if let Change::Settle(settlement) = &mut alone.change {
+        if let AccountChange::Settle(settlement) = &mut alone.change {
             settlement.lease = None;
         }
         let steps = [alone, settled(2, 1, "m", 5), settled(3, 1, "m", 5)];
-        let script = Script::new("return 1");
+        let script = RedisScript::new("return 1");
         let rows = |keeps_rows: bool| {
             let mut call = script.call();
-            tell(&mut call, &pieces(&steps), keeps_rows).unwrap();
+            add_arguments(&mut call, &batch_items(&steps), keeps_rows).unwrap();
             let command = call.command();
             let words = command.args_iter();
             words
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn tokens_are_added_up_apart_where_fewer_and_where_more_were_used() {
-        let mut tokens = Tokens::default();
+        let mut tokens = TokenCorrections::default();
         for (estimated, used) in [(10, 4), (10, 30), (u64::MAX, 1)] {
             let mut settlement = Settlement::without_charge("r".into(), node_key(), 1, estimated);
             settlement.tokens_used = used;

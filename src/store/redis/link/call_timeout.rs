@@ -6,30 +6,32 @@ use std::time::{Duration, Instant};
 
 use crate::store::StoreError;
 
-/// How late a timer may ring. One that rings later says that this process was held up: nobody has listened so long.
+/// How late a timer may fire. If it fires later, this process was held up, and has read no answers meanwhile.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
+/// How long a call waits for its answer. Redis answers the calls of a connection in order, so a queued call is not stuck while
+/// earlier ones are answered. A wait ends by silence, or by its total limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
     began: Instant,
-    /// How long nothing may be answered.
+    /// The timeout without any answer.
     silence: Duration,
-    /// How long it may take in all.
+    /// The timeout in total.
     total: Duration,
-    /// When it is to be looked at next.
+    /// When the timeout is checked next.
     next_check: Instant,
-    /// How long this process was held up since it was looked at last.
+    /// How long this process was held up before the last check.
     late: Duration,
 }
 
-/// What is to be done when the time has come to look.
+/// The result of checking a timeout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TimeoutCheck {
-    /// To wait on, so long.
+    /// Wait on for this long.
     Wait(Duration),
-    /// To give up: nothing was answered since then.
+    /// Give up: nothing was answered since then.
     Silent(Instant),
-    /// To give up: others are answered, but it has taken too long.
+    /// Give up: other calls are answered, but this one has taken too long.
     TooLong,
 }
 
@@ -44,21 +46,21 @@ impl CallTimeout {
         }
     }
 
-    /// How long until it is to be looked at first.
+    /// The time until the first check.
     pub(super) fn first(&self) -> Duration {
         self.silence
     }
 
-    /// The time has come. `last_answer` is that of the connection on which the answer is expected, if there is one.
+    /// Checks the timeout. `last_answer` is that of the connection on which the answer is expected, if there is one.
     pub(super) fn check(&mut self, last_answer: Option<&LastAnswer>, now: Instant) -> TimeoutCheck {
         let late = now.saturating_duration_since(self.next_check);
-        // Once for each time that it was held up: what has come meanwhile is read within less.
+        // Once for each time that it was held up: answers that arrived meanwhile are read within less.
         self.late = if late > LATE_MAX && self.late.is_zero() {
             late.min(self.silence)
         } else {
             Duration::ZERO
         };
-        let since = last_answer.map_or(self.began, |last_answer| last_answer.at().max(self.began));
+        let since = last_answer.map_or(self.began, |last_answer| last_answer.time().max(self.began));
         let until = (since + self.silence).max(now + self.late);
         let end = self.began + self.total;
         if until <= now {
@@ -71,11 +73,11 @@ impl CallTimeout {
         TimeoutCheck::Wait(self.next_check.saturating_duration_since(now))
     }
 
-    /// Why it was given up.
-    pub(super) fn ended(&self, check: &TimeoutCheck) -> StoreError {
+    /// The error of a call that was given up.
+    pub(super) fn error(&self, check: &TimeoutCheck) -> StoreError {
         StoreError::Unavailable(match check {
             TimeoutCheck::TooLong => format!(
-                "redis has more to do than it can: a call has waited for {} ms behind others",
+                "redis is overloaded: a call has waited for {} ms behind others",
                 self.total.as_millis()
             ),
             TimeoutCheck::Silent(_) | TimeoutCheck::Wait(_) => {
@@ -88,12 +90,12 @@ impl CallTimeout {
 /// When a connection or a server last answered.
 pub(super) struct LastAnswer {
     born: Instant,
-    /// In microseconds since then.
+    /// Microseconds since then.
     micros: AtomicU64,
 }
 
 impl LastAnswer {
-    /// What came into being now; that counts as an answer.
+    /// For something created at `now`, which counts as an answer.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             born: now,
@@ -101,15 +103,15 @@ impl LastAnswer {
         }
     }
 
-    /// Something was answered, be it an error.
-    pub(super) fn note(&self, now: Instant) {
+    /// Records an answer, even an error.
+    pub(super) fn record(&self, now: Instant) {
         let micros = now.saturating_duration_since(self.born).as_micros();
         let micros = u64::try_from(micros).unwrap_or(u64::MAX);
         self.micros.fetch_max(micros, Ordering::Relaxed);
     }
 
-    /// When that was last.
-    pub(super) fn at(&self) -> Instant {
+    /// The time of the last answer.
+    pub(super) fn time(&self) -> Instant {
         self.born + Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }
 }
@@ -143,11 +145,11 @@ mod tests {
         let (mut call_timeout, last_answer, start) = begun();
         for round in 1..10 {
             let now = start + 100 * round * MS;
-            last_answer.note(now - 10 * MS);
+            last_answer.record(now - 10 * MS);
             assert_eq!(call_timeout.check(Some(&last_answer), now), TimeoutCheck::Wait(90 * MS));
         }
         let end = start + 1_000 * MS;
-        last_answer.note(end - MS);
+        last_answer.record(end - MS);
         assert_eq!(call_timeout.check(Some(&last_answer), end), TimeoutCheck::TooLong);
     }
 
@@ -155,7 +157,7 @@ mod tests {
     fn what_came_before_the_call_says_nothing_of_it() {
         let (mut call_timeout, _, start) = begun();
         let old = LastAnswer::new(start - 50 * MS);
-        old.note(start - 20 * MS);
+        old.record(start - 20 * MS);
         assert_eq!(
             call_timeout.check(Some(&old), start + 100 * MS),
             TimeoutCheck::Silent(start)

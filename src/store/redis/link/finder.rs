@@ -1,4 +1,4 @@
-//! Finds the master: by the settings, or by asking the sentinels.
+//! Finds the master: from the settings, or by asking the sentinels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,48 +11,48 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::connecting::Pauses;
+use super::connecting::RetryPauses;
 use super::dial::DialedConnection;
-use super::lane::Lane;
-use super::report::Report;
+use super::lane::MasterLane;
+use super::report::ServerReport;
 use crate::store::StoreWarning;
-use crate::store::redis::address::Address;
-use crate::store::redis::dialer::{Dialer, connect};
+use crate::store::redis::address::RedisAddress;
+use crate::store::redis::dialer::{RedisDialer, connect};
 use crate::store::redis::rights;
 
-/// How long one sentinel may take to answer, connecting included.
+/// The timeout of one sentinel's answer, including the connect.
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
-/// How often a sentinel is asked without having said anything.
+/// How often a sentinel is asked although it has announced nothing.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Where sentinels tell of another master.
+/// The channel on which sentinels announce another master.
 const SWITCHES: &str = "+switch-master";
 
 /// Finds the server of a lane.
-pub(super) enum Finder {
-    /// The one server, which has to be a master.
-    Standalone(Address),
-    /// A node of a cluster. As a replica it sends calls to its master itself.
-    Node(Address),
-    Sentinel(Sentinel),
+pub(super) enum MasterFinder {
+    /// The one server, which must be a master.
+    Standalone(RedisAddress),
+    /// A node of a cluster. As a replica it redirects calls to its master itself.
+    Node(RedisAddress),
+    Sentinel(Sentinels),
 }
 
-impl Finder {
-    pub(super) fn takes_replicas(&self) -> bool {
+impl MasterFinder {
+    pub(super) fn accepts_replicas(&self) -> bool {
         matches!(self, Self::Node(_))
     }
 
     /// Connects the lane to the server.
-    pub(super) async fn open(&self, lane: &Arc<Lane>) -> Result<DialedConnection, String> {
+    pub(super) async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
         match self {
             Self::Node(address) => lane.dial(address).await,
             Self::Standalone(address) => {
                 let opened = lane.dial(address).await?;
-                if opened.report.as_ref().is_some_and(Report::is_cluster_node) {
+                if opened.report.as_ref().is_some_and(ServerReport::is_cluster_node) {
                     return Err(lane.refuse(format!(
                         "redis at {address} is a node of a cluster; set store.redis.mode = \"cluster\""
                     )));
                 }
-                if opened.report.as_ref().is_some_and(Report::is_replica) {
+                if opened.report.as_ref().is_some_and(ServerReport::is_replica) {
                     return Err(format!(
                         "redis at {address} is a replica; give its master in store.redis.nodes, or set store.redis.mode = \"sentinel\""
                     ));
@@ -63,20 +63,20 @@ impl Finder {
         }
     }
 
-    /// What the sentinels deny, with what to do.
+    /// The rights that the sentinels deny, with the remedies.
     pub(super) fn complaint(&self) -> Option<String> {
         let Self::Sentinel(sentinel) = self else { return None };
         let denied = sentinel.denied.lock();
         (!denied.is_empty()).then(|| denied.values().map(String::as_str).collect::<Vec<_>>().join("; "))
     }
 
-    /// Whether there are sentinels, who name the master.
+    /// Whether sentinels name the master.
     pub(super) fn is_sentinel(&self) -> bool {
         matches!(self, Self::Sentinel(_))
     }
 
-    /// Listens for news, for a lane. Never returns.
-    pub(super) async fn follow(&self, lane: &Lane) {
+    /// Follows announcements of another master, for a lane. Never returns.
+    pub(super) async fn follow(&self, lane: &MasterLane) {
         match self {
             Self::Standalone(_) | Self::Node(_) => std::future::pending().await,
             Self::Sentinel(sentinel) => sentinel.follow(lane).await,
@@ -85,22 +85,22 @@ impl Finder {
 }
 
 /// The sentinels of one master.
-pub(super) struct Sentinel {
-    nodes: Vec<Address>,
+pub(super) struct Sentinels {
+    nodes: Vec<RedisAddress>,
     master_name: String,
-    /// Which of them is asked first: the last that answered.
+    /// The index of the one that is asked first: the last that answered.
     first: AtomicUsize,
     user: String,
-    /// What the user may not do at the sentinel that was asked last, by what would grant it.
+    /// The rights that the user lacks at the sentinel that was asked last, by the words that would grant them.
     denied: Mutex<BTreeMap<&'static str, String>>,
 }
 
-/// The rights that weir needs at a sentinel: to ask for the master, and to be told of another one.
+/// The rights that weir needs at a sentinel: to ask for the master, and to hear of another one.
 const ASK_RIGHT: &str = "+sentinel|get-master-addr-by-name";
 const SUBSCRIBE_RIGHTS: &str = "+subscribe &+switch-master";
 
-impl Sentinel {
-    pub(super) fn new(nodes: Vec<Address>, master_name: String, username: Option<&str>) -> Self {
+impl Sentinels {
+    pub(super) fn new(nodes: Vec<RedisAddress>, master_name: String, username: Option<&str>) -> Self {
         Self {
             nodes,
             master_name,
@@ -110,8 +110,8 @@ impl Sentinel {
         }
     }
 
-    /// Says what the user may not do, once.
-    fn deny(&self, sentinel: &Address, what: &str, grant: &'static str) -> String {
+    /// Reports a right that the user lacks; logs it once.
+    fn report_denied(&self, sentinel: &RedisAddress, what: &str, grant: &'static str) -> String {
         let text = format!(
             "the sentinel {sentinel}: user {:?} may not {what}: grant {grant}",
             self.user
@@ -122,20 +122,20 @@ impl Sentinel {
         text
     }
 
-    /// All of them, the one to ask first in front.
-    fn in_turn(&self) -> impl Iterator<Item = (usize, &Address)> {
+    /// All sentinels, starting with the one to ask first.
+    fn in_turn(&self) -> impl Iterator<Item = (usize, &RedisAddress)> {
         let first = self.first.load(Ordering::Relaxed);
         let (before, from) = self.nodes.split_at(first.min(self.nodes.len()));
         let numbered = from.iter().chain(before).enumerate();
         numbered.map(move |(steps, node)| ((first + steps) % self.nodes.len().max(1), node))
     }
 
-    /// Asks each sentinel until one names a server that says of itself that it is the master. A named one that has become a
-    /// replica says who its master is, and that one is taken: a failover without the sentinels shows there first.
-    async fn open(&self, lane: &Arc<Lane>) -> Result<DialedConnection, String> {
+    /// Asks each sentinel until one names a server that confirms that it is the master. If a named server has become a
+    /// replica, the master that it names is taken: a failover without the sentinels shows there first.
+    async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
-            let named = match self.ask(sentinel, &lane.dialer).await {
+            let named = match self.query_sentinel(sentinel, &lane.dialer).await {
                 Ok(named) => named,
                 Err(reason) => {
                     reasons.push(reason);
@@ -152,17 +152,19 @@ impl Sentinel {
         Err(reasons.join("; "))
     }
 
-    async fn ask(&self, sentinel: &Address, dialer: &Dialer) -> Result<Address, String> {
+    async fn query_sentinel(&self, sentinel: &RedisAddress, dialer: &RedisDialer) -> Result<RedisAddress, String> {
         let asked = async {
-            let mut connection = connect(&dialer.sentinel(sentinel)?, |_| {}).await?;
-            self.master(&mut connection).await
+            let mut connection = connect(&dialer.sentinel_client(sentinel)?, |_| {}).await?;
+            self.fetch_master(&mut connection).await
         };
         match timeout(SENTINEL_WAIT_MAX, asked).await {
             Err(_) => Err(format!(
                 "the sentinel {sentinel} did not answer within {} ms",
                 SENTINEL_WAIT_MAX.as_millis()
             )),
-            Ok(Err(error)) if rights::is_refused(&error) => Err(self.deny(sentinel, "ask for the master", ASK_RIGHT)),
+            Ok(Err(error)) if rights::is_refused(&error) => {
+                Err(self.report_denied(sentinel, "ask for the master", ASK_RIGHT))
+            }
             Ok(Err(error)) => Err(format!("the sentinel {sentinel} cannot be asked: {error}")),
             Ok(Ok(None)) => Err(format!(
                 "the sentinel {sentinel} knows no master {:?}, see store.redis.master_name",
@@ -175,15 +177,15 @@ impl Sentinel {
         }
     }
 
-    async fn master(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<Address>> {
+    async fn fetch_master(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<RedisAddress>> {
         let mut ask = ::redis::cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master_name);
         let named: Option<(String, u16)> = ask.query_async(connection).await?;
-        Ok(named.and_then(|(host, port)| Address::new(&host, port)))
+        Ok(named.and_then(|(host, port)| RedisAddress::new(&host, port)))
     }
 
-    async fn follow(&self, lane: &Lane) {
-        let mut pauses = Pauses::new();
+    async fn follow(&self, lane: &MasterLane) {
+        let mut pauses = RetryPauses::new();
         loop {
             for (index, sentinel) in self.in_turn() {
                 let told = Arc::new(SentinelPushes::default());
@@ -192,19 +194,19 @@ impl Sentinel {
                     pauses.reset();
                     self.first.store(index, Ordering::Relaxed);
                     self.listen(connection, &told, lane).await;
-                    tracing::info!(%sentinel, "redis sentinel lost, going on to the next");
+                    tracing::info!(%sentinel, "connection to the redis sentinel lost, trying the next");
                     break;
                 }
             }
-            sleep(pauses.take()).await;
+            sleep(pauses.next_pause()).await;
         }
     }
 
-    /// A connection that tells of switches, if the user may hear of them.
+    /// A connection that announces switches, if the user may subscribe to them.
     async fn subscribe(
         &self,
-        sentinel: &Address,
-        dialer: &Dialer,
+        sentinel: &RedisAddress,
+        dialer: &RedisDialer,
         told: &Arc<SentinelPushes>,
     ) -> RedisResult<MultiplexedConnection> {
         let told = Arc::clone(told);
@@ -213,12 +215,12 @@ impl Sentinel {
             PushKind::Disconnection => told.lost.notify_one(),
             _ => {}
         };
-        let mut connection = connect(&dialer.sentinel(sentinel)?, on_push).await?;
+        let mut connection = connect(&dialer.sentinel_client(sentinel)?, on_push).await?;
         match connection.subscribe(SWITCHES).await {
             Err(error) if rights::is_refused(&error) => {
-                self.deny(
+                self.report_denied(
                     sentinel,
-                    "hear of another master (it is asked each second)",
+                    "hear of another master (it is asked every second)",
                     SUBSCRIBE_RIGHTS,
                 );
             }
@@ -228,9 +230,9 @@ impl Sentinel {
         Ok(connection)
     }
 
-    /// Notes whom the sentinel names, at once when it tells of a switch. Returns when it is gone.
-    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, lane: &Lane) {
-        while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.master(&mut connection)).await {
+    /// Records the master that the sentinel names, at once when it announces a switch. Returns when the connection is lost.
+    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, lane: &MasterLane) {
+        while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.fetch_master(&mut connection)).await {
             lane.announced.send_if_modified(|known| {
                 let other = named.is_some() && *known != named;
                 if other {
@@ -247,14 +249,14 @@ impl Sentinel {
     }
 }
 
-/// What a sentinel's connection tells by itself.
+/// The pushes on a sentinel's connection.
 #[derive(Default)]
 struct SentinelPushes {
     switched: Notify,
     lost: Notify,
 }
 
-async fn follow_replica(lane: &Arc<Lane>, named: &Address) -> Result<DialedConnection, String> {
+async fn follow_replica(lane: &Arc<MasterLane>, named: &RedisAddress) -> Result<DialedConnection, String> {
     let opened = lane.dial(named).await?;
     let Some(report) = opened.report.as_ref().filter(|report| report.is_replica()) else {
         return Ok(opened);
@@ -263,7 +265,7 @@ async fn follow_replica(lane: &Arc<Lane>, named: &Address) -> Result<DialedConne
         return Err(format!("redis at {named} is a replica and names no master"));
     };
     let opened = lane.dial(&master).await?;
-    if opened.report.as_ref().is_some_and(Report::is_replica) {
+    if opened.report.as_ref().is_some_and(ServerReport::is_replica) {
         return Err(format!("redis at {named} and {master} are both replicas"));
     }
     Ok(opened)

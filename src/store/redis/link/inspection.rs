@@ -1,4 +1,4 @@
-//! Inspects the servers: whether they are configured as weir needs them, and how full they are.
+//! Inspects the servers: their configuration, for warnings and for `weir check`, and how full they are.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,17 +6,17 @@ use ::redis::RedisResult;
 use tokio::time::timeout;
 
 use super::connecting::CONNECT_WAIT_MAX;
-use super::{Link, Route};
+use super::{Link, LinkTopology};
 use crate::store::{StoreMemory, StoreTrouble, StoreWarning};
 
 impl Link {
-    /// What is wrong with how the servers are set up.
+    /// Faults in the configuration of the servers.
     pub(in crate::store::redis) fn warnings(&self) -> BTreeSet<StoreWarning> {
         let mut warnings: BTreeSet<StoreWarning> = self.lanes().iter().flat_map(|lane| lane.warnings()).collect();
-        if self.sentinels_deny().is_some() {
+        if self.sentinel_complaint().is_some() {
             warnings.insert(StoreWarning::MissingRights);
         }
-        if let Route::Cluster(cluster) = &self.route
+        if let LinkTopology::Cluster(cluster) = &self.route
             && cluster.is_split()
         {
             warnings.insert(StoreWarning::SplitSlot);
@@ -24,11 +24,11 @@ impl Link {
         warnings
     }
 
-    /// What keeps the servers from being used.
+    /// The problems that keep the servers from being used.
     pub(in crate::store::redis) fn trouble(&self) -> StoreTrouble {
         let apart = match &self.route {
-            Route::One { .. } => self.sentinels_deny(),
-            Route::Cluster(cluster) => cluster.unreadable(),
+            LinkTopology::One { .. } => self.sentinel_complaint(),
+            LinkTopology::Cluster(cluster) => cluster.map_error(),
         };
         let mut trouble = StoreTrouble {
             refused: false,
@@ -42,7 +42,7 @@ impl Link {
         trouble
     }
 
-    /// What the masters that are connected say of one of their settings; nothing where the user may not ask.
+    /// The values of one setting at the connected masters; empty if the user may not ask.
     pub(in crate::store::redis) async fn setting(&self, name: &str) -> Vec<String> {
         let mut values = Vec::new();
         for live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
@@ -55,7 +55,7 @@ impl Link {
         values
     }
 
-    /// How full the fullest master is.
+    /// The memory of the fullest master.
     pub(in crate::store::redis) fn memory(&self) -> Option<StoreMemory> {
         let all = self.lanes();
         all.iter()
@@ -63,10 +63,10 @@ impl Link {
             .reduce(StoreMemory::fuller)
     }
 
-    fn sentinels_deny(&self) -> Option<String> {
+    fn sentinel_complaint(&self) -> Option<String> {
         match &self.route {
-            Route::One { finder, .. } => finder.complaint(),
-            Route::Cluster(_) => None,
+            LinkTopology::One { finder, .. } => finder.complaint(),
+            LinkTopology::Cluster(_) => None,
         }
     }
 }

@@ -15,39 +15,39 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch
 
 use super::call_timeout::LastAnswer;
 use super::live_connection::{LiveConnection, Wire};
-use super::report::Identity;
+use super::report::DataIdentity;
 use super::runtime_connections::RuntimeConnections;
-use super::verdict::Verdict;
+use super::verdict::RedisErrorMeaning;
 use crate::edges::clock;
-use crate::store::redis::address::Address;
-use crate::store::redis::dialer::{CALLS_MAX, Dialer};
+use crate::store::redis::address::RedisAddress;
+use crate::store::redis::dialer::{CALLS_MAX, RedisDialer};
 use crate::store::redis::script::ScriptCall;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
 /// The connection to one master, with its breaker.
-pub(super) struct Lane {
+pub(super) struct MasterLane {
     pub(super) state: watch::Sender<LaneState>,
-    pub(super) dialer: Arc<Dialer>,
-    /// Moves when acknowledged changes may be lost; all lanes move the same.
+    pub(super) dialer: Arc<RedisDialer>,
+    /// Changes when acknowledged changes may be lost; shared by all lanes.
     pub(super) epochs: watch::Sender<u64>,
-    /// Whom the sentinels name as the master, if there are any.
-    pub(super) announced: watch::Sender<Option<Address>>,
+    /// The master that the sentinels name, if there are any.
+    pub(super) announced: watch::Sender<Option<RedisAddress>>,
     /// How long calls wait for the first attempt after a drop.
     pub(super) call_budget: Duration,
     pub(super) status: Mutex<ServerStatus>,
-    /// Numbers connections, those that are looked at and not taken too.
+    /// Numbers the connections, including those that were inspected and not used.
     pub(super) dialed: AtomicU64,
-    /// Whether the server is suspected of being dead: one suspicion at a time.
+    /// Whether the server is suspected of being dead; only one suspicion at a time.
     pub(super) is_suspected: AtomicBool,
-    /// When the server last answered, on whichever connection.
+    /// When the server last answered, on any connection.
     pub(super) last_answer: LastAnswer,
     pub(super) runtime_connections: RuntimeConnections,
     permits: Semaphore,
-    /// Held while scripts are given again, so that one call does it for all that wait.
+    /// Held while a script is loaded again, so that one call does it for all that wait.
     reload: AsyncMutex<()>,
-    /// A call was refused because a right is missing.
+    /// Signals that a call was refused because a right is missing.
     pub(super) denied: Notify,
-    /// The server has left its cluster.
+    /// Signals that the server has left its cluster.
     pub(super) ended: Notify,
 }
 
@@ -59,25 +59,25 @@ pub(super) enum LaneState {
     Down { reason: String },
 }
 
-/// What is known of the lane's server.
+/// The known state of the lane's server.
 #[derive(Default)]
 pub(super) struct ServerStatus {
     pub(super) connected: bool,
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<DataIdentity>,
     pub(super) warnings: BTreeSet<StoreWarning>,
     pub(super) memory: Option<StoreMemory>,
-    /// How many keys it has evicted.
+    /// The number of keys that it has evicted.
     pub(super) evicted: u64,
     /// Why a reachable server is not used.
     pub(super) refusal: Option<String>,
-    /// The rights that are missing at the server in use.
+    /// The missing rights at the server in use.
     pub(super) complaint: Option<String>,
-    /// The user lacks rights without which the server is not used.
+    /// Whether the user lacks rights without which the server is not used.
     pub(super) denied: bool,
 }
 
-impl Lane {
-    pub(super) fn new(dialer: &Arc<Dialer>, epochs: &watch::Sender<u64>, call_budget: Duration) -> Self {
+impl MasterLane {
+    pub(super) fn new(dialer: &Arc<RedisDialer>, epochs: &watch::Sender<u64>, call_budget: Duration) -> Self {
         Self {
             state: watch::Sender::new(LaneState::Connecting),
             dialer: Arc::clone(dialer),
@@ -129,7 +129,7 @@ impl Lane {
         warnings
     }
 
-    /// What keeps the lane from being used.
+    /// The problems that keep the lane from being used.
     pub(super) fn trouble(&self) -> StoreTrouble {
         let (down, server) = match &*self.state.borrow() {
             LaneState::Down { reason } => (Some(reason.clone()), None),
@@ -153,14 +153,14 @@ impl Lane {
         }
     }
 
-    /// A slot among the concurrent calls.
+    /// A permit for one of the concurrent calls.
     pub(super) fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         self.permits
             .try_acquire()
-            .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis are under way")))
+            .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis server are already running")))
     }
 
-    /// Sends a call, of which this is the command. `asking` is for a server that is importing the slot.
+    /// Sends a call as `command`. `asking` is for a server that is importing the slot.
     pub(super) async fn send(
         &self,
         wire: &Wire,
@@ -168,59 +168,59 @@ impl Lane {
         command: &Cmd,
         asking: bool,
     ) -> RedisResult<Vec<String>> {
-        let mut answer = self.ask(wire, command, asking).await;
+        let mut answer = self.query(wire, command, asking).await;
         if is_unknown_script(&answer) {
             let _alone = self.reload.lock().await;
-            answer = self.ask(wire, command, asking).await;
+            answer = self.query(wire, command, asking).await;
             if is_unknown_script(&answer) {
                 call.script.load().exec_async(&mut wire.connection.clone()).await?;
-                answer = self.ask(wire, command, asking).await;
+                answer = self.query(wire, command, asking).await;
             }
         }
         answer
     }
 
-    async fn ask(&self, wire: &Wire, command: &Cmd, asking: bool) -> RedisResult<Vec<String>> {
+    async fn query(&self, wire: &Wire, command: &Cmd, asking: bool) -> RedisResult<Vec<String>> {
         let connection = &mut wire.connection.clone();
         let answer: RedisResult<Vec<String>> = if asking {
-            // In one write: ASKING counts for the very next command of the connection.
+            // In one write: ASKING applies only to the next command of the connection.
             let mut both = ::redis::pipe();
             both.cmd("ASKING").ignore().add_command(command.clone());
             both.query_async(connection).await.map(|(answer,)| answer)
         } else {
             command.query_async(connection).await
         };
-        let is_broken = answer.as_ref().err().map(Verdict::of) == Some(Verdict::Broken);
+        let is_broken = answer.as_ref().err().map(RedisErrorMeaning::of) == Some(RedisErrorMeaning::Broken);
         if !is_broken {
-            self.note_answer(wire);
+            self.record_answer(wire);
         }
         answer
     }
 
-    /// The server has answered something there.
-    pub(super) fn note_answer(&self, wire: &Wire) {
+    /// Records that the server has answered on this connection.
+    pub(super) fn record_answer(&self, wire: &Wire) {
         let now = clock::instant();
-        wire.last_answer.note(now);
-        self.last_answer.note(now);
+        wire.last_answer.record(now);
+        self.last_answer.record(now);
     }
 
     /// Drops a connection, if it is still the one in use.
-    pub(super) fn leave(&self, number: u64, next: LaneState) {
-        self.change(
+    pub(super) fn give_up(&self, number: u64, next: LaneState) {
+        self.transition(
             next,
             |state| matches!(state, LaneState::Up(live) if live.number == number),
         );
     }
 
-    /// Has calls fail at once that wait for a connection.
-    pub(super) fn end_waiting(&self, reason: &str) {
+    /// Makes calls that wait for a connection fail at once.
+    pub(super) fn fail_waiting(&self, reason: &str) {
         let reason = reason.to_owned();
-        self.change(LaneState::Down { reason }, |state| {
+        self.transition(LaneState::Down { reason }, |state| {
             matches!(state, LaneState::Connecting)
         });
     }
 
-    fn change(&self, next: LaneState, is_from: impl Fn(&LaneState) -> bool) {
+    fn transition(&self, next: LaneState, is_from: impl Fn(&LaneState) -> bool) {
         self.state.send_if_modified(|state| {
             let changes = is_from(state);
             if changes {
@@ -231,8 +231,8 @@ impl Lane {
     }
 }
 
-/// Waits until something is so that can only become so with a change of what is watched.
-pub(super) async fn until<T>(mut watched: watch::Receiver<T>, mut is_so: impl FnMut() -> bool) {
+/// Waits until a condition holds that can change only with `watched`.
+pub(super) async fn wait_until<T>(mut watched: watch::Receiver<T>, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         if watched.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -1,4 +1,5 @@
-//! Established connections, as those who call see them.
+//! Connections to a master: the lane's own, additional ones of runtimes, the limits of attempts, and a server's report about
+//! itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,25 +9,25 @@ use tokio::runtime::Id;
 
 use super::call_timeout::LastAnswer;
 use crate::edges::clock;
-use crate::store::redis::address::Address;
+use crate::store::redis::address::RedisAddress;
 use crate::store::redis::dialer::connect;
 
 /// A lane's connection.
 pub(super) struct LiveConnection {
     pub(super) wire: Arc<Wire>,
-    /// Which of the lane's connections it is.
+    /// Its number among the lane's connections.
     pub(super) number: u64,
-    pub(super) address: Address,
-    /// What others to the same server are made with.
+    pub(super) address: RedisAddress,
+    /// Creates other connections to the same server.
     pub(super) client: Client,
     /// The runtime that reads its answers.
     pub(super) runtime: Id,
 }
 
-/// A connection that calls are sent on.
+/// A connection on which calls are sent.
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
-    /// When something was last answered there.
+    /// When something was last answered on it.
     pub(super) last_answer: LastAnswer,
     closed: Arc<AtomicBool>,
 }

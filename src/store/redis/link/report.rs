@@ -2,35 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use crate::store::redis::address::Address;
+use crate::store::redis::address::RedisAddress;
 use crate::store::{StoreMemory, StoreWarning};
 
-/// What weir needs of INFO. Everything a server does not say is taken for good.
+/// The parts of INFO that weir needs. Whatever a server does not report counts as good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
-    /// Who holds which history of the data.
-    pub(super) identity: Identity,
+pub(super) struct ServerReport {
+    /// Which history of the data the server has.
+    pub(super) identity: DataIdentity,
     /// The master, if this is a replica.
-    pub(super) replica_of: Option<Address>,
+    pub(super) replica_of: Option<RedisAddress>,
     replica: bool,
     loading: bool,
     policy: Option<String>,
     cluster_node: bool,
     pub(super) memory: Option<StoreMemory>,
-    /// How many keys it has evicted since it was started, or since its statistics were reset.
+    /// The number of keys that it has evicted since it was started, or since its statistics were reset.
     pub(super) evicted: u64,
     pub(super) warnings: BTreeSet<StoreWarning>,
 }
 
-/// Changes when the data may have: another process, or another line of replication.
+/// Changes when the data may have changed: another process, or another line of replication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct DataIdentity {
     run_id: String,
     replication_id: String,
 }
 
-impl Report {
-    pub(super) fn read(info: &str) -> Self {
+impl ServerReport {
+    pub(super) fn parse(info: &str) -> Self {
         let field = |name: &str| {
             info.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
@@ -38,7 +38,7 @@ impl Report {
         let text = |name: &str| field(name).unwrap_or_default().to_owned();
         let policy = field("maxmemory_policy").map(str::to_owned);
         let replicas = field("connected_slaves").and_then(|count| count.parse::<u64>().ok());
-        // Redis names it only where `min-replicas-to-write` is set.
+        // Redis reports it only if `min-replicas-to-write` is set.
         let unguarded = replicas.is_some_and(|count| count > 0) && field("min_slaves_good_slaves").is_none();
         let number = |name: &str| field(name).and_then(|number| number.parse::<u64>().ok());
         let evicted = number("evicted_keys").unwrap_or(0);
@@ -51,26 +51,26 @@ impl Report {
             (StoreWarning::NoAppendOnlyFile, field("aof_enabled") == Some("0")),
             (StoreWarning::NoMinReplicas, unguarded),
         ];
-        // Without a limit of its own it has the machine's.
+        // Without its own limit, it has the machine's.
         let most = number("maxmemory")
             .filter(|most| *most > 0)
             .or(number("total_system_memory"));
         let port = field("master_port").and_then(|port| port.parse().ok());
         Self {
-            identity: Identity {
+            identity: DataIdentity {
                 run_id: text("run_id"),
                 replication_id: text("master_replid"),
             },
             replica_of: field("master_host")
                 .zip(port)
-                .and_then(|(host, port)| Address::new(host, port)),
+                .and_then(|(host, port)| RedisAddress::new(host, port)),
             replica: field("role") == Some("slave"),
             loading: field("loading") == Some("1"),
             policy,
             cluster_node: field("cluster_enabled") == Some("1"),
             memory: number("used_memory")
                 .zip(most)
-                .map(|(used, most)| StoreMemory { used, most }),
+                .map(|(used, most)| StoreMemory { used, limit: most }),
             evicted,
             warnings: warnings
                 .into_iter()
@@ -83,23 +83,23 @@ impl Report {
         self.replica
     }
 
-    /// Why this server is not used as it is, with what to do.
+    /// Why this server is not used as it is, with the remedy.
     pub(super) fn refusal(&self) -> Option<String> {
         if self.loading {
             return Some("is loading its data".to_owned());
         }
         let policy = self.policy.as_ref().filter(|policy| *policy != "noeviction")?;
         let lost = if policy.starts_with("volatile-") {
-            "rows of the log, sessions and counters of quotas, which have an end"
+            "rows of the log, sessions and counters of quotas, which expire"
         } else {
             "keys and money"
         };
         Some(format!(
-            "may evict what weir keeps (maxmemory-policy {policy}): {lost}; set maxmemory-policy to noeviction"
+            "may evict weir's data (maxmemory-policy {policy}): {lost}; set maxmemory-policy to noeviction"
         ))
     }
 
-    /// Whether it shares the slots with others.
+    /// Whether it shares the slots with other servers.
     pub(super) fn is_cluster_node(&self) -> bool {
         self.cluster_node
     }
@@ -110,13 +110,13 @@ mod tests {
     use super::*;
 
     fn warnings(info: &str) -> Vec<StoreWarning> {
-        Report::read(info).warnings.into_iter().collect()
+        ServerReport::parse(info).warnings.into_iter().collect()
     }
 
     #[test]
     fn what_is_not_said_is_taken_for_good() {
-        assert_eq!(Report::read(""), Report::default());
-        assert_eq!(Report::default().refusal(), None);
+        assert_eq!(ServerReport::parse(""), ServerReport::default());
+        assert_eq!(ServerReport::default().refusal(), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_server_that_may_evict_anything_is_refused() {
-        let refusal = |policy| Report::read(&format!("maxmemory_policy:{policy}\r\n")).refusal();
+        let refusal = |policy| ServerReport::parse(&format!("maxmemory_policy:{policy}\r\n")).refusal();
         for policy in [
             "allkeys-lru",
             "allkeys-lfu",
@@ -153,17 +153,21 @@ mod tests {
             );
         }
         assert_eq!(refusal("noeviction"), None);
-        assert!(Report::read("loading:1\r\n").refusal().is_some());
+        assert!(ServerReport::parse("loading:1\r\n").refusal().is_some());
     }
 
     #[test]
     fn a_server_is_as_full_as_its_limit_says_or_its_machine() {
-        let memory = |info: &str| Report::read(info).memory.map(|memory| (memory.used, memory.most));
+        let memory = |info: &str| {
+            ServerReport::parse(info)
+                .memory
+                .map(|memory| (memory.used, memory.limit))
+        };
         let machine = "used_memory:30\r\ntotal_system_memory:1000\r\n";
         assert_eq!(memory(&format!("{machine}maxmemory:40\r\n")), Some((30, 40)));
         assert_eq!(memory(&format!("{machine}maxmemory:0\r\n")), Some((30, 1000)));
         assert_eq!(memory("used_memory:30\r\n"), None);
-        let of = |used, most| StoreMemory { used, most };
+        let of = |used, most| StoreMemory { used, limit: most };
         assert_eq!(of(30, 40).fuller(of(300, 1000)), of(30, 40));
         assert_eq!(
             of(300, 1000).fuller(of(u64::MAX - 1, u64::MAX)),
@@ -173,15 +177,15 @@ mod tests {
 
     #[test]
     fn a_replica_names_its_master() {
-        let replica = Report::read("role:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:6380\r\n");
+        let replica = ServerReport::parse("role:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:6380\r\n");
         assert!(replica.is_replica());
         assert_eq!(replica.replica_of.unwrap().to_string(), "10.0.0.2:6380");
-        assert!(!Report::read("role:master\r\n").is_replica());
+        assert!(!ServerReport::parse("role:master\r\n").is_replica());
     }
 
     #[test]
     fn another_process_or_another_line_of_replication_is_another_identity() {
-        let identity = |run, line| Report::read(&format!("run_id:{run}\r\nmaster_replid:{line}\r\n")).identity;
+        let identity = |run, line| ServerReport::parse(&format!("run_id:{run}\r\nmaster_replid:{line}\r\n")).identity;
         assert_eq!(identity(1, 2), identity(1, 2));
         assert_ne!(identity(1, 2), identity(3, 2));
         assert_ne!(identity(1, 2), identity(1, 3));

@@ -1,8 +1,4 @@
-//! Additional connections, one for each runtime that calls often, so that a call stays in its runtime.
-//!
-//! Such a connection goes to the lane's server and is dropped with the lane's connection. While it is being made, when
-//! it is closed, and after a call that waited in vain, calls use the lane's. The lane's supervisor looks after the lane's
-//! connection only.
+//! Additional connections, one for each runtime that calls often.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,31 +10,35 @@ use tokio::time::timeout;
 use super::connecting::CONNECT_WAIT_MAX;
 use super::live_connection::{LiveConnection, Wire};
 
-/// From how many calls on a runtime gets a connection of its own. Also how many calls are made before a failed attempt is
-/// followed by another.
+/// The number of calls after which a runtime gets its own connection. Also the number of calls between a failed attempt and
+/// the next one.
 pub(in crate::store::redis) const CALLS_MIN: u32 = 64;
-/// How many runtimes may have one.
+/// The maximum number of runtimes with their own connection.
 const RUNTIMES_MAX: usize = 16;
 
-/// The connections of a lane that belong to runtimes.
+/// Additional connections of a lane, one for each runtime that calls often, so that a call stays in its runtime.
+///
+/// Such a connection goes to the lane's server and is dropped with the lane's connection. While it is being established, when
+/// it is closed, and after a call that waited in vain, calls use the lane's connection. The lane's supervisor watches only
+/// that one.
 #[derive(Clone, Default)]
 pub(super) struct RuntimeConnections(Arc<Mutex<HashMap<Id, RuntimeConnection>>>);
 
 struct RuntimeConnection {
-    /// The lane's connection beside which it stands.
+    /// The number of the lane's connection to which it belongs.
     number: u64,
     state: DialState,
 }
 
 enum DialState {
-    /// There is none; so many calls were made.
+    /// There is none yet; this many calls were made.
     Counting(u32),
     Dialing,
     Ready(Arc<Wire>),
 }
 
 impl RuntimeConnections {
-    /// What a call from here is to be sent on.
+    /// The connection for a call from this runtime.
     pub(super) fn wire(&self, live: &Arc<LiveConnection>) -> Arc<Wire> {
         self.own_wire(live).unwrap_or_else(|| Arc::clone(&live.wire))
     }
@@ -72,14 +72,14 @@ impl RuntimeConnections {
         None
     }
 
-    /// A call from here waited in vain.
-    pub(super) fn note_timeout(&self) {
+    /// Drops the connection of this runtime, on which a call waited in vain.
+    pub(super) fn drop_own(&self) {
         if let Ok(here) = Handle::try_current() {
             self.0.lock().remove(&here.id());
         }
     }
 
-    /// How many are in use.
+    /// The number of connections in use.
     #[cfg(test)]
     pub(super) fn ready(&self) -> usize {
         let all = self.0.lock();
@@ -91,7 +91,7 @@ impl RuntimeConnections {
     async fn dial(self, live: Arc<LiveConnection>, runtime: Id) {
         let connected = timeout(CONNECT_WAIT_MAX, Wire::connect(&live.client, || {})).await;
         let mut all = self.0.lock();
-        // Unless it is for a connection of the lane that has been given up meanwhile.
+        // Unless it belongs to a connection of the lane that has been given up meanwhile.
         if let Some(entry) = all.get_mut(&runtime).filter(|entry| entry.number == live.number) {
             entry.state = match connected {
                 Ok(Ok(wire)) => DialState::Ready(Arc::new(wire)),

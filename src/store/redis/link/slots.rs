@@ -1,20 +1,20 @@
-//! Which server of a cluster owns which slots.
+//! The slots of a cluster and their owners, and keys of weir at a master which does not own their slot.
 
 use std::collections::BTreeSet;
 
 use ::redis::Value;
 
-use crate::store::redis::address::Address;
+use crate::store::redis::address::RedisAddress;
 
-/// 0 to 16383.
-pub(super) type Slot = u16;
+/// A slot of a cluster, 0 to 16383.
+pub(super) type HashSlot = u16;
 
-/// How many there are.
+/// The number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: CRC16 of what stands in its first braces, or of all of it
+/// The slot of a key: CRC16 of the text in its first braces, or of the whole key
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
-pub(super) fn of_key(key: &[u8]) -> Slot {
+pub(super) fn of_key(key: &[u8]) -> HashSlot {
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')?;
         let rest = key.get(open + 1..)?;
@@ -24,7 +24,7 @@ pub(super) fn of_key(key: &[u8]) -> Slot {
     crc16(tag().unwrap_or(key)) % SLOTS
 }
 
-/// CRC16 as XMODEM has it: polynomial 0x1021, from 0.
+/// CRC16/XMODEM: polynomial 0x1021, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -40,30 +40,30 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// The masters and their slots, as one of the nodes sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// First and last slot and who has them, in order.
-    ranges: Vec<(Slot, Slot, Address)>,
+    /// First slot, last slot and owner, in order.
+    ranges: Vec<(HashSlot, HashSlot, RedisAddress)>,
 }
 
 impl SlotMap {
-    /// Reads the answer to CLUSTER SLOTS of the node `asked`.
-    pub(super) fn read(answer: &Value, asked: &Address) -> Option<Self> {
+    /// Reads the answer of the node `asked` to CLUSTER SLOTS.
+    pub(super) fn read(answer: &Value, asked: &RedisAddress) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = entries
             .iter()
-            .map(|entry| range(entry, asked))
+            .map(|entry| read_range(entry, asked))
             .collect::<Option<Vec<_>>>()?;
         ranges.sort();
         Some(Self { ranges })
     }
 
-    /// Who has a slot, if anyone.
-    pub(super) fn owner(&self, slot: Slot) -> Option<&Address> {
+    /// The owner of a slot, if it has one.
+    pub(super) fn owner(&self, slot: HashSlot) -> Option<&RedisAddress> {
         let behind = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, address) = self.ranges.get(behind.checked_sub(1)?)?;
         (slot <= *last).then_some(address)
     }
 
-    pub(super) fn masters(&self) -> BTreeSet<&Address> {
+    pub(super) fn masters(&self) -> BTreeSet<&RedisAddress> {
         self.ranges.iter().map(|(.., address)| address).collect()
     }
 
@@ -78,7 +78,7 @@ impl SlotMap {
     }
 }
 
-fn range(entry: &Value, asked: &Address) -> Option<(Slot, Slot, Address)> {
+fn read_range(entry: &Value, asked: &RedisAddress) -> Option<(HashSlot, HashSlot, RedisAddress)> {
     let Value::Array(fields) = entry else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = fields.as_slice() else {
         return None;
@@ -89,7 +89,7 @@ fn range(entry: &Value, asked: &Address) -> Option<(Slot, Slot, Address)> {
     let host: Option<String> = ::redis::from_redis_value_ref(host).ok()?;
     // A node that does not know its own name leaves it out.
     let host = host.filter(|host| !host.is_empty() && host != "?");
-    let address = Address::new(host.as_deref().unwrap_or(&asked.host), u16::try_from(*port).ok()?)?;
+    let address = RedisAddress::new(host.as_deref().unwrap_or(&asked.host), u16::try_from(*port).ok()?)?;
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS);
     Some((slot(first)?, slot(last)?, address))
 }
@@ -121,7 +121,7 @@ mod tests {
             let replica = node("replica", 1);
             Value::Array(vec![Value::Int(*first), Value::Int(*last), node(host, *port), replica])
         };
-        let asked = Address::parse("asked:1").unwrap();
+        let asked = RedisAddress::parse("asked:1").unwrap();
         SlotMap::read(&Value::Array(ranges.iter().map(entry).collect()), &asked).unwrap()
     }
 
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_shape_is_no_map() {
-        let asked = Address::parse("asked:1").unwrap();
+        let asked = RedisAddress::parse("asked:1").unwrap();
         for odd in [Value::Nil, Value::Array(vec![Value::Int(1)])] {
             assert_eq!(SlotMap::read(&odd, &asked), None);
         }

@@ -6,24 +6,24 @@ use crate::store::redis::rights;
 
 /// What an error means for the call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Not done: the slot is with this server for good.
+pub(super) enum RedisErrorMeaning {
+    /// Not run: this server owns the slot for good.
     Moved(String),
-    /// Not done: the slot is on its way to this server, which has to be asked with ASKING.
+    /// Not run: the slot is being moved to this server, which has to be asked with ASKING.
     Ask(String),
-    /// Not done: the slot is on its way, and a key of it is not, or not any more, with this server; ask again in a moment.
+    /// Not run: the slot is being moved, and one of its keys is not, or no longer, at this server; try again in a moment.
     Wait,
-    /// Not done: the server is no master any more.
+    /// Not run: the server is no longer a master.
     NotMaster,
-    /// The connection is gone, and with it the knowledge whether it was done.
+    /// The connection is lost, so it is unknown whether the call ran.
     Broken,
-    /// Refused for want of a right, perhaps in the middle of a script.
+    /// Refused because a right is missing, perhaps in the middle of a script.
     Denied,
     /// Refused. A script's first write is refused before anything is written.
     Refused,
 }
 
-impl Verdict {
+impl RedisErrorMeaning {
     pub(super) fn of(error: &RedisError) -> Self {
         let redirect = || error.redirect_node().map(|(address, _)| address.to_owned());
         match error.kind() {
@@ -31,7 +31,7 @@ impl Verdict {
             ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
             ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
             ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
-            // A script came upon a key that it had made the name of. It does so before it writes.
+            // A script met a key whose name it had derived. It does so before it writes.
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if error
                     .detail()
@@ -39,7 +39,7 @@ impl Verdict {
             {
                 Self::Wait
             }
-            // Before Redis 7 a script's error has the real one in its text.
+            // Before Redis 7 a script's error contains the real one in its text.
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if error
                     .detail()
@@ -60,63 +60,75 @@ mod tests {
 
     use super::*;
 
-    fn verdict(code: &str, detail: &str) -> Verdict {
+    fn verdict(code: &str, detail: &str) -> RedisErrorMeaning {
         let line = format!("-{code} {detail}\r\n");
         let error = parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
-        Verdict::of(&error.unwrap_err())
+        RedisErrorMeaning::of(&error.unwrap_err())
     }
 
     #[test]
     fn errors_have_one_meaning_each() {
         let moved = || "10.0.0.1:7000".to_owned();
         for (code, detail, meaning) in [
-            ("MOVED", "3999 10.0.0.1:7000", Verdict::Moved(moved())),
-            ("ASK", "3999 10.0.0.1:7000", Verdict::Ask(moved())),
+            ("MOVED", "3999 10.0.0.1:7000", RedisErrorMeaning::Moved(moved())),
+            ("ASK", "3999 10.0.0.1:7000", RedisErrorMeaning::Ask(moved())),
             (
                 "TRYAGAIN",
                 "Multiple keys request during rehashing of slot",
-                Verdict::Wait,
+                RedisErrorMeaning::Wait,
             ),
             (
                 "ERR",
                 "Script attempted to access a non local key in a cluster node script: f_1, on @user_script:1.",
-                Verdict::Wait,
+                RedisErrorMeaning::Wait,
             ),
             (
                 "ERR",
                 "Error running script (call to f_1): @user_script:1: @user_script: 1: Lua script attempted to access a \
                  non local key in a cluster node",
-                Verdict::Wait,
+                RedisErrorMeaning::Wait,
             ),
             (
                 "READONLY",
                 "You can't write against a read only replica.",
-                Verdict::NotMaster,
+                RedisErrorMeaning::NotMaster,
             ),
-            ("MASTERDOWN", "Link with MASTER is down", Verdict::NotMaster),
+            ("MASTERDOWN", "Link with MASTER is down", RedisErrorMeaning::NotMaster),
             (
                 "ERR",
                 "Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write",
-                Verdict::NotMaster,
+                RedisErrorMeaning::NotMaster,
             ),
-            ("CLUSTERDOWN", "The cluster is down", Verdict::Refused),
-            ("NOREPLICAS", "Not enough good replicas to write.", Verdict::Refused),
-            ("MISCONF", "Redis is configured to save RDB snapshots", Verdict::Refused),
+            ("CLUSTERDOWN", "The cluster is down", RedisErrorMeaning::Refused),
+            (
+                "NOREPLICAS",
+                "Not enough good replicas to write.",
+                RedisErrorMeaning::Refused,
+            ),
+            (
+                "MISCONF",
+                "Redis is configured to save RDB snapshots",
+                RedisErrorMeaning::Refused,
+            ),
             (
                 "OOM",
                 "command not allowed when used memory > 'maxmemory'.",
-                Verdict::Refused,
+                RedisErrorMeaning::Refused,
             ),
-            ("BUSY", "Redis is busy running a script.", Verdict::Refused),
-            ("LOADING", "Redis is loading the dataset in memory", Verdict::Refused),
-            ("NOAUTH", "Authentication required.", Verdict::Refused),
-            ("NOPERM", "this user has no permissions", Verdict::Denied),
+            ("BUSY", "Redis is busy running a script.", RedisErrorMeaning::Refused),
+            (
+                "LOADING",
+                "Redis is loading the dataset in memory",
+                RedisErrorMeaning::Refused,
+            ),
+            ("NOAUTH", "Authentication required.", RedisErrorMeaning::Refused),
+            ("NOPERM", "this user has no permissions", RedisErrorMeaning::Denied),
             (
                 "ERR",
                 "The user executing the script can't run this command or subcommand script: 4d, on @user_script:1.",
-                Verdict::Denied,
+                RedisErrorMeaning::Denied,
             ),
-            ("ERR", "unknown command", Verdict::Refused),
+            ("ERR", "unknown command", RedisErrorMeaning::Refused),
         ] {
             assert_eq!(verdict(code, detail), meaning, "{code} {detail}");
         }
@@ -125,6 +137,6 @@ mod tests {
     #[test]
     fn a_broken_connection_leaves_it_open_what_happened() {
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
-        assert_eq!(Verdict::of(&broken), Verdict::Broken);
+        assert_eq!(RedisErrorMeaning::of(&broken), RedisErrorMeaning::Broken);
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::keys::secret::Secret;
-use crate::domain::ledger::{Change, Step};
+use crate::domain::ledger::{AccountChange, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, lists_suite, node};
 use crate::store::ledger::{LedgerStore, LogLists};
-use crate::store::redis::link::{Effort, Keys};
-use crate::store::redis::script::Script;
+use crate::store::redis::link::{CallPolicy, KeyNaming};
+use crate::store::redis::script::RedisScript;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 use crate::store::redis::test_server::sentinel::Watched;
@@ -95,7 +95,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     let store = &joined.store;
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let ledger = RedisLedger::new(store.clone(), true);
-    let change = Change::Open {
+    let change = AccountChange::Open {
         balance: NanoUsd::from_nanos(5),
         at: 1,
         operation: None,
@@ -117,7 +117,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     }
     let generation = store.known_generation().await.unwrap().unwrap();
     // As if it had been emptied: each key by its name, for the user may use no other.
-    let script = Script::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
+    let script = RedisScript::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
     let families: [(&str, &[&str]); 3] = [
         ("{backup:keys}", &KEY_NAMES),
         ("{backup:a:acme}", &["state"]),
@@ -128,14 +128,14 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
         for name in names {
             call.key(format!("{family}:{name}"));
         }
-        let effort = Effort::Write(AMPLE_BUDGET);
-        store.link.call(&call, effort, Keys::Named).await.unwrap();
+        let effort = CallPolicy::Write(AMPLE_BUDGET);
+        store.link.call(&call, effort, KeyNaming::Named).await.unwrap();
     }
     assert!(store.is_empty().await.unwrap() && store.list(None, 9).await.is_err());
     store.load(&items).await.unwrap();
     ledger.load(&items).await.unwrap();
-    ledger.restored(Some(&generation)).await.unwrap();
-    assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
+    ledger.finish_restore(Some(&generation)).await.unwrap();
+    assert_eq!(store.finish_restore(Some(&generation)).await, Ok(InitOutcome::Made));
     assert_eq!(store.list(None, 9).await.unwrap(), keys);
     assert_eq!(ledger.accounts(None, 9).await.unwrap(), accounts);
 }

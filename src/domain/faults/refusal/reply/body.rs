@@ -1,6 +1,6 @@
-//! What a client is told whose request body is refused.
+//! Messages of refusals of request bodies.
 
-use super::echo::echo;
+use super::echo::shortened;
 use crate::domain::faults::refusal::{BodyShare, Refusal};
 
 /// The message: what is wrong, with what, and what to do.
@@ -18,7 +18,7 @@ pub(super) fn message(refusal: &Refusal) -> String {
         Refusal::BodyEncodingUnsupported { encoding } => format!(
             "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
              one of gzip, deflate, br and zstd.",
-            echo(encoding)
+            shortened(encoding)
         ),
         Refusal::BodyEncodingInvalid { encoding } => format!(
             "The request body is not whole and valid {encoding}, as its content-encoding says. Send complete {encoding} \

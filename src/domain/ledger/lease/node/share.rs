@@ -1,57 +1,56 @@
-//! What a lease has of rates and places, as its node has it.
-//!
-//! The store says how much may be admitted out of the lease since it began, and how many may run in it. A node that wants less
-//! keeps to that from the moment it asks, whatever becomes of the question; one that wants more waits for the answer.
+//! A lease's part of rates and slots, at its node.
 
-use crate::domain::ledger::lease::{LeaseAllowance, Rated};
+use crate::domain::ledger::lease::{LeaseAllowance, RateUse};
 
-/// Of the requests that come in the time a lease should last for, one in so many needs a place of its own beyond those that run.
+/// One in four of the requests expected while a lease should last needs a slot of its own, in addition to those that run.
 const PART_AT_ONCE: u64 = 4;
 
-/// A lease's part of rates and places. It begins without any limit: the store says which there are with its first answer.
+/// A lease's part of rates and slots, at its node. It has no limits until the first reply of the store, which states how much may
+/// be admitted in total since the lease began, and how many requests may run in it. A node that wants less observes the lower
+/// limits from the moment it asks, whether or not the question succeeds; a node that wants more waits for the reply.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Share {
-    used: Rated,
+pub(super) struct RateShare {
+    used: RateUse,
     allowance: LeaseAllowance,
 }
 
-impl Share {
-    /// Whether one more request may be admitted, while so many run.
-    pub(super) fn has(&self, tokens: u64, running: u64) -> bool {
+impl RateShare {
+    /// Whether one more request may be admitted while `running` requests run.
+    pub(super) fn has_room(&self, tokens: u64, running: u64) -> bool {
         let free = self.free(running);
         let is_there = |free: Option<u64>, wanted| free.is_none_or(|free| free >= wanted);
         is_there(free.requests, 1) && is_there(free.tokens, tokens) && is_there(free.places, 1)
     }
 
-    /// One is admitted.
-    pub(super) fn take(&mut self, tokens: u64) {
-        self.used = self.used.plus(Rated { requests: 1, tokens });
+    /// Counts an admitted request.
+    pub(super) fn count_admitted(&mut self, tokens: u64) {
+        self.used = self.used.saturating_add(RateUse { requests: 1, tokens });
     }
 
-    /// What was admitted since the lease began.
-    pub(super) fn used(&self) -> Rated {
+    /// The requests and tokens admitted since the lease began.
+    pub(super) fn used(&self) -> RateUse {
         self.used
     }
 
-    /// Whether less than half of what should be free is.
-    pub(super) fn is_low(&self, target: Rated, running: u64) -> bool {
+    /// Whether less than half of the target is free.
+    pub(super) fn is_low(&self, target: RateUse, running: u64) -> bool {
         let free = self.free(running);
         let is_low = |free: Option<u64>, wanted: u64| free.is_some_and(|free| free < wanted.div_ceil(2));
         is_low(free.requests, target.requests)
             || is_low(free.tokens, target.tokens)
-            || is_low(free.places, spare(target))
+            || is_low(free.places, spare_places(target))
     }
 
-    /// Whether there is anything of a rate to be given back.
-    pub(super) fn is_there(&self) -> bool {
+    /// Whether a rate has an unused part to give back.
+    pub(super) fn has_free_rate(&self) -> bool {
         let free = self.free(0);
         [free.requests, free.tokens].into_iter().flatten().any(|free| free > 0)
     }
 
-    /// The node asks for so much to be free: it keeps to less at once. How many places it asks for.
-    pub(super) fn asks(&mut self, target: Rated, running: u64) -> u64 {
-        let places = running.saturating_add(spare(target));
-        let most = self.used.plus(target);
+    /// Lowers the limits to what the node wants from now on, with `target` free. Returns the slots to ask for.
+    pub(super) fn lower_limits(&mut self, target: RateUse, running: u64) -> u64 {
+        let places = running.saturating_add(spare_places(target));
+        let most = self.used.saturating_add(target);
         self.allowance = LeaseAllowance {
             requests: self.allowance.requests.map(|allowed| allowed.min(most.requests)),
             tokens: self.allowance.tokens.map(|allowed| allowed.min(most.tokens)),
@@ -60,7 +59,7 @@ impl Share {
         places
     }
 
-    /// Replaces what may be admitted, as the store says it.
+    /// Replaces the limits with those that the store states.
     pub(super) fn set_allowance(&mut self, allowance: LeaseAllowance) {
         self.allowance = allowance;
     }
@@ -75,8 +74,8 @@ impl Share {
     }
 }
 
-/// How many places should be free. None, if nothing is wanted any more.
-fn spare(target: Rated) -> u64 {
+/// How many slots should be free; zero if no further requests are wanted.
+fn spare_places(target: RateUse) -> u64 {
     target.requests.div_ceil(PART_AT_ONCE)
 }
 
@@ -84,8 +83,8 @@ fn spare(target: Rated) -> u64 {
 mod tests {
     use super::*;
 
-    fn rated(requests: u64, tokens: u64) -> Rated {
-        Rated { requests, tokens }
+    fn rated(requests: u64, tokens: u64) -> RateUse {
+        RateUse { requests, tokens }
     }
 
     fn allowance(requests: u64, tokens: u64, places: u64) -> LeaseAllowance {
@@ -98,52 +97,52 @@ mod tests {
 
     #[test]
     fn each_limit_that_there_is_bounds_what_is_admitted() {
-        let mut share = Share::default();
-        assert!(share.has(1_000, 1_000), "without a limit");
+        let mut share = RateShare::default();
+        assert!(share.has_room(1_000, 1_000), "without a limit");
         share.set_allowance(allowance(2, 100, 3));
-        assert!(share.has(100, 2));
-        assert!(!share.has(101, 2), "tokens");
-        assert!(!share.has(1, 3), "places");
-        share.take(40);
-        share.take(0);
-        assert!(!share.has(0, 0), "requests");
+        assert!(share.has_room(100, 2));
+        assert!(!share.has_room(101, 2), "tokens");
+        assert!(!share.has_room(1, 3), "places");
+        share.count_admitted(40);
+        share.count_admitted(0);
+        assert!(!share.has_room(0, 0), "requests");
         assert_eq!(share.used(), rated(2, 40));
         share.set_allowance(LeaseAllowance {
             requests: None,
             ..allowance(0, 41, 1)
         });
-        assert!(share.has(1, 0) && !share.has(2, 0));
+        assert!(share.has_room(1, 0) && !share.has_room(2, 0));
     }
 
     #[test]
     fn less_holds_from_the_question_on_and_more_from_the_answer() {
-        let mut share = Share::default();
+        let mut share = RateShare::default();
         share.set_allowance(allowance(20, 2_000, 9));
-        share.take(100);
-        assert_eq!(share.asks(rated(4, 300), 2), 3);
-        assert!(share.has(300, 2) && !share.has(301, 2) && !share.has(300, 3));
-        assert_eq!(share.asks(rated(40, 3_000), 2), 12);
-        assert!(!share.has(301, 2), "nothing has come back yet");
+        share.count_admitted(100);
+        assert_eq!(share.lower_limits(rated(4, 300), 2), 3);
+        assert!(share.has_room(300, 2) && !share.has_room(301, 2) && !share.has_room(300, 3));
+        assert_eq!(share.lower_limits(rated(40, 3_000), 2), 12);
+        assert!(!share.has_room(301, 2), "nothing has come back yet");
         share.set_allowance(allowance(41, 3_100, 12));
-        assert!(share.has(3_000, 11));
+        assert!(share.has_room(3_000, 11));
     }
 
     #[test]
     fn it_is_low_when_less_than_half_of_one_is_free() {
-        let mut share = Share::default();
+        let mut share = RateShare::default();
         let target = rated(8, 100);
         assert!(!share.is_low(target, 7), "without a limit");
         share.set_allowance(allowance(8, 100, 9));
         assert!(!share.is_low(target, 8));
         assert!(share.is_low(target, 9), "places");
         for _ in 0..5 {
-            share.take(0);
+            share.count_admitted(0);
         }
         assert!(share.is_low(target, 0), "requests");
         share.set_allowance(allowance(50, 49, 9));
         assert!(share.is_low(target, 0), "tokens");
-        assert!(share.is_there());
-        share.asks(Rated::default(), 4);
-        assert!(!share.is_there() && !share.is_low(Rated::default(), 4));
+        assert!(share.has_free_rate());
+        share.lower_limits(RateUse::default(), 4);
+        assert!(!share.has_free_rate() && !share.is_low(RateUse::default(), 4));
     }
 }

@@ -39,17 +39,17 @@ fn run(kind: RunKind, model: Option<&str>, usage: Usage) -> PricedRun {
     }
 }
 
-fn charged(modifiers: &Modifiers, runs: &[PricedRun]) -> (Usage, Charge) {
+fn charged(modifiers: &PriceModifiers, runs: &[PricedRun]) -> (Usage, Charge) {
     let all: Vec<Run> = runs.iter().map(|priced| priced.run.clone()).collect();
-    let usage = crate::domain::wire::usage::total(&all);
+    let usage = crate::domain::wire::usage::total_usage(&all);
     (usage, charge("small", &find("small").unwrap(), &usage, modifiers, runs))
 }
 
-fn fast_in_us() -> Modifiers {
-    Modifiers {
+fn fast_in_us() -> PriceModifiers {
+    PriceModifiers {
         speed: Some("fast".into()),
         geo: Some("us".into()),
-        ..Modifiers::default()
+        ..PriceModifiers::default()
     }
 }
 
@@ -60,7 +60,7 @@ fn each_model_has_its_own_price_and_the_request_has_one_fee() {
         run(RunKind::Advisor, Some("large"), usage(1000, 100)),
         run(RunKind::Answer, None, usage(60, 20)),
     ];
-    let (_, charge) = charged(&Modifiers::default(), &runs);
+    let (_, charge) = charged(&PriceModifiers::default(), &runs);
     // 110 tokens at 300 pico-USD and 30 at a million, then the advisor's; the fee of the model that was asked for.
     let own = 500_000_000 + 33 + 30_000;
     let advice = 10_000_000 + 5_000_000;
@@ -88,16 +88,19 @@ fn each_run_is_in_the_tier_of_its_own_prompt() {
         ]
     };
     // No prompt is of more than 100 tokens, although both together are.
-    let (_, short) = charged(&Modifiers::default(), &runs(70));
+    let (_, short) = charged(&PriceModifiers::default(), &runs(70));
     assert_eq!(short.cost.nanos(), 500_000_000 + 39);
     assert_eq!((short.parts.len(), short.parts[0].above_input_tokens), (1, 0));
-    let (_, long) = charged(&Modifiers::default(), &runs(101));
+    let (_, long) = charged(&PriceModifiers::default(), &runs(101));
     assert_eq!(long.cost.nanos(), 500_000_000 + 18 + 303_000);
     assert_eq!((long.parts.len(), long.parts[1].above_input_tokens), (2, 100));
     // All in one tier, and of one model: nothing to say.
-    let (usage, plain) = charged(&Modifiers::default(), &runs(20));
+    let (usage, plain) = charged(&PriceModifiers::default(), &runs(20));
     assert!(plain.parts.is_empty());
-    assert_eq!(plain.cost, find("small").unwrap().cost(&usage, &Modifiers::default()));
+    assert_eq!(
+        plain.cost,
+        find("small").unwrap().cost(&usage, &PriceModifiers::default())
+    );
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn a_row_has_few_parts_and_what_is_more_is_charged_at_the_dearest_of_them() {
     assert_eq!(runs.len(), PARTS_MAX);
     runs.push(run(RunKind::Advisor, Some("large"), usage(1, 1)));
     runs.push(run(RunKind::Answer, None, usage(2, 0)));
-    let (usage, charge) = charged(&Modifiers::default(), &runs);
+    let (usage, charge) = charged(&PriceModifiers::default(), &runs);
     assert_eq!(charge.parts.len(), PARTS_MAX);
     let kept = charge.parts.iter().map(|part| part.usage);
     assert_eq!(kept.fold(Usage::default(), |sum, part| sum.plus(&part)), usage);
@@ -137,7 +140,7 @@ fn a_row_has_few_parts_and_what_is_more_is_charged_at_the_dearest_of_them() {
 #[test]
 fn a_part_is_written_with_what_it_has() {
     let (_, charge) = charged(
-        &Modifiers::default(),
+        &PriceModifiers::default(),
         &[run(RunKind::Fallback, Some("large"), usage(1, 0))],
     );
     assert_eq!(
@@ -166,7 +169,7 @@ fn any_run() -> impl Strategy<Value = PricedRun> {
 proptest! {
     #[test]
     fn the_parts_make_the_charge_and_the_charge_can_be_computed_again(runs in prop::collection::vec(any_run(), 1..9), fast: bool) {
-        let modifiers = if fast { fast_in_us() } else { Modifiers::default() };
+        let modifiers = if fast { fast_in_us() } else { PriceModifiers::default() };
         let (usage, charge) = charged(&modifiers, &runs);
         let price = find("small").unwrap();
         if charge.parts.is_empty() {
@@ -175,7 +178,7 @@ proptest! {
             let shares = charge.parts.iter().map(|part| part.cost_nano_usd.nanos()).sum::<i64>();
             prop_assert_eq!(shares, charge.cost.nanos());
             let kept = serde_json::to_string(&charge.parts).unwrap();
-            let parts: Vec<Part> = serde_json::from_str(&kept).unwrap();
+            let parts: Vec<CostShare> = serde_json::from_str(&kept).unwrap();
             prop_assert_eq!(&parts, &charge.parts);
             prop_assert_eq!(recomputed(&price, &usage, &modifiers, &parts, find), Some(charge.cost));
         }

@@ -1,19 +1,18 @@
-//! Where the messages of an answer begin and end in the bytes that were read last.
+//! The boundaries of messages in a piece of an answer.
 
-/// How a piece of an answer divides into messages: events of a stream, elements of an array, or a body in one piece.
+/// The boundaries of messages in a piece of an answer: events of a stream, elements of an array, or a body that is not a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Boundaries {
-    /// Where the first message begins that is an error. What comes behind an error is taken for a part of it. `Some(0)` also
-    /// where it began in an earlier piece.
+pub(crate) struct MessageBoundaries {
+    /// The offset of the first message that is an error, with everything after it; 0 if it began in an earlier piece.
     pub error_from: Option<usize>,
-    /// Where the message in progress begins, of which it is not known yet whether it is an error: 0 where it began in an earlier
-    /// piece, the piece's end where there is none.
+    /// The offset of the message in progress, if it may still be an error: 0 if it began in an earlier piece, the piece's end
+    /// without such a message.
     pub open_from: usize,
 }
 
-impl Boundaries {
-    /// The same behind bytes of earlier pieces that have not been let out, in which no message ended.
-    pub(crate) fn behind(self, bytes: usize) -> Self {
+impl MessageBoundaries {
+    /// The same boundaries, shifted by `bytes` of earlier pieces that were held back and in which no message ended.
+    pub(crate) fn shifted_by(self, bytes: usize) -> Self {
         let moved = |at: usize| if at == 0 { 0 } else { at + bytes };
         Self {
             error_from: self.error_from.map(moved),
@@ -21,15 +20,15 @@ impl Boundaries {
         }
     }
 
-    /// For a piece that continues an answer of which an error was seen, or not.
-    pub(super) fn within(has_failed: bool) -> Self {
+    /// The boundaries at the start of a piece; `has_failed`: an earlier message was an error.
+    pub(super) fn at_piece_start(has_failed: bool) -> Self {
         Self {
             error_from: has_failed.then_some(0),
             open_from: 0,
         }
     }
 
-    /// A message has ended at this place.
+    /// Records the end of a message at offset `at`.
     pub(super) fn end_message(&mut self, at: usize, is_error: bool) {
         if is_error && self.error_from.is_none() {
             self.error_from = Some(self.open_from);

@@ -1,48 +1,49 @@
-//! How far the messages of an answer have been read, by its framing.
+//! The state of reading an answer's messages, by its framing.
 
 use super::{
-    Framing,
-    answer_progress::{Body, Reading},
-    sink::Head,
-    template::Template,
+    AnswerFraming,
+    answer_progress::{AnswerReader, BodyProgress},
+    sink::DoneMarkerMatch,
+    template::TextEventTemplate,
 };
 use crate::domain::wire::{json_array::ArrayFramer, sse::SseFramer};
 
+/// The state of reading an answer's messages, by its framing.
 #[derive(Debug)]
-pub(super) enum Frame {
-    Sse(Events),
-    Json(Body),
+pub(super) enum FramingState {
+    Sse(EventStreamState),
+    Json(BodyProgress),
     JsonArray(ArrayFramer),
-    /// With the bytes that have passed.
+    /// The number of bytes so far.
     Opaque(u64),
 }
 
-/// How far a stream of events has been read.
+/// The state of reading a stream of events.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventStreamState {
     pub(super) framer: SseFramer,
-    pub(super) head: Head,
-    pub(super) template: Template,
+    pub(super) head: DoneMarkerMatch,
+    pub(super) template: TextEventTemplate,
 }
 
-impl Frame {
-    pub(super) fn new(framing: Framing) -> Self {
+impl FramingState {
+    pub(super) fn new(framing: AnswerFraming) -> Self {
         match framing {
-            Framing::Sse => Self::Sse(Events::default()),
-            Framing::Json => Self::Json(Body::Open),
-            Framing::JsonArray => Self::JsonArray(ArrayFramer::new()),
-            Framing::Opaque => Self::Opaque(0),
+            AnswerFraming::Sse => Self::Sse(EventStreamState::default()),
+            AnswerFraming::Json => Self::Json(BodyProgress::Open),
+            AnswerFraming::JsonArray => Self::JsonArray(ArrayFramer::new()),
+            AnswerFraming::Opaque => Self::Opaque(0),
         }
     }
 
-    /// Whether what has come behind the last whole message belongs to no error, whatever follows.
-    pub(super) fn is_open_part_harmless(&self, reading: &Reading) -> bool {
+    /// Whether the bytes after the last complete message cannot belong to an error, whatever follows.
+    pub(super) fn is_open_part_harmless(&self, reading: &AnswerReader) -> bool {
         match self {
-            Self::Sse(Events { framer, .. }) => {
-                let is_answers = || reading.answer.dialect.is_answers(&reading.picker);
+            Self::Sse(EventStreamState { framer, .. }) => {
+                let is_answers = || reading.answer.dialect.is_known_answer_event(&reading.picker);
                 framer.is_between_events() || framer.has_open_data() && is_answers()
             }
-            Self::Json(body) => *body != Body::Open,
+            Self::Json(body) => *body != BodyProgress::Open,
             Self::JsonArray(framer) => framer.is_between_elements(),
             Self::Opaque(_) => false,
         }

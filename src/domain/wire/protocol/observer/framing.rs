@@ -1,29 +1,29 @@
-//! How an answer's body is divided into messages: as its head announces, and as its first bytes tell, because some
-//! providers name the wrong content type, or none.
+//! How an answer's body is divided into messages: as its head announces, and as its first bytes show, because some providers send
+//! a wrong content type, or none.
 
 use crate::domain::wire::{operation::Operation, protocol::Protocol};
 
 /// The field names of server-sent events, with their colons.
 const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b"retry:"];
-/// The longest of them.
+/// The length of the longest of them.
 const FIELD_BYTES_MAX: usize = 6;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// How an answer's body is divided into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Framing {
+pub enum AnswerFraming {
     /// Server-sent events.
     Sse,
     /// One JSON value.
     Json,
-    /// A JSON array with one element per chunk (Gemini stream without `alt=sse`).
+    /// A JSON array with one element per chunk (a Gemini stream without `alt=sse`).
     JsonArray,
     /// Anything else; not parsed.
     Opaque,
 }
 
-/// The framing of an answer to `operation` that has this `content-type`.
-pub(crate) fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
+/// The framing of an answer to `operation` with this `content-type`.
+pub(crate) fn framing_from_content_type(operation: Operation, content_type: Option<&str>) -> AnswerFraming {
     let media_type = content_type
         .unwrap_or_default()
         .split(';')
@@ -31,33 +31,33 @@ pub(crate) fn framing_of(operation: Operation, content_type: Option<&str>) -> Fr
         .unwrap_or_default()
         .trim();
     if media_type.eq_ignore_ascii_case("text/event-stream") {
-        Framing::Sse
+        AnswerFraming::Sse
     } else if media_type.eq_ignore_ascii_case("application/json") {
         if operation == Operation::StreamGenerateContent {
-            Framing::JsonArray
+            AnswerFraming::JsonArray
         } else {
-            Framing::Json
+            AnswerFraming::Json
         }
     } else {
-        Framing::Opaque
+        AnswerFraming::Opaque
     }
 }
 
-/// The first bytes of an answer, until they tell its framing.
+/// The first bytes of an answer, until they determine its framing.
 #[derive(Clone, Debug)]
 pub(super) struct FirstBytes {
     protocol: Protocol,
-    announced: Framing,
+    announced: AnswerFraming,
     /// The framing of an answer whose first bytes are neither JSON nor an event.
-    otherwise: Framing,
+    otherwise: AnswerFraming,
     seen: [u8; FIELD_BYTES_MAX],
     count: u8,
 }
 
 impl FirstBytes {
-    /// For an answer of which nothing has arrived. Its head announces a framing; `otherwise` is its framing if its first
-    /// bytes do not tell one.
-    pub(super) fn new(protocol: Protocol, announced: Framing, otherwise: Framing) -> Self {
+    /// For an answer that has not begun. `announced` is the framing by its head; `otherwise` is its framing if the first bytes
+    /// are neither JSON nor an event.
+    pub(super) fn new(protocol: Protocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
         Self {
             protocol,
             announced,
@@ -67,9 +67,9 @@ impl FirstBytes {
         }
     }
 
-    /// Takes the bytes that the framing depends on from the front of `rest`, and returns the framing once it is known.
-    /// White space and a byte order mark at the beginning mean nothing in any framing.
-    pub(super) fn take(&mut self, rest: &mut &[u8]) -> Option<Framing> {
+    /// Takes the bytes that determine the framing from the front of `rest`, and returns the framing once it is known. Drops white
+    /// space and a byte order mark at the beginning, which have no meaning in any framing.
+    pub(super) fn consume(&mut self, rest: &mut &[u8]) -> Option<AnswerFraming> {
         while let Some((first, behind)) = rest.split_first() {
             let is_blank = first.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(first);
             if self.count > 0 || !is_blank {
@@ -85,21 +85,21 @@ impl FirstBytes {
         None
     }
 
-    /// What [`FirstBytes::take`] has taken, but for what means nothing.
-    pub(super) fn taken(&self) -> &[u8] {
+    /// The bytes that [`FirstBytes::take`] has taken and not dropped.
+    pub(super) fn consumed(&self) -> &[u8] {
         self.seen.get(..usize::from(self.count)).unwrap_or_default()
     }
 
-    fn framing(&self) -> Option<Framing> {
-        match self.taken() {
+    fn framing(&self) -> Option<AnswerFraming> {
+        match self.consumed() {
             [] => None,
-            // In an array's place an object is read as an element.
-            [b'{', ..] if self.announced == Framing::JsonArray => Some(Framing::JsonArray),
-            [b'{', ..] => Some(Framing::Json),
-            [b'[', ..] if self.protocol == Protocol::Gemini => Some(Framing::JsonArray),
-            [b'[', ..] => Some(Framing::Json),
-            [b':', ..] => Some(Framing::Sse),
-            seen if FIELDS.contains(&seen) => Some(Framing::Sse),
+            // An object instead of an array is read as an element.
+            [b'{', ..] if self.announced == AnswerFraming::JsonArray => Some(AnswerFraming::JsonArray),
+            [b'{', ..] => Some(AnswerFraming::Json),
+            [b'[', ..] if self.protocol == Protocol::Gemini => Some(AnswerFraming::JsonArray),
+            [b'[', ..] => Some(AnswerFraming::Json),
+            [b':', ..] => Some(AnswerFraming::Sse),
+            seen if FIELDS.contains(&seen) => Some(AnswerFraming::Sse),
             seen if FIELDS.iter().any(|field| field.starts_with(seen)) => None,
             _ => Some(self.otherwise),
         }
@@ -112,31 +112,36 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Framing; 4] = [Framing::Sse, Framing::Json, Framing::JsonArray, Framing::Opaque];
+    const ALL: [AnswerFraming; 4] = [
+        AnswerFraming::Sse,
+        AnswerFraming::Json,
+        AnswerFraming::JsonArray,
+        AnswerFraming::Opaque,
+    ];
 
-    fn framing(protocol: Protocol, otherwise: Framing, bytes: &[u8], size: usize) -> Option<Framing> {
+    fn framing(protocol: Protocol, otherwise: AnswerFraming, bytes: &[u8], size: usize) -> Option<AnswerFraming> {
         let mut first = FirstBytes::new(protocol, otherwise, otherwise);
-        bytes.chunks(size).find_map(|mut chunk| first.take(&mut chunk))
+        bytes.chunks(size).find_map(|mut chunk| first.consume(&mut chunk))
     }
 
     #[test]
     fn json_and_events_are_known_by_their_first_bytes_whatever_was_announced() {
         for otherwise in ALL {
             let object = match otherwise {
-                Framing::JsonArray => Framing::JsonArray,
-                _ => Framing::Json,
+                AnswerFraming::JsonArray => AnswerFraming::JsonArray,
+                _ => AnswerFraming::Json,
             };
             for (protocol, bytes, expected) in [
                 (Protocol::Messages, "{\"type\"", object),
                 (Protocol::Messages, " \r\n\n{", object),
-                (Protocol::Responses, "[1]", Framing::Json),
-                (Protocol::Gemini, "\n[{", Framing::JsonArray),
+                (Protocol::Responses, "[1]", AnswerFraming::Json),
+                (Protocol::Gemini, "\n[{", AnswerFraming::JsonArray),
                 (Protocol::Gemini, "{", object),
-                (Protocol::Messages, "event: message_start", Framing::Sse),
-                (Protocol::Messages, "\u{feff}data: {}", Framing::Sse),
-                (Protocol::Responses, "id:1", Framing::Sse),
-                (Protocol::Responses, "retry: 3", Framing::Sse),
-                (Protocol::Gemini, ": keep-alive", Framing::Sse),
+                (Protocol::Messages, "event: message_start", AnswerFraming::Sse),
+                (Protocol::Messages, "\u{feff}data: {}", AnswerFraming::Sse),
+                (Protocol::Responses, "id:1", AnswerFraming::Sse),
+                (Protocol::Responses, "retry: 3", AnswerFraming::Sse),
+                (Protocol::Gemini, ": keep-alive", AnswerFraming::Sse),
                 (Protocol::Messages, "<html>", otherwise),
                 (Protocol::Messages, "null", otherwise),
                 (Protocol::Messages, "dated", otherwise),
@@ -149,8 +154,8 @@ mod tests {
                 );
             }
         }
-        assert_eq!(framing(Protocol::Messages, Framing::Sse, b"  \n", 1), None);
-        assert_eq!(framing(Protocol::Messages, Framing::Json, b"even", 1), None);
+        assert_eq!(framing(Protocol::Messages, AnswerFraming::Sse, b"  \n", 1), None);
+        assert_eq!(framing(Protocol::Messages, AnswerFraming::Json, b"even", 1), None);
     }
 
     proptest! {
@@ -161,9 +166,9 @@ mod tests {
             size in 1_usize..8,
         ) {
             let bytes = [start, text].concat();
-            let whole = framing(Protocol::Gemini, Framing::Opaque, bytes.as_bytes(), 100);
+            let whole = framing(Protocol::Gemini, AnswerFraming::Opaque, bytes.as_bytes(), 100);
             prop_assert!(whole.is_some());
-            prop_assert_eq!(framing(Protocol::Gemini, Framing::Opaque, bytes.as_bytes(), size), whole);
+            prop_assert_eq!(framing(Protocol::Gemini, AnswerFraming::Opaque, bytes.as_bytes(), size), whole);
         }
 
         #[test]
@@ -171,13 +176,13 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 1..40),
             size in 1_usize..8,
         ) {
-            let mut first = FirstBytes::new(Protocol::Messages, Framing::Opaque, Framing::Opaque);
+            let mut first = FirstBytes::new(Protocol::Messages, AnswerFraming::Opaque, AnswerFraming::Opaque);
             let mut read = Vec::new();
             let mut known = false;
             for mut chunk in bytes.chunks(size) {
-                if !known && first.take(&mut chunk).is_some() {
+                if !known && first.consume(&mut chunk).is_some() {
                     known = true;
-                    read.extend_from_slice(first.taken());
+                    read.extend_from_slice(first.consumed());
                 }
                 if known {
                     read.extend_from_slice(chunk);

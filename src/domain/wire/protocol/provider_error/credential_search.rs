@@ -1,16 +1,16 @@
-//! Looks for what resembles a credential in the bytes of an error, whole or as far as they have come.
+//! Searches the bytes of an error, complete or not, for parts that resemble a credential.
 
 use std::ops::Range;
 
 use memchr::{memchr_iter, memchr3_iter, memmem, memrchr_iter};
 
-/// Bytes in a row of the credential that are masked wherever they are. Shorter runs occur by chance.
+/// The minimum number of consecutive bytes of the credential that are masked anywhere. Shorter runs occur by chance.
 pub(super) const RUN_BYTES_MIN: usize = 8;
-/// With a mask between them, this much of the credential's head and of its tail is taken for an echo of it.
+/// The minimum length of the credential's head and tail, with a filler between them, that count as an echo.
 const ECHO_BOTH_BYTES_MIN: usize = 2;
-/// The same where only the head or only the tail is there.
+/// The same with only the head or only the tail.
 const ECHO_ONE_BYTES_MIN: usize = 4;
-/// Ways to write a part that is left out, the longest first.
+/// The ways to write an omitted part, the longest first.
 const FILLERS: [&[u8]; 6] = [
     b"\\u2026",
     b"\\u2022",
@@ -19,24 +19,24 @@ const FILLERS: [&[u8]; 6] = [
     b"...",
     b"*",
 ];
-/// How such a way may begin at the end of what has come; the longest first. A full stop may be any of three.
+/// The possible beginnings of a filler at the end of the bytes so far, the longest first. A full stop may be any of three.
 const FILLERS_BEGUN: [&[u8]; 8] = [b"\\u202", b"\\u20", b"\\u2", b"\\u", b"\\", b"\xE2\x80", b"\xE2", b"."];
 
-/// Bytes of fillers at a text's end behind which the credential's tail is still waited for.
+/// The maximum length of fillers at a text's end after which the credential's tail may still follow.
 const FILLERS_BYTES_MAX: usize = 256;
 
-/// Bytes of the shortest part of a run that is looked up at once.
+/// The length of a gram, the part of a run that the filter looks up.
 const GRAM_BYTES: usize = 4;
-/// Every run holds a gram that begins at a multiple of this.
+/// Every run contains a gram that begins at a multiple of this.
 const STRIDE: usize = RUN_BYTES_MIN - GRAM_BYTES + 1;
-/// Bits of the filter in front of the search for runs, as a power of two.
+/// The binary logarithm of the number of bits in the filter.
 const FILTER_BITS_LOG: u32 = 15;
 const FILTER_WORDS: usize = 1 << (FILTER_BITS_LOG - u64::BITS.trailing_zeros());
 
-/// Looks for one credential: for itself, any 8 bytes in a row of it, and shortened echoes such as `sk-ab***wxyz` of which head
-/// and tail are the credential's.
+/// Searches for one credential: the credential itself, any 8 consecutive bytes of it, and shortened echoes such as `sk-ab***wxyz`
+/// whose head and tail are the credential's.
 ///
-/// It is made where it is needed and lies on the stack: 4 KiB, and a few instructions for each byte of the credential.
+/// It is made where it is needed, on the stack: 4 KiB, and a few instructions for each byte of the credential.
 pub(super) struct CredentialSearch<'c> {
     credential: &'c [u8],
     /// A bit for each gram of the credential, by its hash.
@@ -47,7 +47,7 @@ impl<'c> CredentialSearch<'c> {
     pub(super) fn new(credential: &'c [u8]) -> Self {
         let mut filter = [0; FILTER_WORDS];
         for gram in credential.windows(GRAM_BYTES) {
-            let (word, bit) = place(gram);
+            let (word, bit) = filter_bit(gram);
             if let Some(word) = filter.get_mut(word) {
                 *word |= bit;
             }
@@ -55,30 +55,30 @@ impl<'c> CredentialSearch<'c> {
         Self { credential, filter }
     }
 
-    /// Calls `found` with each part of the text that resembles the credential. Parts may overlap, and come in no order.
-    pub(super) fn each(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
-        self.each_run(text, &mut found);
-        self.each_echo(text, &mut found);
+    /// Calls `found` with each part of the text that resembles the credential. Parts may overlap, and are not ordered.
+    pub(super) fn for_each_match(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
+        self.for_each_run(text, &mut found);
+        self.for_each_echo(text, &mut found);
     }
 
-    /// Where the first part begins that resembles the credential, or that may with what follows, or the text's end if none does;
-    /// and whether any resembles it already.
+    /// The offset of the first part that resembles the credential, or may do so with the bytes that follow, or else the text's
+    /// end; and whether a part resembles it already.
     pub(super) fn suspected_from(&self, text: &[u8]) -> (usize, bool) {
         let (mut from, mut resembles) = (self.unfinished_from(text), false);
-        self.each(text, |part| {
+        self.for_each_match(text, |part| {
             from = from.min(part.start);
             resembles = true;
         });
         (from, resembles)
     }
 
-    /// Where at the text's end a part begins that may come to resemble the credential with what follows.
+    /// The offset of the part at the text's end that may resemble the credential with the bytes that follow.
     pub(super) fn unfinished_from(&self, text: &[u8]) -> usize {
         let run = (1..=text.len().min(self.credential.len()))
-            .take_while(|length| self.has(text.get(text.len() - length..).unwrap_or_default()))
+            .take_while(|length| self.contains(text.get(text.len() - length..).unwrap_or_default()))
             .last()
             .unwrap_or(0);
-        // Behind a filler the end may be the beginning of the credential's tail, or of a filler in full.
+        // After a filler, the end may be the beginning of the credential's tail, or of another filler.
         let mut from = text.len() - run;
         for tail in 0..=run {
             let before = text.get(..text.len() - tail).unwrap_or_default();
@@ -96,26 +96,26 @@ impl<'c> CredentialSearch<'c> {
         from
     }
 
-    fn has(&self, part: &[u8]) -> bool {
+    fn contains(&self, part: &[u8]) -> bool {
         memmem::find(self.credential, part).is_some()
     }
 
-    fn each_run(&self, text: &[u8], found: &mut impl FnMut(Range<usize>)) {
+    fn for_each_run(&self, text: &[u8], found: &mut impl FnMut(Range<usize>)) {
         for (number, gram) in text.windows(GRAM_BYTES).enumerate().step_by(STRIDE) {
-            let (word, bit) = place(gram);
+            let (word, bit) = filter_bit(gram);
             if self.filter.get(word).is_none_or(|word| word & bit == 0) {
                 continue;
             }
             for start in number.saturating_sub(STRIDE - 1)..=number {
                 let run = start..start + RUN_BYTES_MIN;
-                if text.get(run.clone()).is_some_and(|run| self.has(run)) {
+                if text.get(run.clone()).is_some_and(|run| self.contains(run)) {
                     found(run);
                 }
             }
         }
     }
 
-    fn each_echo(&self, text: &[u8], found: &mut impl FnMut(Range<usize>)) {
+    fn for_each_echo(&self, text: &[u8], found: &mut impl FnMut(Range<usize>)) {
         let mut end = 0;
         for at in filler_starts(text) {
             let (before, rest) = text.split_at_checked(at).unwrap_or((text, &[]));
@@ -133,7 +133,7 @@ impl<'c> CredentialSearch<'c> {
         }
     }
 
-    /// How many of the credential's first bytes the text ends with, at the most.
+    /// The maximum number of the credential's first bytes with which the text ends.
     fn head_at_end(&self, text: &[u8]) -> usize {
         let Some(last) = text.last() else { return 0 };
         let mut heads = memrchr_iter(*last, self.credential).map(|at| at + 1);
@@ -141,7 +141,7 @@ impl<'c> CredentialSearch<'c> {
         heads.find(ends_with).unwrap_or(0)
     }
 
-    /// How many of the credential's last bytes the text begins with, at the most.
+    /// The maximum number of the credential's last bytes with which the text begins.
     fn tail_at_start(&self, text: &[u8]) -> usize {
         let Some(first) = text.first() else { return 0 };
         let mut tails = memchr_iter(*first, self.credential);
@@ -150,8 +150,8 @@ impl<'c> CredentialSearch<'c> {
     }
 }
 
-/// Where the bit of a gram is in the filter.
-fn place(gram: &[u8]) -> (usize, u64) {
+/// The position of a gram's bit in the filter: the word's index, and the bit.
+fn filter_bit(gram: &[u8]) -> (usize, u64) {
     let number = gram.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     // Fibonacci hashing: the upper bits of the product depend on all of the number.
     let hash = number.wrapping_mul(0x9E37_79B1) >> (u32::BITS - FILTER_BITS_LOG);
@@ -159,7 +159,7 @@ fn place(gram: &[u8]) -> (usize, u64) {
     (word, 1 << (hash % u64::BITS))
 }
 
-/// Where a filler may begin.
+/// The offsets at which a filler may begin.
 fn filler_starts(text: &[u8]) -> impl Iterator<Item = usize> {
     let mut plain = memchr3_iter(b'*', b'.', b'\\', text).peekable();
     let mut points = memchr_iter(0xE2, text).peekable();
@@ -170,7 +170,7 @@ fn filler_starts(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The length of the fillers that begin here, in any mixture; 0 when none does.
+/// The length of all fillers at the beginning of `text`, in any mixture; 0 without one.
 fn fillers_length(text: &[u8]) -> usize {
     let mut length = 0;
     while let Some(filler) = FILLERS
@@ -182,7 +182,7 @@ fn fillers_length(text: &[u8]) -> usize {
     length
 }
 
-/// The length of the filler that the text ends with, or of one full stop.
+/// The length of the filler, or of the full stop, with which the text ends.
 fn last_filler(text: &[u8]) -> Option<usize> {
     let mut fillers = FILLERS.iter().filter(|filler| text.ends_with(filler));
     let filler = fillers.next().map(|filler| filler.len());

@@ -1,47 +1,48 @@
-//! Masks the credential in what of an answer is an error, while the answer passes.
+//! Masks the credential in the errors inside an answer, while the answer passes.
 //!
-//! Messages of an answer (events, elements of an array, a body in one piece) pass as they come. Of a message of which it is not
-//! known yet whether it is an error, only that waits which resembles the credential, or may with the next bytes. Each byte that is
-//! masked becomes an asterisk, so that the length stays.
+//! Messages of an answer (events, elements of an array, a body that is not a stream) pass as they arrive. Of a message that may
+//! still be an error, only those bytes wait that resemble the credential, or may do so with the next bytes. Each masked byte
+//! becomes an asterisk, so that the length does not change.
 
 use memchr::memmem;
 
 use super::{
     credential_search::CredentialSearch,
-    redact::{can_be_masked, hide, mask_in_place},
+    redact::{can_be_masked, mask_in_place, mask_range},
 };
-use crate::domain::wire::protocol::Boundaries;
+use crate::domain::wire::protocol::MessageBoundaries;
 
-/// Bytes that wait at most until it is known whether they are of an error. Errors are short: in a longer message only the
-/// credential itself is masked, which belongs into no answer, and everything else passes.
+/// The maximum number of bytes that wait until it is known whether they belong to an error. Errors are short: in a longer
+/// message, only the credential itself is masked, which belongs in no answer, and everything else passes.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
 /// The mask of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct PassingMask {
-    /// The last bytes of the message in progress, from the first that may have to be masked.
+    /// The last bytes of the message in progress, from the first one that may have to be masked.
     waiting: Vec<u8>,
-    /// What waits has a part that resembles the credential: all of it waits until it is known whether it is of an error.
+    /// Whether a part of the waiting bytes resembles the credential: then all wait until it is known if they belong to an error.
     resembles: bool,
     has_masked: bool,
 }
 
-/// What of a piece can go on now.
+/// The bytes of a piece that can pass now.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Passing {
-    /// Its first bytes, as they are.
+pub(crate) enum MaskedPiece {
+    /// This many of its first bytes, unchanged.
     First(usize),
-    /// These bytes in its place.
+    /// These bytes instead of it.
     Instead(Vec<u8>),
 }
 
 impl PassingMask {
-    /// Takes the next piece of the answer, and how the observer has divided it. However an answer is split, the same bytes go on.
-    pub(crate) fn push(&mut self, piece: &[u8], boundaries: Boundaries, credential: &str) -> Passing {
-        let Boundaries { error_from, open_from } = boundaries;
+    /// Handles the next piece of the answer, with the observer's boundaries. The bytes that pass do not depend on how the answer
+    /// is split.
+    pub(crate) fn push(&mut self, piece: &[u8], boundaries: MessageBoundaries, credential: &str) -> MaskedPiece {
+        let MessageBoundaries { error_from, open_from } = boundaries;
         let is_plain = self.is_plain(boundaries);
-        if self.passes(piece, boundaries) || !can_be_masked(credential.as_bytes()) {
-            return Passing::First(piece.len());
+        if self.can_pass(piece, boundaries) || !can_be_masked(credential.as_bytes()) {
+            return MaskedPiece::First(piece.len());
         }
         let search = CredentialSearch::new(credential.as_bytes());
         let open = piece.get(open_from..).unwrap_or_default();
@@ -51,13 +52,13 @@ impl PassingMask {
                 self.resembles = resembles;
                 self.waiting
                     .extend_from_slice(open.get(suspected..).unwrap_or_default());
-                return Passing::First(open_from + suspected);
+                return MaskedPiece::First(open_from + suspected);
             }
         }
         let mut out = Vec::new();
         let error_from = error_from.unwrap_or(open_from).min(open_from);
         if error_from > 0 {
-            // What waits was of no error.
+            // The waiting bytes did not belong to an error.
             out.append(&mut self.waiting);
             self.resembles = false;
             out.extend_from_slice(piece.get(..error_from).unwrap_or_default());
@@ -65,7 +66,7 @@ impl PassingMask {
         if error_from < open_from {
             let errors = piece.get(error_from..open_from).unwrap_or_default();
             self.waiting.extend_from_slice(errors);
-            self.let_out(&search, &mut out);
+            self.release(&search, &mut out);
         }
         self.waiting.extend_from_slice(open);
         if !self.resembles {
@@ -74,31 +75,31 @@ impl PassingMask {
             self.resembles = resembles;
         }
         if self.waiting.len() > WAITING_BYTES_MAX {
-            self.let_out_long(&search, credential.as_bytes(), &mut out);
+            self.release_long(&search, credential.as_bytes(), &mut out);
         }
-        Passing::Instead(out)
+        MaskedPiece::Instead(out)
     }
 
-    /// Whether the next piece goes on as it is, whatever the credential: all of it belongs to whole messages of an answer.
-    pub(crate) fn passes(&self, piece: &[u8], boundaries: Boundaries) -> bool {
+    /// Whether the next piece passes unchanged, whatever the credential: it consists of complete messages that are not errors.
+    pub(crate) fn can_pass(&self, piece: &[u8], boundaries: MessageBoundaries) -> bool {
         self.is_plain(boundaries) && boundaries.open_from >= piece.len()
     }
 
-    /// Whether nothing waits and no error has come.
-    fn is_plain(&self, boundaries: Boundaries) -> bool {
+    /// Whether nothing waits and no error has arrived.
+    fn is_plain(&self, boundaries: MessageBoundaries) -> bool {
         self.waiting.is_empty() && boundaries.error_from.is_none()
     }
 
-    /// The answer is over, or broke off, within a message: what waits is masked as if it were of an error.
+    /// Ends the answer, perhaps within a message: the waiting bytes are masked as if they belonged to an error.
     pub(crate) fn finish(&mut self, credential: &str) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.waiting.is_empty() {
-            self.let_out(&CredentialSearch::new(credential.as_bytes()), &mut out);
+            self.release(&CredentialSearch::new(credential.as_bytes()), &mut out);
         }
         out
     }
 
-    /// Whether the credential, or something that resembles it, has stood in an error.
+    /// Whether anything was masked.
     pub(crate) fn has_masked(&self) -> bool {
         self.has_masked
     }
@@ -108,17 +109,17 @@ impl PassingMask {
         !self.waiting.is_empty()
     }
 
-    fn let_out(&mut self, search: &CredentialSearch<'_>, out: &mut Vec<u8>) {
+    fn release(&mut self, search: &CredentialSearch<'_>, out: &mut Vec<u8>) {
         self.has_masked |= mask_in_place(&mut self.waiting, search);
         out.append(&mut self.waiting);
         self.resembles = false;
     }
 
-    /// Lets out all that waits but for an end that may still become the credential.
-    fn let_out_long(&mut self, search: &CredentialSearch<'_>, credential: &[u8], out: &mut Vec<u8>) {
+    /// Releases the waiting bytes, except for an end that may still become the credential.
+    fn release_long(&mut self, search: &CredentialSearch<'_>, credential: &[u8], out: &mut Vec<u8>) {
         let places: Vec<usize> = memmem::find_iter(&self.waiting, credential).collect();
         for at in &places {
-            hide(&mut self.waiting, *at..*at + credential.len());
+            mask_range(&mut self.waiting, *at..*at + credential.len());
         }
         self.has_masked |= !places.is_empty();
         let masked_to = places.last().map_or(0, |at| at + credential.len());

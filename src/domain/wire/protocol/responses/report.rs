@@ -1,6 +1,6 @@
 //! The usage that an answer of the Responses protocol reports.
 
-use crate::domain::wire::usage::{Modalities, Usage, fields::Field};
+use crate::domain::wire::usage::{Modalities, Usage, fields::ReportField};
 
 /// The fields of a usage object.
 pub(super) const FIELDS: [&str; 5] = [
@@ -11,19 +11,21 @@ pub(super) const FIELDS: [&str; 5] = [
     "total_tokens",
 ];
 
-/// What a usage object says.
+/// The counts of a usage object.
 #[derive(Clone, Debug)]
-pub(super) struct Report {
-    /// All but the calls of tools.
+pub(super) struct ResponsesReport {
+    /// The usage without the calls of tools.
     pub(super) tokens: Usage,
-    /// Input and output are counted.
+    /// Both input and output are reported.
     pub(super) has_both: bool,
 }
 
-impl Report {
-    /// Cached, written and reasoning tokens lie inside `input_tokens` and `output_tokens`; reasoning beside them where the total
-    /// has it once more. Sound and images are a part of both, and of what was cached.
-    pub(super) fn of([input, input_details, output, output_details, total]: [Field<'_>; FIELDS.len()]) -> Self {
+impl ResponsesReport {
+    /// `input_tokens` and `output_tokens` include cached, written and reasoning tokens; reasoning comes in addition if the total
+    /// shows so. Both include audio and image tokens, as do the cached tokens.
+    pub(super) fn from_fields(
+        [input, input_details, output, output_details, total]: [ReportField<'_>; FIELDS.len()],
+    ) -> Self {
         let (counted_input, counted_output) = (input.count(), output.count());
         let input = counted_input.unwrap_or(0);
         let [cached, cached_details, written, split, audio, image] = input_details.fields(&[
@@ -34,11 +36,11 @@ impl Report {
             "audio_tokens",
             "image_tokens",
         ]);
-        let fresh = Modalities::of_counts(audio, image);
+        let fresh = Modalities::from_counts(audio, image);
         let [audio, image] = cached_details.fields(&["audio_tokens", "image_tokens"]);
-        let read = Modalities::of_counts(audio, image);
+        let read = Modalities::from_counts(audio, image);
         let [reasoning, audio, image] = output_details.fields(&["reasoning_tokens", "audio_tokens", "image_tokens"]);
-        let spoken = Modalities::of_counts(audio, image);
+        let spoken = Modalities::from_counts(audio, image);
         let cache_read = cached.count().unwrap_or(0).min(input);
         let split = split.fields(&["ttl_30m_tokens", "ttl_12h_tokens"]);
         let [short, long] = split.map(|count| count.count().unwrap_or(0));
@@ -52,19 +54,19 @@ impl Report {
         let output = if is_beside { with_reasoning } else { said };
         let reasoning = reasoning.min(output);
         let uncached = input - cache_read - written;
-        let read = read.within(cache_read);
-        let fresh = fresh.beyond(read).within(uncached);
-        let spoken = spoken.within(output - reasoning);
+        let read = read.at_most(cache_read);
+        let fresh = fresh.minus(read).at_most(uncached);
+        let spoken = spoken.at_most(output - reasoning);
         let tokens = Usage {
-            input_uncached: fresh.rest(uncached),
+            input_uncached: fresh.remaining(uncached),
             input_audio: fresh.audio,
             input_image: fresh.image,
-            cache_read: read.rest(cache_read),
+            cache_read: read.remaining(cache_read),
             cache_read_audio: read.audio,
             cache_read_image: read.image,
             cache_write_short: written - cache_write_long,
             cache_write_long,
-            output_text: spoken.rest(output - reasoning),
+            output_text: spoken.remaining(output - reasoning),
             output_audio: spoken.audio,
             output_image: spoken.image,
             output_reasoning: reasoning,

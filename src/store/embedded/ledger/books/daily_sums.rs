@@ -1,14 +1,14 @@
-//! The daily sums of accounts: those of open days are in memory, those of all others in the file alone.
+//! The daily sums of accounts: those of open days are in memory, all others only in the file.
 
 use std::ops::RangeInclusive;
 
-use super::{Books, first_kept_day};
+use super::{AccountTable, first_kept_day};
 use crate::{
-    domain::ledger::daily_sums::{DailySum, DailySums, SumsOf},
+    domain::ledger::daily_sums::{DailySum, DailySums, SumSelector},
     store::{StoreError, embedded::ledger::commits::HOUR_MS},
 };
 
-impl Books {
+impl AccountTable {
     /// Opens a day of an account, unless it is open.
     pub(in crate::store::embedded::ledger) fn open_day(
         &self,
@@ -16,20 +16,20 @@ impl Books {
         day: i64,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        // What is read here stays what the file has until the day is open.
+        // What is read here is the file's state until the day is open.
         let _writing = self.writing.lock();
         let slot = self.slot_or_new(id);
-        if slot.lock().days.has(day) {
+        if slot.lock().days.contains(day) {
             return Ok(());
         }
-        let sums = self.file.day(id, day)?;
+        let sums = self.file.day_sums(id, day)?;
         slot.lock().days.open(day, sums, now_ms);
         Ok(())
     }
 
-    /// Closes the days to which nothing has come for an hour and that are written.
+    /// Closes the days that are written and have received no row for an hour.
     pub(in crate::store::embedded::ledger) fn close_days(&self, now_ms: i64) {
-        // What is being written may yet fail.
+        // A write in progress may still fail.
         let _writing = self.writing.lock();
         for id in self.names() {
             if let Some(slot) = self.slot(&id) {
@@ -38,12 +38,13 @@ impl Books {
         }
     }
 
-    /// Daily sums. Open days are looked at first: the file has all of a day that is closed meanwhile, and of one that is opened.
+    /// Daily sums. Reads open days first: the file has all of a day that is closed meanwhile, and of one that is opened
+    /// meanwhile.
     pub(in crate::store::embedded::ledger) fn sums(
         &self,
         id: &str,
         days: &RangeInclusive<i64>,
-        of: &SumsOf,
+        of: &SumSelector,
         now_ms: i64,
     ) -> Result<Vec<DailySum>, StoreError> {
         let days = first_kept_day(now_ms).max(*days.start())..=*days.end();
@@ -58,13 +59,13 @@ impl Books {
             self.file.sums(id, &closed, of)?
         };
         found.extend(open.into_values().flatten());
-        // Each day is from one place, where its sums are in order.
+        // Each day comes from one place, which has its sums in order.
         found.sort_by_key(|sum| sum.day);
         Ok(found)
     }
 
-    /// Puts sums in the place of those of a day, if the account's count as many requests as were `seen`; whether they do. They are
-    /// on the disk when it returns.
+    /// Replaces the sums of a day, if the account's count exactly `seen` requests, and returns whether they do. The new sums
+    /// are on disk when it returns.
     pub(in crate::store::embedded::ledger) fn put_sums(
         &self,
         id: &str,
@@ -81,11 +82,11 @@ impl Books {
                 return Ok(false);
             }
             match book.days.replace(day, sums, seen, now_ms) {
-                // It was closed again.
+                // The day was closed again.
                 None => {}
                 Some(false) => return Ok(false),
                 Some(true) => {
-                    self.note(id, &mut book);
+                    self.mark_changed(id, &mut book);
                     break;
                 }
             }

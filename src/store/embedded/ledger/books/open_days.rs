@@ -1,5 +1,5 @@
-//! The daily sums of one account in memory, of the days that rows come to. Such a day is here as a whole, so that a row is
-//! counted without the file; what it has changed is put there with the account, in one commit.
+//! The daily sums of one account in memory, for the days that receive rows. Such a day is complete here, so that a row is
+//! counted without the file; changed sums are written to the file with the account, in one commit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,46 +12,46 @@ use smol_str::SmolStr;
 use crate::{
     domain::ledger::{
         consumption::Row,
-        daily_sums::{DailySum, DailySums, DayTags, Subject, Sums, SumsOf, SumsOfRows, day_of},
+        daily_sums::{DailySum, DailySums, DayTags, RowSums, SumSelector, SumSubject, Sums, day_of},
     },
     store::embedded::ledger::file::ChangedSum,
 };
 
-/// By day, counted from the Unix epoch in UTC.
+/// The open days by number, counted from the Unix epoch in UTC.
 #[derive(Default)]
 pub(super) struct OpenDays(BTreeMap<i64, OpenDay>);
 
 /// One day, with all of its sums.
 #[derive(Default)]
 struct OpenDay {
-    sums: BTreeMap<(Subject, SmolStr), Sums>,
+    sums: BTreeMap<(SumSubject, SmolStr), Sums>,
     tags: DayTags,
-    /// The sums that the file does not have as they are here.
-    changed: BTreeSet<(Subject, SmolStr)>,
-    /// When it was opened, or a row came last, in milliseconds since the Unix epoch.
+    /// The sums that differ from those in the file.
+    changed: BTreeSet<(SumSubject, SmolStr)>,
+    /// When the day was opened or last received a row, in milliseconds since the Unix epoch.
     used_ms: i64,
 }
 
 impl OpenDays {
-    /// Whether a day is here.
-    pub(super) fn has(&self, day: i64) -> bool {
+    /// Whether a day is open.
+    pub(super) fn contains(&self, day: i64) -> bool {
         self.0.contains_key(&day)
     }
 
-    /// Opens a day that is not here, with its sums as the file has them.
+    /// Opens a day, with its sums from the file.
     pub(super) fn open(&mut self, day: i64, sums: Vec<DailySum>, now_ms: i64) {
         self.0.insert(day, OpenDay::new(sums, now_ms));
     }
 
-    /// Counts rows. Their days are here.
+    /// Counts rows, whose days must be open.
     pub(super) fn count(&mut self, rows: &[Arc<Row>], now_ms: i64) {
-        let mut more = SumsOfRows::default();
+        let mut more = RowSums::default();
         for row in rows {
             let day = self.0.entry(day_of(row)).or_default();
             day.used_ms = now_ms;
             more.add(row, &mut day.tags);
         }
-        for sum in more.sums().iter() {
+        for sum in more.into_sums().iter() {
             let day = self.0.entry(sum.day).or_default();
             let place = (sum.subject, sum.model);
             if !day.changed.contains(&place) {
@@ -62,8 +62,8 @@ impl OpenDays {
         }
     }
 
-    /// Puts sums in the place of all those of a day, if the account's count as many requests as were `seen`, and says whether
-    /// they do. `None`: the day is not here.
+    /// Replaces the sums of a day, if the account's count exactly `seen` requests, and returns whether they do; `None` if the
+    /// day is not open.
     pub(super) fn replace(&mut self, day: i64, sums: &DailySums, seen: u64, now_ms: i64) -> Option<bool> {
         let before = self.0.get_mut(&day)?;
         if before.requests() != seen {
@@ -77,13 +77,13 @@ impl OpenDays {
         Some(true)
     }
 
-    /// Of the days here that are asked for, each with its sums in their order.
-    pub(super) fn select(&self, days: &RangeInclusive<i64>, of: &SumsOf) -> BTreeMap<i64, Vec<DailySum>> {
+    /// The selected sums of those `days` that are open, in their order.
+    pub(super) fn select(&self, days: &RangeInclusive<i64>, of: &SumSelector) -> BTreeMap<i64, Vec<DailySum>> {
         let asked = self.0.iter().filter(|(day, _)| days.contains(day));
         asked.map(|(day, open)| (*day, open.select(*day, of))).collect()
     }
 
-    /// The sums that the file does not have, which count as written from now on.
+    /// Takes the sums that the file lacks; from now on they count as written.
     pub(super) fn take_changed(&mut self) -> Vec<ChangedSum> {
         let mut all = Vec::new();
         for (day, open) in &mut self.0 {
@@ -101,8 +101,8 @@ impl OpenDays {
         all
     }
 
-    /// Takes back that sums count as written.
-    pub(super) fn put_back(&mut self, unwritten: Vec<ChangedSum>) {
+    /// Marks these sums as not written.
+    pub(super) fn mark_unwritten(&mut self, unwritten: Vec<ChangedSum>) {
         for one in unwritten {
             if let Some(open) = self.0.get_mut(&one.day) {
                 open.changed.insert((one.subject, one.model));
@@ -110,13 +110,13 @@ impl OpenDays {
         }
     }
 
-    /// Leaves the days to the file that it has as they are here and that were last used at a time or before it.
+    /// Closes the days that are written and were last used at `used_ms` or earlier.
     pub(super) fn close(&mut self, used_ms: i64) {
         self.0
             .retain(|_, open| !open.changed.is_empty() || open.used_ms > used_ms);
     }
 
-    /// Forgets the days before one, written or not.
+    /// Drops the days before `day`, written or not.
     pub(super) fn forget_before(&mut self, day: i64) {
         self.0.retain(|one, _| *one >= day);
     }
@@ -124,13 +124,13 @@ impl OpenDays {
 
 impl OpenDay {
     fn new(sums: impl IntoIterator<Item = DailySum>, used_ms: i64) -> Self {
-        let sums: BTreeMap<(Subject, SmolStr), Sums> = sums
+        let sums: BTreeMap<(SumSubject, SmolStr), Sums> = sums
             .into_iter()
             .map(|sum| ((sum.subject, sum.model), sum.sums))
             .collect();
         let tags = sums.keys().filter_map(|(subject, _)| match subject {
-            Subject::Tag(tag) => Some(tag.clone()),
-            Subject::Account | Subject::Key(_) | Subject::OtherTags => None,
+            SumSubject::Tag(tag) => Some(tag.clone()),
+            SumSubject::Account | SumSubject::Key(_) | SumSubject::OtherTags => None,
         });
         Self {
             tags: tags.collect(),
@@ -140,17 +140,17 @@ impl OpenDay {
         }
     }
 
-    /// How many requests the account's sums count.
+    /// The number of requests that the account's sums count.
     fn requests(&self) -> u64 {
         let of_account = self
             .sums
             .iter()
-            .filter(|((subject, _), _)| *subject == Subject::Account);
+            .filter(|((subject, _), _)| *subject == SumSubject::Account);
         of_account.fold(0, |all, (_, sums)| all.saturating_add(sums.requests))
     }
 
-    fn select(&self, day: i64, of: &SumsOf) -> Vec<DailySum> {
-        let asked = self.sums.iter().filter(|((subject, _), _)| of.takes(subject));
+    fn select(&self, day: i64, of: &SumSelector) -> Vec<DailySum> {
+        let asked = self.sums.iter().filter(|((subject, _), _)| of.matches(subject));
         let sums = asked.map(|((subject, model), sums)| DailySum {
             day,
             subject: subject.clone(),
@@ -189,7 +189,7 @@ mod tests {
     /// The names of what is to be written, and how many requests each counts.
     fn changed(days: &mut OpenDays) -> Vec<(String, Option<u64>)> {
         let all = days.take_changed().into_iter();
-        all.map(|one| (one.subject.text(), one.sums.map(|sums| sums.requests)))
+        all.map(|one| (one.subject.store_name(), one.sums.map(|sums| sums.requests)))
             .collect()
     }
 
@@ -211,7 +211,7 @@ mod tests {
         days.count(&rows(1, 1), START_MS);
         let unwritten = days.take_changed();
         days.count(&rows(1, 1), START_MS);
-        days.put_back(unwritten);
+        days.mark_unwritten(unwritten);
         assert_eq!(changed(&mut days), [("a".to_owned(), Some(7)), (key(1), Some(5))]);
     }
 
@@ -219,13 +219,13 @@ mod tests {
     fn a_day_is_closed_when_it_is_written_and_nothing_has_come_for_long_enough() {
         let mut days = written();
         days.close(START_MS - 1);
-        assert!(days.has(DAY));
+        assert!(days.contains(DAY));
         days.count(&rows(1, 1), START_MS);
         days.close(i64::MAX);
-        assert!(days.has(DAY), "it is not written");
+        assert!(days.contains(DAY), "it is not written");
         days.take_changed();
         days.close(START_MS);
-        assert!(!days.has(DAY));
+        assert!(!days.contains(DAY));
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(days.replace(DAY, &sums, 5, START_MS), Some(true));
         let after = [("a".to_owned(), Some(4)), (key(1), Some(4)), (key(2), None)];
         assert_eq!(changed(&mut days), after);
-        let kept = days.select(&(DAY..=DAY), &SumsOf::Keys);
-        assert_eq!(kept[&DAY], sums.of(&(DAY..=DAY), &SumsOf::Keys));
+        let kept = days.select(&(DAY..=DAY), &SumSelector::Keys);
+        assert_eq!(kept[&DAY], sums.select(&(DAY..=DAY), &SumSelector::Keys));
     }
 }

@@ -1,26 +1,26 @@
-//! What the accounts have in memory alone, for the next process.
+//! The state that accounts have only in memory, for the next process.
 
-use super::Books;
-use crate::domain::ledger::Transient;
+use super::AccountTable;
+use crate::domain::ledger::VolatileState;
 
-/// What the accounts have that no file keeps, by account.
-pub(crate) type Carried = Vec<(String, Transient)>;
+/// The state of accounts that no file keeps, by account.
+pub(crate) type HandoverState = Vec<(String, VolatileState)>;
 
-impl Books {
-    /// What the accounts have now.
-    pub(in crate::store::embedded::ledger) fn transient(&self) -> Carried {
+impl AccountTable {
+    /// The current state of the accounts.
+    pub(in crate::store::embedded::ledger) fn handover_state(&self) -> HandoverState {
         let accounts = self.accounts.read();
         let of = accounts
             .iter()
-            .map(|(id, slot)| (id.clone(), slot.lock().account.transient()));
+            .map(|(id, slot)| (id.clone(), slot.lock().account.volatile_state()));
         of.filter(|(_, transient)| !transient.is_empty()).collect()
     }
 
-    /// Takes over what another process has read by [`Self::transient`], for accounts that are there.
-    pub(in crate::store::embedded::ledger) fn take_over(&self, carried: Carried, now_ms: i64) {
+    /// Takes over the state that another process has read by [`Self::transient`], for accounts that exist.
+    pub(in crate::store::embedded::ledger) fn take_over(&self, carried: HandoverState, now_ms: i64) {
         for (account, transient) in carried {
             if let Some(slot) = self.slot(&account) {
-                slot.lock().account.take_over(transient, now_ms);
+                slot.lock().account.restore_volatile_state(transient, now_ms);
             }
         }
     }

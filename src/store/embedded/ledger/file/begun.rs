@@ -8,7 +8,7 @@ use crate::store::StoreError;
 const META_BEGUN: &str = "begun";
 
 impl LedgerFile {
-    /// Whether [`LedgerFile::begin`] was ever called on it.
+    /// Whether [`LedgerFile::begin`] was ever called on this file. A new file in the place of a lost one is not begun.
     pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
         self.with(|database| {
             let meta = database.begin_read()?.open_table(META)?;
@@ -16,7 +16,7 @@ impl LedgerFile {
         })
     }
 
-    /// Takes it into use. That is on the disk when it returns.
+    /// Marks the file as begun. The mark is on disk when it returns.
     pub(in crate::store::embedded::ledger) fn begin(&self) -> Result<(), StoreError> {
         self.recover()?;
         self.with(|database| {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::edges::clock;
-use crate::store::archive::{Archive, Item};
+use crate::store::archive::{Archive, ArchiveItem};
 use crate::store::ledger::contract::node;
 use crate::store::stability::contract::{Fixture, share, stability_suite, this_hour};
 
@@ -31,7 +31,7 @@ async fn what_was_told_is_there_again_at_the_next_start() {
     let now = this_hour();
     let told = share(now, &[("a", 3)]);
     opened(folder.path())
-        .tell(&node(1), std::slice::from_ref(&told))
+        .put_shares(&node(1), std::slice::from_ref(&told))
         .await
         .unwrap();
     let again = opened(folder.path());
@@ -44,15 +44,15 @@ async fn hours_are_removed_when_old_sums_are() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     let now_ms = clock::unix_millis();
-    let now = Hour::of_ms(now_ms);
+    let now = Hour::from_unix_ms(now_ms);
     let (kept, gone) = (now.plus(-24 * 180), now.plus(-24 * 181 - 1));
     for hour in [now, kept, gone] {
-        store.tell(&node(1), &[share(hour, &[("a", 1)])]).await.unwrap();
+        store.put_shares(&node(1), &[share(hour, &[("a", 1)])]).await.unwrap();
     }
     // As on the days before, half a day apart.
     for half_days in (0..=4).rev() {
         let books = store.books();
-        let at_ms = now_ms - half_days * crate::domain::ledger::retention::EVERY_MS;
+        let at_ms = now_ms - half_days * crate::domain::ledger::retention::RUN_INTERVAL_MS;
         blocking(move || books.remove_old(at_ms)).await.unwrap();
     }
     for (hour, is_there) in [(now, true), (kept, true), (gone, false)] {
@@ -65,14 +65,14 @@ async fn hours_go_through_a_backup() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (from, to) = (opened(one.path()), opened(two.path()));
     let now = this_hour();
-    from.tell(
+    from.put_shares(
         &node(1),
         &[share(now, &[("a/b:c", 3)]), share(now.plus(-30), &[("d", u64::MAX)])],
     )
     .await
     .unwrap();
-    from.tell(&node(2), &[share(now, &[("a/b:c", 4)])]).await.unwrap();
-    let (sender, mut items) = mpsc::channel::<Item>(16);
+    from.put_shares(&node(2), &[share(now, &[("a/b:c", 4)])]).await.unwrap();
+    let (sender, mut items) = mpsc::channel::<ArchiveItem>(16);
     from.dump(sender).await.unwrap();
     let mut all = Vec::new();
     while let Some(item) = items.recv().await {
@@ -87,7 +87,7 @@ async fn hours_go_through_a_backup() {
         from.buckets(first, last).await.unwrap()
     );
     // A node goes on from where it was.
-    to.tell(&node(1), &[share(now, &[("a/b:c", 2)])]).await.unwrap();
+    to.put_shares(&node(1), &[share(now, &[("a/b:c", 2)])]).await.unwrap();
     assert_eq!(
         to.buckets(now, now).await.unwrap(),
         from.buckets(now, now).await.unwrap()

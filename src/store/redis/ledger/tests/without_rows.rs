@@ -1,7 +1,7 @@
 //! A Redis that is not the home of the log.
 
 use super::*;
-use crate::domain::ledger::daily_sums::{DailySums, Subject, SumsOf};
+use crate::domain::ledger::daily_sums::{DailySums, SumSelector, SumSubject};
 use crate::domain::ledger::lease::LeaseId;
 
 /// A ledger that keeps no rows, on the server of a node.
@@ -30,8 +30,8 @@ fn settlements(at_ms: i64) -> Vec<Step> {
     let in_lease = |request: &str| {
         let row = row("acme", 1, request, at_ms, nanos(3));
         let (holder, number) = (node(7), 1);
-        let settlement = Settlement::of(row, 0).in_lease(Some(LeaseId { holder, number }));
-        Change::Settle(Box::new(settlement))
+        let settlement = Settlement::of(row, 0).with_lease(Some(LeaseId { holder, number }));
+        AccountChange::Settle(Box::new(settlement))
     };
     let alone = settled("r1", at_ms, 3);
     steps(1, [alone, in_lease("r2"), in_lease("r3"), in_lease("r4")])
@@ -49,15 +49,15 @@ async fn it_has_the_sums_of_all_rows_and_no_list() {
     let day = now / 86_400_000;
     assert_eq!(ledger.log_days("acme", day..=day).await, Ok(vec![]));
     let rows = settlements(now).into_iter().map(|step| match step.change {
-        Change::Settle(settlement) => Arc::unwrap_or_clone(settlement.row.unwrap()),
+        AccountChange::Settle(settlement) => Arc::unwrap_or_clone(settlement.row.unwrap()),
         other => panic!("{other:?}"),
     });
     let expected = DailySums::of_day(&rows.collect::<Vec<_>>());
-    for of in [SumsOf::One(Subject::Account), SumsOf::Keys] {
+    for of in [SumSelector::One(SumSubject::Account), SumSelector::Keys] {
         let days = day..=day;
         assert_eq!(
             ledger.sums("acme", days.clone(), &of).await,
-            Ok(expected.of(&days, &of))
+            Ok(expected.select(&days, &of))
         );
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::wire::protocol::{Framing, Observer, Protocol};
+use crate::domain::wire::protocol::{AnswerFraming, Observer, Protocol};
 
 const CREDENTIAL: &str = "sk-ab12CD34ef56GH78ij90KL12mn34OP56wxyz";
 
@@ -12,7 +12,7 @@ const CREDENTIAL: &str = "sk-ab12CD34ef56GH78ij90KL12mn34OP56wxyz";
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     protocol: Protocol,
-    framing: Framing,
+    framing: AnswerFraming,
     /// Around a text.
     answer: [&'static str; 2],
     error: [&'static str; 2],
@@ -21,7 +21,7 @@ struct Shape {
 
 const fn shape(
     protocol: Protocol,
-    framing: Framing,
+    framing: AnswerFraming,
     answer: [&'static str; 2],
     error: [&'static str; 2],
     end: &'static str,
@@ -56,7 +56,7 @@ const GEMINI_ELEMENT: [&str; 2] = [
 const SHAPES: [Shape; 19] = [
     shape(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         MESSAGES_DELTA,
         [
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"",
@@ -66,35 +66,35 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         MESSAGES_DELTA,
         ["data: {\"error\":{\"message\":\"", "\"},\"type\":\"error\"}\r\r"],
         ": the end\n\n",
     ),
     shape(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         MESSAGES_DELTA,
         ["data: {\"msg\":\"", "\",\"code\":500,\"success\":false}\n\n"],
         "data: {\"type\":\"message_stop\"}\n\n",
     ),
     shape(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         MESSAGES_DELTA,
         ["data: {\"message\":\"", "\",\"type\":\"invalid_request_error\"}\n\n"],
         "",
     ),
     shape(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         MESSAGES_DELTA,
         ["event: error\ndata: no JSON: ", "\n\n"],
         "",
     ),
     shape(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         MESSAGES_DELTA,
         [
             "event: error\ndata: {\"type\":\"error\",\ndata: \"error\":{\"message\":\"",
@@ -104,7 +104,7 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Responses,
-        Framing::Sse,
+        AnswerFraming::Sse,
         RESPONSES_DELTA,
         [
             "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"id\":\"resp_1\",\"error\":{\"code\":\"server_error\",\"message\":\"",
@@ -114,7 +114,7 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Responses,
-        Framing::Sse,
+        AnswerFraming::Sse,
         RESPONSES_DELTA,
         [
             "data: {\"message\":\"",
@@ -124,14 +124,14 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Responses,
-        Framing::Sse,
+        AnswerFraming::Sse,
         RESPONSES_DELTA,
         ["id: 1\ndata: {\"error\":{\"message\":\"", "\",\"code\":null}}\n\n"],
         "data: [DONE]\n\n",
     ),
     shape(
         Protocol::Gemini,
-        Framing::Sse,
+        AnswerFraming::Sse,
         GEMINI_CHUNK,
         [
             "data: {\"error\":{\"code\":503,\"message\":\"",
@@ -141,14 +141,14 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Gemini,
-        Framing::Sse,
+        AnswerFraming::Sse,
         GEMINI_CHUNK,
         ["data: {\"note\":\"", "\",\"error\":{\"code\":503}}\n\n"],
         "",
     ),
     shape(
         Protocol::Gemini,
-        Framing::JsonArray,
+        AnswerFraming::JsonArray,
         GEMINI_ELEMENT,
         [
             "{\"error\":{\"code\":503,\"message\":\"",
@@ -158,7 +158,7 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Gemini,
-        Framing::JsonArray,
+        AnswerFraming::JsonArray,
         ["", ""],
         [
             "{\"error\":{\"code\":503,\"message\":\"",
@@ -168,40 +168,46 @@ const SHAPES: [Shape; 19] = [
     ),
     shape(
         Protocol::Messages,
-        Framing::Json,
+        AnswerFraming::Json,
         ["", ""],
         ["{\"type\":\"error\",\"error\":{\"message\":\"", "\"}}"],
         "",
     ),
     shape(
         Protocol::Messages,
-        Framing::Json,
+        AnswerFraming::Json,
         ["", ""],
         ["{\"msg\":\"", "\",\"code\":500,\"success\":false}"],
         " \n",
     ),
     shape(
         Protocol::Responses,
-        Framing::Json,
+        AnswerFraming::Json,
         ["", ""],
         ["{\"error\":{\"message\":\"", "\"}}"],
         "",
     ),
     shape(
         Protocol::Responses,
-        Framing::Json,
+        AnswerFraming::Json,
         ["", ""],
         ["{\"instructions\":\"", "\",\"status\":\"failed\"}"],
         "",
     ),
     shape(
         Protocol::Gemini,
-        Framing::Json,
+        AnswerFraming::Json,
         ["", ""],
         ["{\"error\":{\"message\":\"", "\"}}"],
         "",
     ),
-    shape(Protocol::Messages, Framing::Opaque, ["", ""], ["<html>", "</html>"], ""),
+    shape(
+        Protocol::Messages,
+        AnswerFraming::Opaque,
+        ["", ""],
+        ["<html>", "</html>"],
+        "",
+    ),
 ];
 
 /// What resembles the credential, what only begins to, and what does not.
@@ -249,8 +255,8 @@ fn passed(shape: &Shape, answer: &[u8], sizes: &[usize], mut look: impl FnMut(us
         at += piece.len();
         observer.push(piece);
         match mask.push(piece, observer.boundaries(), CREDENTIAL) {
-            Passing::First(length) => out.extend_from_slice(&piece[..length]),
-            Passing::Instead(bytes) => out.extend(bytes),
+            MaskedPiece::First(length) => out.extend_from_slice(&piece[..length]),
+            MaskedPiece::Instead(bytes) => out.extend(bytes),
         }
         look(at, out.len());
     }
