@@ -7,6 +7,6 @@ pub(crate) mod connection_slots;
 pub(crate) mod limiter;
 pub(crate) mod low_priority;
 pub(crate) mod resolver;
-pub(crate) mod roots;
+
 pub(crate) mod switches;
 pub(crate) mod web_client;

@@ -4,42 +4,39 @@
 //! ([`Place`]) and becomes a stream of HTTP ([`Transport`]). Its requests are read head by head, within limits ([`Arrival`]);
 //! each head is checked (`domain/wire/http1/head.rs`) before anything else sees it. A [`Handler`] answers the requests.
 
-pub(crate) mod arrival;
-pub(crate) mod client_times;
-mod farewell;
-pub(crate) mod guarded;
-pub(crate) mod handler;
+pub(crate) mod connection;
 pub(crate) mod head_budget;
+pub(crate) mod head_reader;
 pub(crate) mod http2;
 pub(crate) mod layers;
-pub(crate) mod places;
+pub(crate) mod permits;
 pub(crate) mod tls;
-pub(crate) mod transport;
 mod unread;
 
-use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::BytesMut;
 use pingora::{
     apps::{HttpServerApp, ServerApp},
-    protocols::{ALPN, Ssl, Stream},
+    protocols::{ALPN, Ssl, Stream, http::ServerSession},
     server::ShutdownWatch,
 };
 
 use crate::{
-    config::Config,
-    domain::wire::http1::head::HeadLimits,
-    front::{
-        arrival::{Arrival, ArrivalLimits, Closing, ExpectedProtocol},
-        client_times::ClientTimes,
-        guarded::ClientConnection,
-        handler::{CheckedRequest, Handler},
-        head_budget::HeadBudget,
-        http2::Http2Settings,
-        places::{ConnectionPermit, ConnectionPermits},
-        transport::Transport,
+    config::{Config, GatewayConfig},
+    domain::{
+        faults::{BodyTimeLimit, MinimumSpeed},
+        wire::http1::head::HeadLimits,
     },
-    providers::live::CurrentConfig,
+    front::{
+        connection::ClientConnection,
+        head_budget::HeadBudget,
+        head_reader::{Arrival, ArrivalLimits, Closing, ExpectedProtocol},
+        http2::Http2Settings,
+        permits::{ConnectionPermit, ConnectionPermits},
+    },
+    providers::CurrentConfig,
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
@@ -138,9 +135,9 @@ impl<H: Handler> Front<H> {
         for count in 1..=requests_max {
             let arrival = if count == 1 {
                 let over_first = pin!(over(FIRST_REQUEST_WAIT));
-                arrival::next_request(&mut connection, spoken, limits, timer.as_mut(), over_first).await
+                head_reader::next_request(&mut connection, spoken, limits, timer.as_mut(), over_first).await
             } else {
-                arrival::next_request(&mut connection, spoken, limits, timer.as_mut(), over_between.as_mut()).await
+                head_reader::next_request(&mut connection, spoken, limits, timer.as_mut(), over_between.as_mut()).await
             };
             let bytes = match arrival {
                 Ok(Arrival::Request(bytes)) => bytes,
@@ -154,7 +151,7 @@ impl<H: Handler> Front<H> {
                 Err(CloseReason::Silent) if count > 1 => return self.figures.record_close(CloseReason::Idle),
                 Err(reason) => {
                     self.figures.record_close(reason);
-                    return Box::pin(farewell::send_refusal(&mut connection, reason)).await;
+                    return Box::pin(head_reader::send_refusal(&mut connection, reason)).await;
                 }
             };
             let is_last = count == requests_max;
@@ -247,5 +244,84 @@ impl<H: Handler> ServerApp for Front<H> {
 
     async fn cleanup(&self) {
         self.handler.app().http_cleanup().await;
+    }
+}
+
+/// A request whose head has been checked.
+#[derive(Debug)]
+pub(crate) struct CheckedRequest {
+    /// The head, with the part of the body that arrived with it.
+    pub bytes: BytesMut,
+    /// It is the last request of its connection.
+    pub is_last: bool,
+}
+
+impl CheckedRequest {
+    /// Pingora's session for the request over `stream`.
+    pub(crate) fn session(self, stream: Stream) -> ServerSession {
+        let mut session = ServerSession::new_http1(stream);
+        session.set_pipelined_prefix(self.bytes);
+        session.set_keepalive_reuses_remaining(self.is_last.then_some(0));
+        session
+    }
+}
+
+/// Answers requests.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// The application that gets Pingora's sessions.
+    type App: HttpServerApp + Send + Sync + 'static;
+    /// What the handler holds of a connection while it is served.
+    type Visit: Send + Sync + 'static;
+
+    fn app(&self) -> &Arc<Self::App>;
+
+    /// A connection begins.
+    fn on_connection(&self) -> Self::Visit;
+
+    /// Answers one request over HTTP/1.1; the connection comes back if it can carry another.
+    fn request<'a>(
+        &'a self,
+        _visit: &'a Self::Visit,
+        arrived: CheckedRequest,
+        over: Box<ClientConnection>,
+        shutdown: &'a ShutdownWatch,
+    ) -> impl Future<Output = Option<Box<ClientConnection>>> + Send {
+        let answering = self.app().process_new_http(arrived.session(over), shutdown);
+        async move {
+            let (stream, _) = answering.await?.consume();
+            stream.into_any().downcast::<ClientConnection>().ok()
+        }
+    }
+}
+
+/// The layers between an accepted socket and HTTP, such as TLS or a header of the PROXY protocol.
+#[async_trait]
+pub(crate) trait Transport: Send + Sync {
+    /// Whether connections from this peer begin by naming their client. The client is then counted instead of the peer, once
+    /// [`Transport::open`] has returned.
+    fn announces_client(&self, _peer: IpAddr) -> bool {
+        false
+    }
+
+    /// Turns the socket into a stream of HTTP, whose socket digest has the client's address. The caller limits the time. An error
+    /// closes the connection without an answer.
+    async fn open(&self, stream: Stream) -> io::Result<Stream>;
+}
+
+/// How long a client may take for a request's body and for the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientTimes {
+    /// For sending the body of a request, its trailers included.
+    pub body: BodyTimeLimit,
+    /// For receiving an answer.
+    pub answer: MinimumSpeed,
+}
+
+impl ClientTimes {
+    pub(crate) fn new(config: &GatewayConfig) -> Self {
+        Self {
+            body: config.bodies.time(),
+            answer: config.answer_pace(),
+        }
     }
 }

@@ -2,58 +2,59 @@
 //! through them.
 
 pub(crate) mod admission;
-pub(crate) mod agents;
 pub(crate) mod answer;
-pub(crate) mod arrival;
 pub(crate) mod attempt;
+pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod client_h2;
 pub(crate) mod client_stream;
 pub(crate) mod coding;
 pub(crate) mod drain;
 pub(crate) mod end;
-pub(crate) mod estimate;
 pub(crate) mod exchange;
-pub(crate) mod failure_log;
 pub(crate) mod forward;
-pub(crate) mod front;
 pub(crate) mod held_head;
-pub(crate) mod keepalive;
-pub(crate) mod key_slots;
 pub(crate) mod log_entry;
 pub(crate) mod meter;
 pub(crate) mod outlet;
-pub(crate) mod panics;
-pub(crate) mod parking;
 pub(crate) mod parts;
-pub(crate) mod peer;
 pub(crate) mod presence;
 pub(crate) mod provider_state;
+pub(crate) mod receive;
 pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod tags;
 pub(crate) mod ticket;
 pub(crate) mod upstream;
-pub(crate) mod write_gate;
+pub(crate) mod usage_estimate;
 
-use std::{pin::pin, time::Duration};
+use std::{any::Any, future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::HeaderMap;
 use pingora::{
-    Error, Result,
+    Error, ErrorType, Result,
+    apps::HttpServerApp,
     http::{RequestHeader, ResponseHeader},
     protocols::Digest,
+    server::{ShutdownWatch, configuration::ServerConf},
     upstreams::peer::HttpPeer,
 };
-use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora_proxy::{FailToProxy, HttpProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy};
+
+use crate::{
+    front::{CheckedRequest, Handler, connection::ClientConnection},
+    gateway::{
+        client_stream::{ClientStream, ConnectionParking},
+        drain::{Drain, OpenConnection},
+        exchange::Exchange,
+        upstream::connect,
+    },
+    telemetry::metrics::Metrics,
+};
 
 pub(crate) use self::parts::{Gateway, GatewayLimits, LocalServices};
-use self::{
-    exchange::Exchange,
-    upstream::{connect, send},
-};
 
 #[async_trait]
 impl ProxyHttp for Gateway {
@@ -67,22 +68,22 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-        panics::catch_panic(self.metrics(), || {
-            arrival::receive_head(self, session, exchange);
+        catch_panic(self.metrics(), || {
+            receive::receive_head(self, session, exchange);
             Ok(())
         })
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
         // Pinned here, because passing such a large future on by value would copy it.
-        let handled = pin!(arrival::respond(self, session, exchange));
-        panics::catch_async_panic(self.metrics(), handled).await
+        let handled = pin!(receive::respond(self, session, exchange));
+        catch_async_panic(self.metrics(), handled).await
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward()?;
         connect::pause(forward, &self.drain).await;
-        panics::catch_panic(self.metrics(), || connect::choose_peer(self, session, forward))
+        catch_panic(self.metrics(), || connect::choose_peer(self, session, forward))
     }
 
     async fn connected_to_upstream(
@@ -95,7 +96,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::catch_panic(self.metrics(), || {
+        catch_panic(self.metrics(), || {
             connect::on_connected(session, forward, digest, &self.limits.deadlines);
             Ok(())
         })
@@ -108,7 +109,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::catch_panic(self.metrics(), || send::head(forward, head))
+        catch_panic(self.metrics(), || upstream::head(forward, head))
     }
 
     async fn request_body_filter(
@@ -119,7 +120,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::catch_panic(self.metrics(), || send::body(session, forward, piece, end))
+        catch_panic(self.metrics(), || upstream::body(session, forward, piece, end))
     }
 
     fn fail_to_connect(
@@ -169,7 +170,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::catch_panic(self.metrics(), || answer::head::accept(self.metrics(), forward, head))
+        catch_panic(self.metrics(), || answer::accept(self.metrics(), forward, head))
     }
 
     async fn response_filter(
@@ -178,9 +179,9 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        keepalive::withdraw_keepalive(session, &self.drain);
+        client_stream::withdraw_keepalive(session, &self.drain);
         let forward = exchange.forward()?;
-        panics::catch_panic(self.metrics(), || answer::head::prepare(session, forward, head))
+        catch_panic(self.metrics(), || answer::prepare(session, forward, head))
     }
 
     fn response_body_filter(
@@ -191,7 +192,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward()?;
-        panics::catch_panic(self.metrics(), || {
+        catch_panic(self.metrics(), || {
             answer::body::pass(self, session, forward, piece, end)
         })?;
         Ok(None)
@@ -210,7 +211,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
-        keepalive::withdraw_keepalive(session, &self.drain);
+        client_stream::withdraw_keepalive(session, &self.drain);
         FailToProxy {
             error_code: end::fail(&self.sessions, session, error, exchange).await,
             // Pingora uses this for some failures only; `keepalive` handles all of them.
@@ -245,6 +246,89 @@ impl ProxyHttp for Gateway {
     }
 }
 
+/// The gateway's state of one connection.
+pub(crate) struct GatewayConnection {
+    /// Holds the connection while the session of a failed request ends.
+    parking: Arc<ConnectionParking>,
+    #[expect(dead_code, reason = "held until the connection ends")]
+    connected: OpenConnection,
+}
+
+/// The gateway behind its front.
+pub(crate) struct GatewayHandler {
+    proxy: Arc<HttpProxy<Gateway>>,
+    drain: Drain,
+}
+
+impl GatewayHandler {
+    /// Wraps Pingora's proxy for this gateway.
+    pub(crate) fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
+        Self {
+            drain: gateway.drain.clone(),
+            proxy: Arc::new(http_proxy(conf, gateway)),
+        }
+    }
+}
+
+impl Handler for GatewayHandler {
+    type App = HttpProxy<Gateway>;
+    type Visit = GatewayConnection;
+
+    fn app(&self) -> &Arc<HttpProxy<Gateway>> {
+        &self.proxy
+    }
+
+    fn on_connection(&self) -> GatewayConnection {
+        GatewayConnection {
+            parking: Arc::default(),
+            connected: self.drain.connect(),
+        }
+    }
+
+    fn request<'a>(
+        &'a self,
+        visit: &'a GatewayConnection,
+        arrived: CheckedRequest,
+        over: Box<ClientConnection>,
+        shutdown: &'a ShutdownWatch,
+    ) -> impl Future<Output = Option<Box<ClientConnection>>> + Send {
+        let stream = ClientStream::new(over, visit.parking.weak());
+        let answering = self.proxy.process_new_http(arrived.session(Box::new(stream)), shutdown);
+        async move {
+            // Pingora may drop a connection that can go on: then it is parked.
+            let reused = answering.await.map(|reused| reused.consume().0);
+            let stream = reused.or_else(|| visit.parking.take())?;
+            stream.into_any().downcast::<ClientStream>().ok()?.into_connection()
+        }
+    }
+}
+
+/// The error type of a caught panic.
+pub(crate) const PANICKED: ErrorType = ErrorType::Custom(log_entry::PANICKED);
+
+/// Runs an async hook and turns a panic into an error: it ends one request, not the process.
+pub(crate) async fn catch_async_panic<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {
+    // The request's state may be inconsistent after a panic, so it is only used to answer and to settle.
+    match AssertUnwindSafe(hook).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => Err(record_panic(metrics, &panic)),
+    }
+}
+
+/// Runs a synchronous hook and turns a panic into an error.
+pub(crate) fn catch_panic<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Result<T> {
+    match std::panic::catch_unwind(AssertUnwindSafe(hook)) {
+        Ok(result) => result,
+        Err(panic) => Err(record_panic(metrics, &panic)),
+    }
+}
+
+/// Counts the panic. Its text is not logged, because it may quote a request; the panic hook logs its location.
+fn record_panic(metrics: &Metrics, _panic: &Box<dyn Any + Send>) -> Box<Error> {
+    metrics.program.panics.inc();
+    Error::new_in(PANICKED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,9 +342,37 @@ mod tests {
     fn what_a_request_carries_is_small() {
         type Arriving<'a> = (&'a Gateway, &'a mut Session, &'a mut Exchange);
         let handle =
-            future_size(|(gateway, session, exchange): Arriving<'static>| arrival::respond(gateway, session, exchange));
+            future_size(|(gateway, session, exchange): Arriving<'static>| receive::respond(gateway, session, exchange));
         let (context, stage) = (size_of::<Exchange>(), size_of::<forward::Forward>());
         println!("context {context}, boxed stage {stage}, future of request_filter {handle} bytes");
         assert!(context <= 72 && stage <= 4352 && handle <= 6144);
+    }
+}
+
+#[cfg(test)]
+mod front_tests {
+    use pingora::protocols::Stream;
+
+    use super::*;
+    use crate::front::Front;
+
+    /// The size of the future that `f` returns.
+    fn future_size<A, F>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each open connection has it, also one that waits for its next request.
+    #[test]
+    fn what_a_connection_carries_is_small() {
+        type Visit = <GatewayHandler as Handler>::Visit;
+        type Accepted = (
+            &'static Front<GatewayHandler>,
+            &'static Visit,
+            Stream,
+            &'static ShutdownWatch,
+        );
+        let keep =
+            future_size(|(front, visit, stream, shutdown): Accepted| front.serve_connection(visit, stream, shutdown));
+        assert!(keep <= 2432, "{keep}");
     }
 }

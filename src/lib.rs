@@ -67,8 +67,8 @@ mod store;
 mod telemetry;
 mod wiring;
 
-pub use cli::parse;
-pub use wiring::{Node, Services, StartError, run, tell};
+pub use crate::cli::parse;
+pub use crate::wiring::{Node, Services, StartError, run, tell};
 
 /// The parts that benches, fuzz targets and the browser test call directly. Nothing else may rely on them.
 #[doc(hidden)]
@@ -107,18 +107,16 @@ pub mod parts {
             domain::{
                 ledger::{
                     consumption::{PriceModifiers, Row, UsageSource},
-                    log_filter::LogFilter,
-                    log_place::LogPosition,
+                    log_query::{LogFilter, LogPosition},
                     tag::Tag,
                 },
                 wire::usage::Usage,
             },
             journal::NumberedRow,
             sinks::{
+                Batch, LogBackend, Sink, SinkError,
                 asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
                 files::LogFiles,
-                home::LogBackend,
-                sink::{Batch, Sink, SinkError},
             },
         };
     }

@@ -8,42 +8,29 @@
 //! of the answer), `messages`, `responses`, `gemini` (its form in each protocol), `performance` (the steps of one response),
 //! `ledger`, `server`. All but the last two are pure.
 
-use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+mod answer;
+mod ask;
+mod connection;
+mod gemini;
+mod ledger;
+mod messages;
+mod performance;
+mod reply;
+mod responses;
+pub(crate) mod script;
+mod server;
+mod steps;
+mod tokens;
+
+use std::{io::Write, net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 use tokio::net::TcpListener;
 
-pub(crate) mod script;
+use crate::sample_provider::script::ScriptError;
 
-mod answer;
-mod ask;
-mod connection;
-mod error;
-mod gemini;
-mod ledger;
-mod mark;
-mod messages;
-mod offer;
-mod paced;
-mod path;
-mod performance;
-mod prompt_cache;
-mod rendered;
-mod reply;
-mod responses;
-mod script_error;
-mod server;
-mod settings;
-mod steps;
-mod tokens;
-mod tool;
-
-pub(crate) use error::SampleProviderError;
-pub(crate) use script::SampleScript;
-pub(crate) use server::serve;
-pub(crate) use settings::{ClientGoneBilling, SampleSettings, TokenCounting};
+pub(crate) use crate::sample_provider::script::SampleScript;
+pub(crate) use crate::sample_provider::server::serve;
 
 /// The flags of `weir sample-provider`.
 #[derive(Args, Clone, Debug)]
@@ -148,11 +135,82 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
+/// Settings for [`serve`]. The default accepts any key, counts tokens and keeps no ledger.
+#[derive(Clone, Default)]
+pub struct SampleSettings {
+    /// The lowest layer of the script; the model name and the mark in the prompt override it.
+    pub script: SampleScript,
+    /// The source of token counts.
+    pub counting: TokenCounting,
+    /// What to bill when the client leaves.
+    pub on_client_gone: ClientGoneBilling,
+    /// The only key that is accepted; `None`: any key.
+    pub required_key: Option<String>,
+    /// The ledger file, which is appended to.
+    pub ledger: Option<PathBuf>,
+    /// Seed of the word list.
+    pub seed: u64,
+}
+
+/// The source of token counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenCounting {
+    /// Counted from the texts, with o200k if the feature `exact-tokens` is on. Long parts are estimated, which the ledger
+    /// records.
+    #[default]
+    Text,
+    /// Fixed: 100 input tokens, and one output token per delta. Answers with a fixed number of deltas are then rendered once
+    /// and reused, with their ids.
+    Fixed,
+}
+
+/// What the sample provider bills when a client leaves before the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientGoneBilling {
+    /// The whole answer, because generation continues, as at real providers.
+    #[default]
+    Finish,
+    /// Only what was generated until then.
+    Stop,
+}
+
+/// Why the sample provider did not start or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleProviderError {
+    /// A flag is out of range.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The variable named by `--require-key-env` is missing or empty.
+    #[error("environment variable {name} (--require-key-env) is not set or is empty: set it, or leave the flag out")]
+    KeyEnv {
+        /// The name of the environment variable.
+        name: String,
+    },
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: {source}; choose another --listen")]
+    Listen {
+        /// The configured address.
+        address: SocketAddr,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The ledger cannot be opened.
+    #[error("cannot open the ledger {}: {source}", path.display())]
+    Ledger {
+        /// The ledger's path.
+        path: PathBuf,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The runtime, stdout or a signal handler failed.
+    #[error("sample provider: {0}")]
+    Io(#[from] std::io::Error),
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use clap::Parser;
 
     #[derive(Parser)]
     struct Line {

@@ -19,17 +19,15 @@ use crate::{
             secret::{KeyDigest, KeyPrefix, ServiceKey},
         },
         sign_in::{
-            access_token::AccessGrant,
-            device_request::{DeviceCode, DeviceRequest, DeviceRequestState, SignInDecision},
-            refresh_token::RefreshToken,
+            device_request::{DeviceCode, DeviceRequest, DeviceRequestState, SignInDecision, UserCode},
             sign_ins::{IssuedTokens, RefreshError, SignIns, TokenLifetimes},
-            user_code::UserCode,
+            tokens::{AccessGrant, RefreshToken},
         },
     },
     edges::clock,
     store::{
         KeyStore, KeyView, StoreError,
-        sign_ins::{DocumentChange, SignInStore},
+        sessions::{DocumentChange, SignInStore},
         time::StoreTime,
     },
 };

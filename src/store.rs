@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::domain::keys::change::{ChangePrecondition, KeyChange, KeyChangeError};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
-use crate::domain::sign_in::access_token::AccessGrant;
+use crate::domain::sign_in::tokens::AccessGrant;
 
 pub(crate) use crate::domain::keys::key::KeyView;
 
@@ -24,15 +24,13 @@ pub(crate) mod archive;
 #[cfg(test)]
 pub(crate) mod contract;
 pub(crate) mod embedded;
-mod feed;
+
 pub(crate) mod key_cache;
 pub(crate) mod ledger;
 pub(crate) mod redis;
 pub(crate) mod sessions;
-pub(crate) mod sign_ins;
-pub(crate) mod stability;
+
 pub(crate) mod time;
-pub(crate) mod web_sessions;
 
 /// The maximum number of changes in the feed. A node that is further behind flushes its whole cache.
 pub(crate) const FEED_CHANGES_MAX: usize = 4096;

@@ -2,71 +2,42 @@
 //! commands.
 
 mod assembly;
-mod bounds;
 pub(crate) mod catalogue;
 mod check;
-mod configuration;
 mod console;
 #[cfg(feature = "sample-provider")]
 mod demo;
-mod descriptors;
 pub(crate) mod front_service;
-mod greeting;
-mod lanes;
-mod last_rows;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
-mod listen_fds;
 mod listeners;
-mod log_events;
-mod log_files;
-mod log_init;
-mod log_postgres;
 mod log_sinks;
 pub(crate) mod money;
 mod node;
-mod notices;
-mod notify;
-mod output;
+mod orphaned_journals;
 pub(crate) mod parts;
-mod phase;
 mod prepared;
-pub(crate) mod prices;
 mod process;
 pub(crate) mod public;
 pub(crate) mod reload;
-mod running;
-mod runtimes;
-#[cfg(feature = "sample-provider")]
-mod sample_provider;
+pub(crate) mod running;
 mod served;
 pub(crate) mod server;
 mod services;
-mod sign_in;
-pub(crate) mod signals;
-pub(crate) mod stability;
-mod start_error;
 mod stop;
 pub(crate) mod store;
-mod store_check;
 mod store_commands;
 pub(crate) mod tls;
-pub(crate) mod trust;
 mod upgrade;
 
-use std::io::Write;
+use std::{
+    fmt::Display,
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
-
-#[cfg(feature = "sample-provider")]
-use demo::run_demo;
-#[cfg(not(feature = "sample-provider"))]
-use left_out::{run_demo, run_sample_provider};
-pub use node::Node;
-#[cfg(feature = "sample-provider")]
-use sample_provider::run_sample_provider;
-pub use services::Services;
-pub use start_error::StartError;
+use tokio::runtime::Runtime;
 
 use crate::{
     cli::{
@@ -76,16 +47,23 @@ use crate::{
         login::LoginError,
         rules::{RulesCommand, RulesCommandError},
     },
+    config::Config,
     domain::rules::shipped,
     telemetry::diagnostics::{self, Diagnostics},
     wiring::{
-        configuration::{load, socket},
-        output::print_result,
         running::RunningWeir,
-        runtimes::client_runtime,
-        upgrade::{Launch, predecessor::Predecessor},
+        upgrade::{Launch, handover::Predecessor},
     },
 };
+
+#[cfg(feature = "sample-provider")]
+use crate::wiring::demo::run_demo;
+#[cfg(feature = "sample-provider")]
+use crate::wiring::demo::run_sample_provider;
+#[cfg(not(feature = "sample-provider"))]
+use crate::wiring::left_out::{run_demo, run_sample_provider};
+pub use crate::wiring::node::Node;
+pub use crate::wiring::services::Services;
 
 /// Runs one command of the program `weir` to its end.
 ///
@@ -112,7 +90,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Check(args) => check::run(&args, &mut out),
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
-        Command::Log(LogSubcommand::Init(args)) => log_init::run_log_init(&args, &mut out),
+        Command::Log(LogSubcommand::Init(args)) => log_sinks::run_log_init(&args, &mut out),
         Command::Log(LogSubcommand::Read(command)) => {
             client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out)))
         }
@@ -180,9 +158,9 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
             line.report(&error.to_string());
         }
     })?;
-    running.background.spawn(notify::watchdog(running.handed_over.clone()));
+    running.background.spawn(process::watchdog(running.handed_over.clone()));
     if !args.successor {
-        notify::notify_ready();
+        process::notify_ready();
     }
     running.until_stopped();
     Ok(())
@@ -219,7 +197,7 @@ fn start_serving(
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", greeting::ready_text(&addresses, tls, &args.conf));
+    tracing::info!("{}", demo::ready_text(&addresses, tls, &args.conf));
     Ok((running, diagnostics))
 }
 
@@ -231,4 +209,63 @@ fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
         tracing::error!(%place, "weir panicked; the request that it worked on has ended");
     }));
     Ok(diagnostics)
+}
+
+/// A runtime with one thread, for a command.
+fn client_runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the client's runtime", error))
+}
+
+/// The result of writing to standard output. A reader may close it early (`| head`), which is not a failure.
+fn print_result(written: std::io::Result<()>) -> Result<(), StartError> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| StartError::failed("standard output", error)),
+    }
+}
+
+fn load(conf: &Path) -> Result<Config, StartError> {
+    Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// The admin socket that a configuration names.
+fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
+    let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
+    Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
+        format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf")
+    })
+}
+
+/// Why weir did not start, or a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration or a rule file is wrong: exit code 78.
+    #[error("{0}")]
+    Configuration(String),
+    /// An address or a socket cannot be used.
+    #[error("cannot listen: {0}")]
+    Listen(String),
+    /// A client command failed.
+    #[error("{0}")]
+    Client(String),
+    /// Something else failed.
+    #[error("{what}: {why}")]
+    Failed {
+        /// The part or action that failed.
+        what: &'static str,
+        /// The error's text.
+        why: String,
+    },
+}
+
+impl StartError {
+    fn failed(what: &'static str, why: impl Display) -> Self {
+        Self::Failed {
+            what,
+            why: why.to_string(),
+        }
+    }
 }

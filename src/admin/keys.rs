@@ -1,27 +1,31 @@
 //! Keys in the admin API: create, show, update, rotate, revoke, delete.
 
 pub(super) mod listing;
-mod of_person;
 
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Admin, accounts, ask::AdminHandler, author::Author, peer::AdminPeer};
 use crate::{
+    admin::{
+        Admin, accounts,
+        errors::AdminHandler,
+        peer::{AdminPeer, Author},
+    },
     api::{
         error::AdminError,
         keys::{
             CreateKey, DeleteKey, DeletedKey, EndOverlap, KeyDetails, LowerKey, OverlapSeconds, RevokeKey, RotateKey,
             ShowKey, UpdateKey,
         },
-        names::{KeyName, ModelNames, Seed},
-        values::Moment,
+        values::{KeyName, ModelNames, Moment, Seed},
     },
     domain::{
         keys::{
-            change::{ChangeAuthor, ChangePrecondition, KeyChange, KeyChangeError, KeyUpdate},
-            key::{KeyId, KeyRecord, KeyState},
-            rotation::{OVERLAP_DEFAULT_SECONDS, REPEATED_TEXT_SECONDS, Rotation},
+            change::{
+                ChangeAuthor, ChangePrecondition, KeyChange, KeyChangeError, KeyTemplate, KeyUpdate, OidcIdentity,
+            },
+            key::{KeyId, KeyRecord, KeyState, OVERLAP_DEFAULT_SECONDS, REPEATED_TEXT_SECONDS, Rotation},
             secret::{KeyDigest, ServiceKey},
         },
         ledger::KeyTerms,
@@ -333,4 +337,50 @@ fn random_text(admin: &Admin) -> ServiceKey {
 /// The text that is derived from a seed and a purpose.
 fn derived_text(admin: &Admin, seed: &Seed, purpose: &str) -> ServiceKey {
     ServiceKey::from_seed(&admin.prefix, seed.expose().as_bytes(), purpose)
+}
+
+/// The person's key, or a new one. Nobody gets its text: the person gets one by rotating the key. If the person signs in at two
+/// nodes at the same time, one of them makes the key and both get it.
+async fn find_or_create_key(
+    admin: &Admin,
+    person: &OidcIdentity<'_>,
+    template: &KeyTemplate,
+) -> Result<KeyView, AdminError> {
+    let id = person.key_id();
+    if let Some(view) = admin.store.by_id(&id).await? {
+        return Ok(view);
+    }
+    accounts::existing_account(admin, &template.account).await?;
+    let text = random_text(admin);
+    let mut record = template.record(person, text.hint(), clock::unix_seconds());
+    record.models = resolve_models(admin, record.models.take())?;
+    let values = json!({ "name": record.name, "account": record.account, "template": true });
+    let peer = AdminPeer::Person {
+        subject: person.subject.into(),
+        name: person.name.into(),
+    };
+    // The second of two finds the key that the first one made. The audit record then has one line too many.
+    match create_key(admin, peer, text.digest(), record, &values).await {
+        Ok(view) => Ok(view),
+        Err(refused) => {
+            let made = admin.store.by_id(&id).await?;
+            made.ok_or(refused)
+        }
+    }
+}
+
+impl Admin {
+    /// The key of a person who has just signed in by the OpenID provider; it is created if it is missing. Not a question of the
+    /// API: only pages of this process may call it.
+    ///
+    /// # Errors
+    /// The key cannot be read or created.
+    pub(crate) async fn key_for_person(
+        &self,
+        person: &OidcIdentity<'_>,
+        template: &KeyTemplate,
+    ) -> Result<KeyView, AdminError> {
+        let _change = self.changes_seen.begin();
+        find_or_create_key(self, person, template).await
+    }
 }

@@ -1,23 +1,33 @@
 //! Pages of the consumption log, from all backends. `QueryLog` lists rows by day, then account, then the time they ended.
 
 mod csv;
-mod cursor;
 pub(crate) mod export;
-mod latest;
-mod newest;
-mod question;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use super::{Admin, ask::AdminHandler, author::Author, parts::ProviderDirectory};
 use crate::{
+    admin::{Admin, ProviderDirectory, accounts, errors::AdminHandler, peer::Author},
     api::{
         error::{AdminError, AdminErrorCode},
-        log::{LogQueryPage, LogRow, QueryLog, SearchPosition, UtcDay},
+        log::{
+            LatestRows, ListLatestRows, ListNewestRows, LogQueryPage, LogRow, NewestPage, QueryLog, SearchPosition,
+            StatusRange, UtcDay,
+        },
+        values::{AccountId, Moment},
     },
-    domain::ledger::{consumption::Row, price_lines::price_lines, usage_report::date_of_day},
+    domain::ledger::{
+        consumption::{RETENTION_DAYS, Row, price_lines},
+        log_query::{LogFilter, LogPosition},
+        reports::date_of_day,
+    },
     edges::clock,
-    sinks::reading::{LogCursor, LogReadError, LogRows},
+    sinks::{
+        asks::{LatestKeyRows, ListsCursor, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor},
+        reading::{LogCursor, LogReadError, LogRows},
+    },
     store::ledger::LOG_ROWS_MAX,
 };
 
@@ -33,7 +43,7 @@ impl AdminHandler for QueryLog {
             read_page(rows, self.rows_max(), clock::instant() + self.search_time()).await?;
         Ok(LogQueryPage {
             rows: self.to_log_rows(admin, rows),
-            next: next.as_ref().map(cursor::write_cursor),
+            next: next.as_ref().map(write_cursor),
             looked_through: next.map(|next| SearchPosition {
                 before_day: UtcDay(date_of_day(next.day)),
                 before_account: next.place.account.into(),
@@ -117,4 +127,255 @@ fn log_rows(rows: Vec<Row>, lines: Option<bool>, prices: &dyn ProviderDirectory)
         LogRow::new(row, price_lines)
     };
     rows.into_iter().map(row).collect()
+}
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+impl QueryLog {
+    /// The position to continue from, which `read` parses.
+    fn parse_cursor<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, AdminError> {
+        let place = self.cursor.as_deref().map(|text| {
+            let wrong = || AdminError::of_field("cursor", "it is not a cursor of weir for this order");
+            read(text).ok_or_else(wrong)
+        });
+        place.transpose()
+    }
+
+    /// The filter for rows.
+    async fn row_filter(&self, admin: &Admin) -> Result<LogFilter, AdminError> {
+        let mut filter = self.filter(admin.ledger.now_ms().await?)?;
+        if let Some(account) = &self.account {
+            accounts::existing_account(admin, account.as_str()).await?;
+        } else if let Some(key) = &filter.key {
+            // A key belongs to one account forever, so other accounts' rows need not be searched.
+            let known = admin.store.by_id(key).await?;
+            filter.account = known.map(|known| known.record.account.into());
+        }
+        Ok(filter)
+    }
+
+    /// The matching rows.
+    async fn rows(&self, admin: &Admin) -> Result<LogRows, AdminError> {
+        let filter = self.row_filter(admin).await?;
+        let begin = LogCursor::before(&filter);
+        let from = match self.parse_cursor(read_cursor)? {
+            // Days that have been removed from the log since the previous page are skipped.
+            Some(cursor) if cursor.day >= begin.day => cursor,
+            Some(_) | None => begin,
+        };
+        Ok(admin.log.rows(filter, from))
+    }
+
+    fn filter(&self, now_ms: i64) -> Result<LogFilter, AdminError> {
+        let hours = self.hours.map(|hours| now_ms - i64::from(hours) * HOUR_MS);
+        if self.from.is_some() && hours.is_some() {
+            return Err(AdminError::of_field("hours", "it cannot be combined with `from`"));
+        }
+        let oldest = now_ms - i64::from(RETENTION_DAYS) * DAY_MS;
+        let tomorrow = (now_ms.div_euclid(DAY_MS) + 1) * DAY_MS;
+        let millis = |Moment(at): Moment| at.as_millisecond();
+        let (from, until) = (self.from.map(millis), self.until.map(millis));
+        if let (Some(from), Some(until)) = (from, until)
+            && from >= until
+        {
+            return Err(AdminError::of_field("until", "it must be after --from"));
+        }
+        Ok(LogFilter {
+            account: self.account.as_ref().map(AccountId::to_string),
+            key: self.key.clone(),
+            model: self.model.clone(),
+            status: self.status.clone().map(|StatusRange(range)| range),
+            tag: self.tag.clone(),
+            ..LogFilter::between(
+                from.or(hours).unwrap_or(oldest).max(oldest),
+                until.unwrap_or(tomorrow).min(tomorrow),
+            )
+        })
+    }
+}
+
+/// The maximum length of a request id in a cursor.
+const ID_BYTES_MAX: usize = 128;
+
+/// Writes a cursor as `DAY.TIME.REQUEST.ACCOUNT`; at the beginning of a day the last two are empty.
+fn write_cursor(cursor: &LogCursor) -> String {
+    let LogPosition {
+        account,
+        time_ms,
+        request_id,
+    } = &cursor.place;
+    format!("{}.{time_ms}.{request_id}.{account}", cursor.day)
+}
+
+/// Reads a cursor that [`text`] has written; `None` for any other text.
+fn read_cursor(text: &str) -> Option<LogCursor> {
+    let mut parts = text.splitn(4, '.');
+    let (day, time, id, account) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let is_begin = id.is_empty() && account.is_empty();
+    if !is_begin && (id.len() > ID_BYTES_MAX || account.parse::<AccountId>().is_err()) {
+        return None;
+    }
+    let place = LogPosition {
+        account: account.into(),
+        time_ms: time.parse().ok()?,
+        request_id: id.into(),
+    };
+    Some(LogCursor {
+        day: day.parse().ok()?,
+        place: if is_begin { LogPosition::default() } else { place },
+    })
+}
+
+/// The prefix of a cursor into a backend that is read by time.
+const HOME: &str = "h*";
+
+impl AdminHandler for ListNewestRows {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<NewestPage, AdminError> {
+        let Self(asked) = self;
+        let newest = admin.log.newest(NewestRowsQuery {
+            filter: asked.row_filter(admin).await?,
+            from: asked.parse_cursor(read_newest_cursor)?,
+            limit: asked.rows_max(),
+            until: clock::instant() + asked.search_time(),
+        });
+        let NewestRows { rows, next, looked_at } = newest.await?;
+        Ok(NewestPage {
+            rows: asked.to_log_rows(admin, rows),
+            next: next.as_ref().map(write_newest_cursor),
+            looked_at,
+            unknown_model: asked.unknown_model(admin),
+        })
+    }
+}
+
+/// Writes a cursor: in the store's lists `DAY` and, per account, `*ACCOUNT*LEFT`; otherwise `h*LENGTH*TIME*ACCOUNT*REQUEST`. It
+/// needs no encoding in a URL.
+fn write_newest_cursor(cursor: &NewestCursor) -> String {
+    match cursor {
+        NewestCursor::InLists(ListsCursor { day, left }) => {
+            let mut text = day.to_string();
+            for (account, left) in left {
+                text.extend(["*", account, "*", &left.to_string()]);
+            }
+            text
+        }
+        NewestCursor::InSlices(SliceCursor {
+            time_ms,
+            account,
+            request_id,
+            length_ms,
+        }) => format!("{HOME}{length_ms}*{time_ms}*{account}*{request_id}"),
+    }
+}
+
+/// Reads a cursor that [`text`] has written; `None` for any other text.
+fn read_newest_cursor(text: &str) -> Option<NewestCursor> {
+    if let Some(of_home) = text.strip_prefix(HOME) {
+        let mut parts = of_home.splitn(4, '*');
+        let (length, time) = (parts.next()?, parts.next()?);
+        return Some(NewestCursor::InSlices(SliceCursor {
+            length_ms: length.parse().ok()?,
+            time_ms: time.parse().ok()?,
+            account: parts.next()?.into(),
+            request_id: parts.next()?.into(),
+        }));
+    }
+    let mut parts = text.split('*');
+    let day = parts.next()?.parse().ok()?;
+    let mut left = BTreeMap::new();
+    while let Some(account) = parts.next() {
+        let account: AccountId = account.parse().ok()?;
+        left.insert(account.to_string(), parts.next()?.parse().ok()?);
+    }
+    Some(NewestCursor::InLists(ListsCursor { day, left }))
+}
+
+/// The maximum number of rows in an answer.
+const ROWS_MAX: usize = 100;
+const MS_PER_DAY: i64 = 24 * 3_600_000;
+/// The number of days that are searched, including today.
+const DAYS_SEARCHED: i64 = 31;
+
+impl AdminHandler for ListLatestRows {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<LatestRows, AdminError> {
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
+        let limit = self.limit.unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
+        let today = admin.ledger.now_ms().await?.div_euclid(MS_PER_DAY);
+        let latest = admin
+            .log
+            .latest(&account, &self.key, today - DAYS_SEARCHED + 1..=today, limit);
+        let (found, not_read) = match latest.await {
+            Ok((found, not_read)) => (found, not_read.map(|error| error.to_string())),
+            Err(error @ LogReadError::Behind(_)) => (LatestKeyRows::default(), Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(LatestRows {
+            rows: log_rows(found.rows, self.lines, &*admin.providers),
+            not_read,
+            whole: found.is_complete,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_comes_back_as_it_went() {
+        let place = |account: &str, time_ms, request_id: &str| LogPosition {
+            account: account.into(),
+            time_ms,
+            request_id: request_id.into(),
+        };
+        for place in [place("a.b-c", 1_793_491_200_123, "req_Ab1"), LogPosition::default()] {
+            let cursor = LogCursor { day: 20_758, place };
+            assert_eq!(read_cursor(&write_cursor(&cursor)), Some(cursor));
+        }
+        for wrong in ["", "7", "7.0", "7.x..", "7.1.req.", "7.1.req.no account", "x.1.req.a"] {
+            assert_eq!(read_cursor(wrong), None, "{wrong}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod newest_tests {
+    use super::*;
+
+    #[test]
+    fn a_place_comes_back_as_it_went() {
+        for accounts in [&[][..], &["a.b-c_1"], &["acme", "b"]] {
+            let left = (40..)
+                .zip(accounts)
+                .map(|(left, account)| ((*account).to_owned(), left));
+            let cursor = NewestCursor::InLists(ListsCursor {
+                day: 20_758,
+                left: left.collect(),
+            });
+            assert_eq!(read_newest_cursor(&write_newest_cursor(&cursor)), Some(cursor));
+        }
+        for (account, request_id) in [("", ""), ("a.b-c", "req_Ab1")] {
+            let cursor = NewestCursor::InSlices(SliceCursor {
+                time_ms: 1_793_491_200_123,
+                account: account.into(),
+                request_id: request_id.into(),
+                length_ms: 3_600_000,
+            });
+            assert_eq!(read_newest_cursor(&write_newest_cursor(&cursor)), Some(cursor));
+        }
+        for wrong in [
+            "",
+            "x",
+            "7*",
+            "7*acme",
+            "7*acme*x",
+            "7*no account*1",
+            "7.1.req.a",
+            "h*1*2",
+            "h*x*2*a*b",
+        ] {
+            assert_eq!(read_newest_cursor(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -5,7 +5,8 @@ use futures_util::{
     stream::{self, StreamExt, TryStreamExt},
 };
 
-use super::{Admin, ask::AdminHandler, author::Author, usage};
+use super::{Admin, usage};
+use crate::admin::{errors::AdminHandler, peer::Author};
 use crate::{
     api::{
         accounts::AccountDetails,
@@ -15,9 +16,8 @@ use crate::{
     domain::{
         ledger::{
             AccountView,
-            daily_costs::{DailyCosts, WEEK, most_expensive_weeks},
             daily_sums::{SumSelector, SumSubject, Sums},
-            usage_report::{SplitBy, date_of_day, day_of_date},
+            reports::{DailyCosts, SplitBy, WEEK, date_of_day, day_of_date, most_expensive_weeks},
         },
         money::NanoUsd,
     },

@@ -3,14 +3,17 @@
 use std::{
     any::Any,
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::{admin::changes_seen::ChangeCounter, api::error::AdminError, edges::clock};
+use crate::{api::error::AdminError, edges::clock};
 
 /// The minimum time for which an answer is reused.
 const REUSE_MIN: Duration = Duration::from_secs(1);
@@ -91,11 +94,36 @@ fn reuse_time(took: Duration) -> Duration {
     took.saturating_mul(REUSE_FACTOR).clamp(REUSE_MIN, REUSE_MAX)
 }
 
+/// The number of changes, shared by all parts of the admin API.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangeCounter(Arc<AtomicU64>);
+
+/// A change in progress. It is counted when it ends, whether it succeeded or not.
+#[must_use = "the change ends with it"]
+pub(super) struct PendingChange<'a>(&'a AtomicU64);
+
+impl ChangeCounter {
+    /// The number of changes so far.
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Begins a change.
+    pub(super) fn begin(&self) -> PendingChange<'_> {
+        PendingChange(&self.0)
+    }
+}
+
+impl Drop for PendingChange<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// An answer that says how many were made.
     async fn ask(recent: &ResponseCache<u64>, path: &str, changes: &ChangeCounter, made: &AtomicU64) -> u64 {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Admin, ask::AdminHandler, author::Author, peer::AdminPeer};
+use super::{Admin, peer::AdminPeer};
+use crate::admin::{errors::AdminHandler, peer::Author};
 use crate::{
     api::{
         error::AdminError,
@@ -13,12 +14,15 @@ use crate::{
         },
         values::Moment,
     },
-    domain::{keys::key::KeyId, role::Role, sign_in::user_code::UserCode},
+    domain::{
+        keys::key::KeyId,
+        sign_in::{Role, device_request::UserCode},
+    },
     edges::clock,
     sign_in::AgentSignIns,
     store::{
         KeyView, StoreError,
-        web_sessions::{ListedWebSession, WebSessionStore},
+        sessions::{ListedWebSession, WebSessionStore},
     },
 };
 

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use super::{Admin, accounts, ask::AdminHandler, author::Author};
+use super::{Admin, accounts};
+use crate::admin::{errors::AdminHandler, peer::Author};
 use crate::{
     api::{
         error::AdminError,
@@ -13,9 +14,8 @@ use crate::{
     },
     domain::ledger::{
         consumption::RETENTION_DAYS,
-        daily_costs::DailyCosts,
         daily_sums::{DailySum, SumSelector, SumSubject},
-        usage_report::{SplitBy, UsageReport, day_of_date},
+        reports::{DailyCosts, SplitBy, UsageReport, day_of_date},
     },
     store::StoreError,
 };

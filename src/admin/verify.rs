@@ -1,13 +1,30 @@
 //! Compares the daily sums with their rows, in all backends, and replaces wrong sums.
 
-use super::{Admin, accounts, ask::AdminHandler, author::Author};
 use crate::{
+    admin::{Admin, accounts, errors::AdminHandler, peer::Author},
     api::{
         error::AdminError,
-        log::checks::{MendLog, MendedDay, NoteVerifiedLog, SumsDifference, VerificationReply, VerifiedDay, VerifyLog},
+        log::{
+            UtcDay,
+            checks::{
+                FillFromJournal, JournalDayView, JournalDays, MendLog, MendedDay, NoteVerifiedLog, SumsDifference,
+                VerificationReply, VerifiedCounters, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog,
+                WrongCounter,
+            },
+        },
+        values::AccountId,
     },
-    domain::ledger::{NodeId, usage_report::day_of_date},
-    sinks::{asks::LogBackendError, proof::ProofFindings, reading::LogReadError},
+    domain::ledger::{
+        NodeId,
+        reports::{date_of_day, day_of_date},
+    },
+    sinks::{
+        asks::LogBackendError,
+        counters,
+        own_journal::{self, ComparedLog, JournalPortion, ROWS_AT_ONCE, RowSelection},
+        proof::ProofFindings,
+        reading::LogReadError,
+    },
     store::StoreError,
 };
 
@@ -80,4 +97,74 @@ impl AdminHandler for MendLog {
 pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<ProofFindings, AdminError> {
     let found = admin.homes.prover(&*admin.ledger).prove(account, day).await;
     found.map_err(|error: LogBackendError| LogReadError::from(error).into())
+}
+
+impl AdminHandler for VerifyCounters {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedCounters, AdminError> {
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
+        let days = day_of_date(self.from.0)..day_of_date(self.until.0);
+        let counted = counters::compare(&*admin.ledger, admin.log(), &account, &days).await;
+        let counted = counted.map_err(|error| AdminError::failed(error.to_string()))?;
+        Ok(VerifiedCounters {
+            account,
+            differences: counted.differences.iter().map(WrongCounter::from).collect(),
+            compared: counted.compared,
+            moving: counted.moving,
+            older_than_sums: counted.older_than_sums,
+        })
+    }
+}
+
+impl AdminHandler for VerifyJournal {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<JournalDays, AdminError> {
+        self.compare(admin, false).await
+    }
+}
+
+impl AdminHandler for FillFromJournal {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<JournalDays, AdminError> {
+        let Self(asked) = self;
+        asked.journal_position()?;
+        admin.audit(author.peer, "log.fill", "", &asked).await?;
+        let _turn = admin.homes.filling.lock().await;
+        asked.compare(admin, true).await
+    }
+}
+
+impl VerifyJournal {
+    /// The position in the journals to continue from.
+    fn journal_position(&self) -> Result<Option<own_journal::LanePosition>, AdminError> {
+        let place = self.after.as_deref().map(str::parse).transpose();
+        place.map_err(|()| AdminError::of_field("after", "it must be the `next` of an answer"))
+    }
+
+    async fn compare(&self, admin: &Admin, fills: bool) -> Result<JournalDays, AdminError> {
+        let from = self.journal_position()?;
+        let wanted = RowSelection {
+            days: day_of_date(self.from.0)..day_of_date(self.until.0),
+            account: self.account.as_ref().map(AccountId::to_string),
+        };
+        let homes = &admin.homes;
+        let log = ComparedLog {
+            home: &homes.home,
+            former: homes.former(),
+            ledger: &*admin.ledger,
+            fills,
+        };
+        let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
+        let JournalPortion { days, next } = portion.map_err(|error| AdminError::failed(error.to_string()))?;
+        let days = days.into_iter().map(|((account, day), found)| JournalDayView {
+            account: account.into(),
+            day: UtcDay(date_of_day(day)),
+            rows: found.rows,
+            missing: found.missing,
+            differing: found.differing,
+            brought: found.brought,
+            requests: found.named,
+        });
+        Ok(JournalDays {
+            days: days.collect(),
+            next: next.map(|next| next.to_string()),
+        })
+    }
 }

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    names::{AccountId, AdjustmentReason},
     question,
     values::{LimitInput, Moment, Nullable, Percents, Usd, nullable},
 };
+use crate::api::values::{AccountId, AdjustmentReason};
 use crate::domain::{
     ledger::{AccountTermsChange, AccountView, OperationId, ProviderState, RateLimitsChange},
     money::NanoUsd,

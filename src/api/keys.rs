@@ -2,7 +2,9 @@
 
 mod key;
 
-pub(crate) use key::{DeletedKey, FormerTextView, KeyDetails, KeyList, KeyStanding, KeyText, PeriodSpend};
+pub(crate) use crate::api::keys::key::{
+    DeletedKey, FormerTextView, KeyDetails, KeyList, KeyStanding, KeyText, PeriodSpend,
+};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -10,14 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     accounts::rates,
-    names::{AccountId, KeyName, ModelNames, Seed},
     question,
-    schema::json_value,
     values::{FactorInput, LimitInput, Moment, Nullable, Percents, Usd, nullable},
+};
+use crate::api::{
+    json_value,
+    values::{AccountId, KeyName, ModelNames, Seed},
 };
 use crate::domain::{
     keys::{
-        change::KeyUpdate, key::KeyId, rotation::OVERLAP_MAX_SECONDS, terms::KeyTermsChange, thresholds::Thresholds,
+        change::KeyUpdate,
+        key::{KeyId, OVERLAP_MAX_SECONDS},
+        terms::{KeyTermsChange, Thresholds},
     },
     ledger::{FinishFactor, OnExhausted, OperationId, QuotaReset},
     money::NanoUsd,

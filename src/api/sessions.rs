@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{question, values::Moment};
-use crate::domain::{keys::key::KeyId, role::Role, sign_in::user_code::UserCode};
+use crate::domain::{
+    keys::key::KeyId,
+    sign_in::{Role, device_request::UserCode},
+};
 
 /// Makes a link that opens one session of the console, within a minute.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

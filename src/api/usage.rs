@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{accounts::AccountDetails, log::UtcDay, names::AccountId, question, schema::text_value, values::Usd};
+use super::{accounts::AccountDetails, log::UtcDay, question, values::Usd};
+use crate::api::{text_value, values::AccountId};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        daily_costs::{self, DailyCosts},
         daily_sums::Sums,
+        reports::{self, DailyCosts, SplitBy, date_of_day},
         tag::Tag,
-        usage_report::{SplitBy, date_of_day},
     },
     money::NanoUsd,
     wire::usage::Usage,
@@ -183,7 +183,7 @@ impl CostsByDay {
     /// The `most` names with the highest costs, and all others together.
     pub(crate) fn from_costs(costs: &DailyCosts, most: usize) -> Self {
         let days = costs.days();
-        let line = |(name, costs): daily_costs::DailyCostLine<'_>| CostSeries {
+        let line = |(name, costs): reports::DailyCostLine<'_>| CostSeries {
             name: name.map(str::to_owned),
             cost_nano_usd: costs.into_owned(),
         };
@@ -262,12 +262,12 @@ pub(crate) struct WeekCostLine {
 impl WeekCostLine {
     /// The `most` names with the highest costs.
     pub(crate) fn most_expensive(costs: &DailyCosts, most: usize) -> Vec<Self> {
-        let week = |week: daily_costs::WeekOverWeekCost| Self {
+        let week = |week: reports::WeekOverWeekCost| Self {
             name: week.name,
             cost_nano_usd: week.cost,
             before_nano_usd: week.before,
         };
-        let weeks = daily_costs::most_expensive_weeks(costs.weeks(), most);
+        let weeks = reports::most_expensive_weeks(costs.weeks(), most);
         weeks.into_iter().map(week).collect()
     }
 }

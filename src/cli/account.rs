@@ -4,10 +4,9 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply, write_json},
-    limits::{DEFAULT, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change},
-    named::{IdArgs, IfVersion},
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply, write_json};
+use crate::cli::args::{
+    DEFAULT, IdArgs, IfVersion, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change,
 };
 use crate::{
     api::{
@@ -15,8 +14,7 @@ use crate::{
             AccountDetails, AccountFacts, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
-        names::{AccountId, AdjustmentReason},
-        values::{Percents, Usd},
+        values::{AccountId, AdjustmentReason, Percents, Usd},
     },
     domain::ledger::{AccountTermsChange, OperationId, ProviderState},
 };

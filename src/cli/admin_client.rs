@@ -1,8 +1,10 @@
 //! The client of the admin API, for the subcommands.
 
 use std::{
+    fs,
     io::Write,
     marker::PhantomData,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,15 +16,15 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-#[cfg(test)]
-use serde_json::Value;
 use tokio::net::UnixStream;
 
-use super::socket_owner;
 use crate::{
     api::{AdminQuestion, error::AdminError, wire::AdminCall},
     domain::{ledger::OperationId, version::Version},
 };
+
+#[cfg(test)]
+use serde_json::Value;
 
 /// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -340,7 +342,7 @@ impl AdminClient {
     ) -> Result<Response<Incoming>, AdminClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
-                .then(|| socket_owner::describe_owner(&self.socket))
+                .then(|| describe_owner(&self.socket))
                 .flatten();
             forbidden.map_or_else(
                 || self.unreachable(error),
@@ -388,5 +390,55 @@ impl AdminClient {
             socket: self.socket.clone(),
             why: why.to_string(),
         }
+    }
+}
+
+/// Owner, group and mode of the socket, or of the nearest folder above it that can be inspected: that one denies the access.
+/// `None` if not even the root folder can.
+pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
+    let (path, found) = socket
+        .ancestors()
+        .find_map(|path| Some((path, fs::symlink_metadata(path).ok()?)))?;
+    let name = |table: &str, id: u32| {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        name_of(&text, id).map_or_else(|| id.to_string(), str::to_owned)
+    };
+    Some(format!(
+        "{} belongs to {}:{} (mode {:o})",
+        path.display(),
+        name("/etc/passwd", found.uid()),
+        name("/etc/group", found.gid()),
+        found.permissions().mode() & 0o777,
+    ))
+}
+
+/// The name of an id in a table like `/etc/passwd` or `/etc/group`: `name:password:id:...`.
+fn name_of(table: &str, id: u32) -> Option<&str> {
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let found = fields.nth(1)?.parse::<u32>().ok()?;
+        (found == id && !name.is_empty()).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_the_name_of_its_line() {
+        let table = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:\nweir:x:990:990::/:/sbin/nologin\n";
+        assert_eq!((name_of(table, 0), name_of(table, 990)), (Some("root"), Some("weir")));
+        assert_eq!((name_of(table, 7), name_of(table, 5)), (None, None));
+    }
+
+    #[test]
+    fn the_nearest_place_that_can_be_seen_is_described() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).unwrap();
+        let told = describe_owner(&folder.path().join("none/admin.sock")).unwrap();
+        let seen = folder.path().display().to_string();
+        assert!(told.starts_with(&seen) && told.ends_with("(mode 750)"), "{told}");
     }
 }

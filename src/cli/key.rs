@@ -5,19 +5,14 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 use self::view::{print, quota};
-use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply},
-    limits::{OrNone, QuotaArgs, RateArgs, or, something_to_change},
-    named::{IdArgs, IfVersion},
-    overlap::OverlapArg,
-};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply};
+use crate::cli::args::{IdArgs, IfVersion, OrNone, OverlapArg, QuotaArgs, RateArgs, or, something_to_change};
 use crate::{
     api::{
         keys::{
             self, CreateKey, DeleteKey, EndOverlap, KeyDetails, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey,
         },
-        names::{AccountId, KeyName, ModelNames, Seed},
-        values::{Moment, Usd},
+        values::{AccountId, KeyName, ModelNames, Moment, Seed, Usd},
     },
     domain::{
         keys::{change::KeyUpdate, key::KeyId},

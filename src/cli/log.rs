@@ -1,25 +1,36 @@
 //! `weir log`: the consumption log.
 
-use std::{io::Write, time::Duration};
-
-use clap::{Args, Subcommand};
-
-use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
-use crate::{
-    api::log::{LogRow, QueryLog},
-    domain::ledger::consumption::CostShare,
-};
-
-mod counters;
-mod days;
+mod backend;
 mod export;
-pub(crate) mod filter;
-mod home;
-pub(crate) mod init;
 mod journal;
 mod verify;
 
-use filter::FilterArgs;
+use std::{io::Write, path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use jiff::{ToSpan, tz::TimeZone};
+
+use crate::{
+    api::{
+        log::{
+            LogRow, QueryLog, StatusRange, UtcDay,
+            checks::{DifferingSums, SumsDifference, SumsSubject},
+        },
+        values::{AccountId, Moment},
+    },
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        args,
+        output::CommandProgress,
+    },
+    config::DEFAULT_PATH,
+    domain::{
+        catalogue::SecretRef,
+        keys::key::KeyId,
+        ledger::{consumption::CostShare, tag::Tag},
+    },
+    edges::clock,
+};
 
 /// Rows per call.
 const PAGE: usize = 1000;
@@ -32,7 +43,7 @@ const QUERY_HOURS: u32 = 24;
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogSubcommand {
     /// Create the schema of the log's database, and grant rights on it; needs no running weir
-    Init(init::LogInitArgs),
+    Init(LogInitArgs),
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     Read(LogCommand),
@@ -48,7 +59,7 @@ pub enum LogCommand {
     /// Compare rows, their daily sums, counters and the journal; exits with 1 if any differ
     Verify(verify::VerifyArgs),
     /// Copy the rows of the previous log backend to the new one, while weir serves
-    Move(home::MoveArgs),
+    Move(backend::MoveArgs),
 }
 
 /// `weir log query`
@@ -93,7 +104,7 @@ pub(crate) async fn run(
             rows(asked, args.limit, client, args.client.json, out).await
         }
         LogCommand::Verify(args) => verify::run(args, client, out).await,
-        LogCommand::Move(args) => home::move_rows(args, client, out).await,
+        LogCommand::Move(args) => backend::move_rows(args, client, out).await,
         LogCommand::Export(args) => export::run(args, client, out).await,
     }
 }
@@ -172,4 +183,170 @@ fn part_line(part: &CostShare) -> String {
         part.usage.output_total(),
         part.cost_nano_usd.to_string(),
     )
+}
+
+/// Selects the rows that meet all given conditions. They are sorted by day, then by account, in the order in which they ended.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FilterArgs {
+    /// Only rows of this account
+    #[arg(long)]
+    pub(crate) account: Option<AccountId>,
+    /// Only rows of the key with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) key: Option<KeyId>,
+    /// Only rows of this model, requested or served
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Only requests that ended with this status, or with a class of status such as 5xx
+    #[arg(long)]
+    pub(crate) status: Option<StatusRange>,
+    /// Only requests with this tag
+    #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
+    pub(crate) tag: Option<Tag>,
+    /// Only requests that ended at this time or later: an RFC 3339 time, or a date (its first moment in UTC)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Moment>,
+    /// Only requests that ended before this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Moment>,
+}
+
+/// Parses a tag.
+pub(crate) fn tag(text: &str) -> Result<Tag, &'static str> {
+    Tag::parse(text).ok_or(Tag::RULE)
+}
+
+impl FilterArgs {
+    /// The call for these rows.
+    fn query(&self) -> QueryLog {
+        let Self {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            from,
+            until,
+        } = self.clone();
+        QueryLog {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            from,
+            until,
+            ..QueryLog::default()
+        }
+    }
+}
+
+/// `weir log init`
+#[derive(Args, Clone, Debug)]
+pub struct LogInitArgs {
+    /// The configuration that names the log backend
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub conf: PathBuf,
+    /// The connection string of the role that creates and owns everything, as env:NAME, file:PATH or credential:NAME
+    /// [default: the url in the configuration]
+    #[arg(long, value_name = "SECRET")]
+    pub owner: Option<SecretRef>,
+    /// A role that gets only the rights to write the log; may be repeated
+    #[arg(long, value_name = "ROLE")]
+    pub grant_writer: Vec<String>,
+    /// A role that gets the right to read the log; may be repeated
+    #[arg(long, value_name = "ROLE")]
+    pub grant_reader: Vec<String>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The timeout for comparing one day, or copying its rows.
+const VERIFY_WAIT: Duration = Duration::from_secs(3600);
+
+/// Calls `visit` for each day from `from` to before `until` of one account, or of all, and shows the progress; returns the
+/// number of accounts.
+async fn for_each_day(
+    client: &AdminClient,
+    account: Option<&AccountId>,
+    (from, until): (UtcDay, UtcDay),
+    progress: &CommandProgress,
+    mut visit: impl AsyncFnMut(&AccountId, UtcDay) -> Result<(), AdminClientError>,
+) -> Result<u64, AdminClientError> {
+    if from >= until {
+        return Err(AdminClientError::Usage("--until must be after --from".to_owned()));
+    }
+    let accounts: Vec<AccountId> = match account {
+        Some(account) => vec![account.clone()],
+        None => {
+            let names = args::read_account_names(client).await?;
+            let names = names.iter().map(|name| name.parse());
+            names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?
+        }
+    };
+    let days = || from.0.series(1.day()).take_while(|day| *day < until.0);
+    let count = accounts.len() as u64;
+    progress.set_total(count.saturating_mul(days().count() as u64));
+    for account in &accounts {
+        for day in days() {
+            progress.show(format_args!("{account}  {day}"));
+            visit(account, UtcDay(day)).await?;
+            progress.advance(1);
+        }
+    }
+    Ok(count)
+}
+
+/// Describes differing sums: whose they are, and each number on both sides.
+fn difference_text(difference: &SumsDifference) -> String {
+    format!(
+        "{} model {}: sums {}; rows {}",
+        subject_text(difference.of, difference.name.as_deref()),
+        difference.model,
+        counts_text(&difference.kept),
+        counts_text(&difference.rows),
+    )
+}
+
+/// The subject of sums or counters, with the name of the key or tag.
+fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
+    name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
+}
+
+fn counts_text(sums: &DifferingSums) -> String {
+    let counts = sums.usage.named_parts().filter(|(_, count)| *count > 0);
+    let all: Vec<String> = [
+        sums.requests.map(|requests| format!("requests {requests}")),
+        sums.errors.map(|errors| format!("errors {errors}")),
+        sums.cost_usd.map(|cost| format!("cost_usd {cost}")),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(counts.map(|(name, count)| format!("{name} {count}")))
+    .chain(
+        sums.digest
+            .iter()
+            .map(|digest| format!("another column (digest {digest})")),
+    )
+    .collect();
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// Today's date in UTC.
+fn today() -> UtcDay {
+    let now = jiff::Timestamp::from_second(clock::unix_seconds()).unwrap_or_default();
+    UtcDay(now.to_zoned(TimeZone::UTC).date())
+}
+
+/// Parses a date, or a time, which stands for its date in UTC.
+fn date(text: &str) -> Result<UtcDay, String> {
+    text.parse().or_else(|wanted| {
+        let time = text.parse::<jiff::Timestamp>().map_err(|_| wanted)?;
+        Ok(UtcDay(time.to_zoned(TimeZone::UTC).date()))
+    })
 }

@@ -2,7 +2,7 @@
 //! without support for it get a token in place of a key.
 
 mod gateway;
-mod signed_in;
+mod sign_in_file;
 
 use std::{
     io::{self, Write},
@@ -11,13 +11,11 @@ use std::{
 
 use clap::Args;
 
-use self::{
-    gateway::{MachineTokens, SignInEndpoints, SignInGateway, TokenError},
-    signed_in::{SavedSignIn, SignInFileError, SignInFileLocation},
-};
+use self::gateway::{MachineTokens, SignInEndpoints, SignInGateway, TokenError};
+use crate::cli::login::sign_in_file::{SavedSignIn, SignInFileError, SignInFileLocation};
 use crate::{
-    domain::sign_in::endpoint::SecureUrl,
-    edges::{clock, roots::RootsError},
+    domain::sign_in::SecureUrl,
+    edges::{clock, web_client::RootsError},
 };
 
 /// The minimum remaining lifetime of a printed token: one that ends sooner is refreshed first.

@@ -4,10 +4,8 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, text_or_empty},
-    named::IdArgs,
-};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, text_or_empty};
+use crate::cli::args::IdArgs;
 use crate::{
     api::sessions::{EndSignIns, ListSignIns},
     domain::keys::key::KeyId,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use crate::{cli::progress::ProgressArgs, config::DEFAULT_PATH};
+use crate::{cli::output::ProgressArgs, config::DEFAULT_PATH};
 
 /// The subcommands of `weir store`.
 #[derive(Clone, Debug, Subcommand)]

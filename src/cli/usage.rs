@@ -4,22 +4,21 @@ use std::{collections::BTreeMap, io::Write};
 
 use clap::Args;
 
-use super::{
-    account_names,
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
-    limits::one_of,
-    log::filter::tag,
-    progress::{CommandProgress, ProgressArgs, ProgressUnit},
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use crate::cli::{
+    args::{self, one_of},
+    log::tag,
+    output::{CommandProgress, ProgressArgs, ProgressUnit},
 };
 use crate::{
     api::{
         log::UtcDay,
-        names::AccountId,
         usage::{ShowUsage, UsageLine, UsageSubject, UsageSums},
+        values::AccountId,
     },
     domain::{
         keys::key::KeyId,
-        ledger::{daily_sums::Sums, tag::Tag, usage_report::SplitBy},
+        ledger::{daily_sums::Sums, reports::SplitBy, tag::Tag},
     },
 };
 
@@ -69,7 +68,7 @@ impl ReportProgress {
         let mut accounts = Vec::new();
         if line.is_shown() {
             // Without them the line has no total, and the report is the same.
-            accounts = account_names::read_account_names(client).await.unwrap_or_default();
+            accounts = args::read_account_names(client).await.unwrap_or_default();
         }
         if !accounts.is_empty() {
             line.set_total(accounts.len() as u64);

@@ -2,9 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use super::{
-    kinds::{address, path},
-    tls::{AdminTlsConfig, TlsConfig},
+use crate::config::{
+    address,
+    gateway::{AdminTlsConfig, TlsConfig},
+    path,
 };
 use crate::domain::settings::{Section, settings, table};
 

@@ -1,15 +1,24 @@
 //! `[console]`: the operators' console, its listener, and the owners' portal on the gateway.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use http::Uri;
 
-use super::{
-    kinds::{address, is_web_url, web_address},
-    openid::OpenIdConfig,
-    tls::TlsConfig,
+use crate::{
+    config::{address, gateway::TlsConfig, is_unencrypted, is_web_url, names_user, path, usd, web_address},
+    domain::{
+        catalogue::{SecretRef, secret},
+        keys::{
+            change::KeyTemplate,
+            terms::{KeyTerms, QuotaReset, RateLimits},
+        },
+        money::NanoUsd,
+        settings::{
+            Section, SettingKind, flag, list_of, map_of, number, one_of, optional_table, settings, table, text, within,
+        },
+        sign_in::Role,
+    },
 };
-use crate::domain::settings::{Section, SettingKind, flag, optional_table, settings, table, text};
 
 settings! {
     /// `[console]`
@@ -80,4 +89,160 @@ fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
         Some(_) => {}
     }
     read
+}
+
+settings! {
+    /// `[console.openid]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct OpenIdConfig {
+        /// The provider's issuer, exactly as it names itself; its document is at this URL, /.well-known/openid-configuration.
+        issuer: String = text()
+            .fits(
+                "must be the provider's URL as in its document, with https unless it is on this machine, such as \
+                 https://login.example.com",
+                |issuer| is_issuer(issuer),
+            )
+            .example("https://login.example.com"),
+        /// weir's client id at the provider.
+        client_id: String = text()
+            .fits("must be weir's client id at the provider", |id| {
+                !id.is_empty() && !id.chars().any(char::is_control)
+            })
+            .example("weir"),
+        /// The client's secret. Without it weir is a public client.
+        client_secret: Option<SecretRef> = secret().optional("file:console-openid"),
+        /// The scopes to request; many providers send groups only with a scope for them. `openid` is always requested.
+        scopes: Vec<String> = list_of(text().fits("a scope is one word, such as \"groups\"", |scope| is_scope(scope)))
+            .map(with_openid)
+            .or(vec!["openid", "profile", "email"]),
+        /// The claim with a person's groups, in the ID token or else in the response of the userinfo endpoint.
+        groups_claim: String = text().or("groups"),
+        /// The role of a group's members: viewer, operator or owner. A person's highest role counts; without any, the person
+        /// cannot sign in.
+        roles: Vec<(String, Role)> = map_of(one_of("role", Role::ALL.map(|role| (role.as_str(), role))))
+            .map(|roles| roles.into_iter().collect())
+            .unset(Vec::new())
+            .example(BTreeMap::from([("weir-owners".to_owned(), "owner"), ("weir-operators".to_owned(), "operator")])),
+    } checked by somebody_may_sign_in
+}
+
+/// RFC 6749, section 3.3.
+fn is_scope(scope: &str) -> bool {
+    let fits = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !scope.is_empty() && scope.bytes().all(fits)
+}
+
+fn with_openid(mut scopes: Vec<String>) -> Vec<String> {
+    if !scopes.iter().any(|scope| scope == "openid") {
+        scopes.insert(0, "openid".to_owned());
+    }
+    scopes
+}
+
+fn is_issuer(text: &str) -> bool {
+    let Ok(url) = text.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_web_url(&url) && (is_here || !is_unencrypted(&url)) && !names_user(&url) && !text.contains(['?', '#'])
+}
+
+fn somebody_may_sign_in(read: OpenIdConfig, from: &Section<'_>) -> OpenIdConfig {
+    if read.roles.is_empty() {
+        let message = "nobody may sign in: name groups in [console.openid.roles], such as weir-owners = \"owner\"";
+        from.report_fault("roles", &[], message);
+    }
+    read
+}
+
+const DAY_SECONDS: i64 = 86_400;
+const RESETS: [QuotaReset; 4] = [
+    QuotaReset::None,
+    QuotaReset::Daily,
+    QuotaReset::Weekly,
+    QuotaReset::Monthly,
+];
+
+settings! {
+    /// `[sign_in]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct SignInConfig {
+        /// Whether Claude Code may sign in to this gateway with its `/login`, which shows a code that a person approves in the
+        /// portal with their key. Claude Code offers this only for gateways in private networks; see docs/sign-in.md.
+        enabled: bool = flag(false),
+        /// How long an agent's token is valid before it must be refreshed.
+        access_seconds: i64 = number(3600, 60..=DAY_SECONDS),
+        /// How long a sign-in lasts; then a person must approve a new one.
+        sign_in_seconds("days"): i64 = number(30, 1..=365).map(|days: i64| days * DAY_SECONDS),
+        /// Maximum number of codes that wait for approval at this node; beyond it no sign-in can begin.
+        codes_max: usize = number(1000, 1..=100_000),
+        /// Settings for all signed-in agents: a JSON object as in Claude Code's managed-settings.json.
+        managed_settings: Option<PathBuf> = path().optional("managed-settings.json"),
+        /// With this table, people sign in at the portal by the provider of [console.openid], where the redirect address
+        /// https://GATEWAY/portal/openid/return must be registered. At the first sign-in, each person gets one key with these
+        /// terms; see docs/sign-in.md.
+        template: Option<KeyTemplate> = optional_table::<TemplateSection>().map(|section| section.map(KeyTemplate::from)),
+    }
+}
+
+settings! {
+    /// `[sign_in.template]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct TemplateSection {
+        /// The account that pays.
+        account: String = text().fits("needs an account that pays", |account| !account.is_empty()).example("people"),
+        /// What each key may spend per period, in USD. Without it: no limit.
+        quota_usd: Option<NanoUsd> = usd().optional("20"),
+        /// When the quota is reset: none, daily, weekly or monthly.
+        reset: Option<QuotaReset> = one_of("reset", RESETS.map(|reset| (reset.as_str(), reset))).optional("monthly"),
+        /// The models it may use. Without it: all.
+        models: Option<Vec<String>> = list_of(text()).optional(vec!["claude-haiku-4-5"]),
+        /// Requests per minute.
+        rpm: Option<u64> = within(1..=RateLimits::MAX).optional(60),
+        /// Tokens per minute.
+        tpm: Option<u64> = within(1..=RateLimits::MAX).optional(200_000),
+        /// Concurrent requests.
+        concurrency: Option<u64> = within(1..=RateLimits::MAX).optional(4),
+        /// The provider's groups whose members get a key. Without it: everybody who can sign in there.
+        groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
+    } checked by quota_begins_anew
+}
+
+impl From<TemplateSection> for KeyTemplate {
+    fn from(section: TemplateSection) -> Self {
+        Self {
+            account: section.account,
+            models: section.models,
+            terms: KeyTerms {
+                quota: section.quota_usd,
+                reset: section.reset.unwrap_or_default(),
+                rates: RateLimits {
+                    rpm: section.rpm,
+                    tpm: section.tpm,
+                    concurrency: section.concurrency,
+                },
+                ..KeyTerms::default()
+            },
+            groups: section.groups,
+        }
+    }
+}
+
+fn quota_begins_anew(read: TemplateSection, from: &Section<'_>) -> TemplateSection {
+    if read.quota_usd.is_none() && read.reset.is_some_and(|reset| reset != QuotaReset::None) {
+        let message = "only a quota can be reset: set quota_usd, or remove this line";
+        from.report_fault("reset", &["quota_usd"], message);
+    }
+    read
+}
+
+/// Reports a sign-in without the portal settings that it needs.
+pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: &Section<'_>) {
+    if sign_in.enabled && !console.portal {
+        let message = "needs the portal, where people approve a sign-in: remove [console] portal = false";
+        from.report_fault("sign_in.enabled", &["console.portal"], message);
+    }
+    if sign_in.template.is_some() && !(console.portal && console.openid.is_some()) {
+        let message = "is for people who sign in at the portal by the OpenID provider: set [console.openid], and keep the portal on";
+        from.report_fault("sign_in.template", &["console.portal", "console.openid"], message);
+    }
 }

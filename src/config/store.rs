@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use super::{
-    host_port::HostPort,
-    kinds::{host_port, path},
-};
+use crate::config::{HostPort, host_port, path};
 use crate::domain::{
     catalogue::{SecretRef, secret},
     settings::{

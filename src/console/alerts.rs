@@ -15,10 +15,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::edges::{
-    roots::{RootsError, roots_with_platform},
-    web_client::{WebClient, WebLimits},
-};
+use crate::edges::web_client::{RootsError, WebClient, WebLimits, roots_with_platform};
 
 /// The time and size limits of a response.
 const LIMITS: WebLimits = WebLimits {

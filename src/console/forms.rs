@@ -5,14 +5,14 @@ use std::str::FromStr;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{ask::PageRequest, fields::FormFields, session::BrowserSession};
+use super::session::BrowserSession;
+use crate::console::request::{FormFields, PageRequest};
 use crate::{
     api::{
         error::{AdminError, AdminErrorCode},
-        names::Seed,
-        values::Nullable,
+        values::{Nullable, Seed},
     },
-    domain::{ledger::OperationId, role::Role},
+    domain::{ledger::OperationId, sign_in::Role},
 };
 
 /// The name of the field with a form's seed.

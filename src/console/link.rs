@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::{
     admin::{AdminPeer, ConsoleLinks},
     api::sessions::ConsoleLink,
-    domain::{keys::secret::random_base62, role::Role},
+    domain::{keys::secret::random_base62, sign_in::Role},
     edges::clock,
     side::service::BoundAddress,
 };

@@ -11,17 +11,17 @@ use http::{HeaderValue, Method, StatusCode, header};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{answer::PageResponse, ask::PageRequest};
+use crate::console::{layout::PageResponse, request::PageRequest};
 use crate::{
     domain::{
         keys::secret::KeyPrefix,
         sign_in::{
             device_request::{DeviceCode, REQUEST_SECONDS},
-            refresh_token::RefreshToken,
             sign_ins::IssuedTokens,
+            tokens::RefreshToken,
         },
     },
-    edges::limiter::{Limiter, RateAllowance, client::ClientAddress},
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
     sign_in::{AgentSignIns, INTERVAL_SECONDS, SignInError},
 };
 

@@ -3,14 +3,8 @@
 //! The state, nonce and PKCE verifier of a sign-in are derived from a random text in the browser's cookie. The store only records
 //! that the sign-in is in progress, so that it can be finished at any node, once and within its lifetime.
 
-mod failure;
-mod fetch;
 mod id_token;
-mod keys;
-mod metadata;
-mod person;
 mod provider;
-pub(super) mod returned;
 
 use std::{
     sync::Arc,
@@ -18,27 +12,38 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
+use maud::{Markup, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use self::{fetch::OpenIdClient, id_token::ExpectedClaims, metadata::OpenIdMetadata, provider::OpenIdProvider};
-use super::{fields, fields::FormFields, link::Operator};
 use crate::{
     admin::AdminPeer,
+    console::{
+        link::Operator,
+        openid::{
+            id_token::{ExpectedClaims, IdTokenFault},
+            provider::{OpenIdClient, OpenIdMetadata, OpenIdProvider},
+        },
+        request::{self, FormFields},
+    },
     domain::{
         keys::secret::{Secret, random_base62},
-        role::Role,
+        sign_in::Role,
     },
     edges::{
         clock,
         limiter::{Limiter, RateAllowance},
-        roots::RootsError,
+        web_client::RootsError,
     },
-    store::web_sessions::{SessionDigest, SessionLifetime, WebSessionStore},
+    store::{
+        StoreError,
+        sessions::{SessionDigest, SessionLifetime, WebSessionStore},
+    },
 };
 
-pub(super) use self::{failure::SignInFailure, person::Person};
+pub(super) use crate::console::openid::id_token::Person;
 
 /// The lifetime of a sign-in in progress.
 const SIGN_IN_LIFETIME: SessionLifetime = SessionLifetime {
@@ -172,7 +177,7 @@ impl OpenId {
             .begin(&words.id(), "openid", SIGN_IN_LIFETIME)
             .await
             .map_err(SignInFailure::Store)?;
-        let query = fields::to_query(&[
+        let query = request::to_query(&[
             ("response_type", "code"),
             ("client_id", &self.settings.client_id),
             ("redirect_uri", back),
@@ -236,7 +241,7 @@ impl OpenId {
     /// page, or its metadata is not known now.
     pub(super) fn sign_out_url(&self, console: &str) -> Option<String> {
         let metadata = self.provider.last_metadata()?;
-        let query = fields::to_query(&[
+        let query = request::to_query(&[
             ("client_id", &self.settings.client_id),
             ("post_logout_redirect_uri", &format!("{console}/open")),
         ]);
@@ -261,12 +266,12 @@ impl OpenId {
         let mut authorization = None;
         match &settings.client_secret {
             Some(secret) if metadata.accepts_basic => {
-                authorization = Some(fetch::basic_credentials(&settings.client_id, secret.expose()));
+                authorization = Some(provider::basic_credentials(&settings.client_id, secret.expose()));
             }
             Some(secret) => form.extend([("client_id", &*settings.client_id), ("client_secret", secret.expose())]),
             None => form.push(("client_id", &settings.client_id)),
         }
-        let body = fields::to_query(&form);
+        let body = request::to_query(&form);
         let body = body.strip_prefix('?').unwrap_or_default();
         let fetch = self.provider.client();
         let answer = fetch
@@ -309,7 +314,123 @@ impl OpenId {
         let bearer = format!("Bearer {access_token}");
         let told = self.provider.client().get(endpoint, Some(&bearer)).await;
         let told = told.map_err(|why| SignInFailure::Provider(why.message))?;
-        person::merge_claims(claims, &told).ok_or(SignInFailure::OtherProvider)
+        id_token::merge_claims(claims, &told).ok_or(SignInFailure::OtherProvider)
+    }
+}
+
+/// The page's query as a form to `action`, with a button that is called `opens`. The page alone signs nobody in: the browser
+/// comes from another site, so it sends no cookie yet, and a GET must change nothing.
+pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &str) -> Markup {
+    html! {
+        form method="post" action=(action) class="card" autocomplete="off" {
+            @for name in ["code", "state", "iss", "error"] {
+                @if let Some(value) = said.non_empty(name) { input type="hidden" name=(name) value=(value); }
+            }
+            p { "The provider has answered." }
+            button autofocus { (opens) }
+        }
+    }
+}
+
+/// Why a sign-in failed. Contains nothing that the browser or the provider sent, except the person's name.
+#[derive(Debug)]
+pub(crate) enum SignInFailure {
+    /// Too many sign-ins at the same time.
+    Busy,
+    /// The store is unreachable.
+    Store(StoreError),
+    /// The provider is unreachable, or its response is not that of an OpenID provider.
+    Provider(String),
+    /// This browser has no such sign-in in progress.
+    NotUnderWay,
+    /// The response is not from the configured provider.
+    OtherProvider,
+    /// The provider refused the person, or weir.
+    Denied(&'static str),
+    /// The provider rejected the code.
+    CodeRefused,
+    /// The provider rejected weir's client id and secret.
+    ClientRefused,
+    /// The ID token is not valid.
+    Token(IdTokenFault),
+    /// The person is in none of the groups that have a role.
+    NoRole { name: String, needed: Vec<(String, Role)> },
+}
+
+impl SignInFailure {
+    /// The provider sent the browser back with this error (RFC 6749, section 4.1.2.1; OpenID Connect Core 1.0, section 3.1.2.6).
+    fn denied(error: &str) -> Self {
+        Self::Denied(match error {
+            "access_denied" => "The provider has refused: it does not let you use this console, or you have declined.",
+            "login_required" | "interaction_required" | "account_selection_required" | "consent_required" => {
+                "The provider needs an answer from you first. Sign in there, and try again."
+            }
+            "server_error" | "temporarily_unavailable" => "The provider cannot sign anybody in now. Try again later.",
+            "invalid_scope" => {
+                "The provider does not know the requested scopes: an operator has to check `scopes` of [console.openid]."
+            }
+            _ => {
+                "The provider rejected this console's request: an operator has to compare client, redirect address and \
+                 scopes at the provider with [console.openid]."
+            }
+        })
+    }
+
+    /// The status of the answer.
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Provider(_) | Self::ClientRefused | Self::Token(_) => StatusCode::BAD_GATEWAY,
+            Self::NotUnderWay | Self::OtherProvider | Self::Denied(_) | Self::CodeRefused | Self::NoRole { .. } => {
+                StatusCode::FORBIDDEN
+            }
+        }
+    }
+
+    /// The text for the log; `None` if the failure concerns only this browser.
+    pub(crate) fn log_text(&self) -> Option<String> {
+        match self {
+            Self::Provider(why) => Some(why.clone()),
+            Self::ClientRefused => Some("it rejects client_id and client_secret of [console.openid]".to_owned()),
+            Self::Token(fault) => Some(format!("its ID token is not valid: {}", fault.as_str())),
+            Self::OtherProvider => Some("an answer came from another provider".to_owned()),
+            Self::Denied(why) => Some((*why).to_owned()),
+            Self::Busy | Self::Store(_) | Self::NotUnderWay | Self::CodeRefused | Self::NoRole { .. } => None,
+        }
+    }
+
+    /// The text for people.
+    pub(crate) fn markup(&self) -> Markup {
+        html! {
+            @match self {
+                Self::Busy => p { "Too many people are signing in right now. Try again in a minute." },
+                Self::Store(error) => p { "Signing in this way is not possible now: " (error) ". Try again in a moment." },
+                Self::Provider(why) => {
+                    p { "The OpenID provider cannot be used now: " (why) "." }
+                    p { "Try again in a moment. If the problem persists, an operator has to check the provider and [console.openid]." }
+                },
+                Self::NotUnderWay => p {
+                    "This sign-in was finished or abandoned, was started in another browser or tab, or took longer than 10 minutes. \
+                     Start again."
+                },
+                Self::OtherProvider => p { "This response is not from the provider that was asked. Nobody was signed in. Start again." },
+                Self::Denied(why) => p { (why) },
+                Self::CodeRefused => p { "The provider no longer accepts this sign-in: it was used, or is too old. Start again." },
+                Self::ClientRefused => p {
+                    "The provider does not know this console: an operator has to compare client_id and client_secret of \
+                     [console.openid] with the provider."
+                },
+                Self::Token(fault) => {
+                    p { "The provider's ID token is not valid: " (fault.as_str()) ". Nobody was signed in." }
+                    p { "Start again. If the problem persists, an operator has to check the provider and [console.openid]." }
+                },
+                Self::NoRole { name, needed } => {
+                    p { "The provider knows you as " bdi { (name) } ", and you are in none of the groups that may use this console:" }
+                    ul { @for (group, role) in needed { li { bdi { (group) } ": " (role.as_str()) } } }
+                    p { "Ask whoever manages these groups to add you to one, and sign in again." }
+                },
+            }
+        }
     }
 }
 

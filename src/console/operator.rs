@@ -3,17 +3,15 @@
 mod accounts;
 mod attention;
 mod audit;
-mod key_form;
+
 mod keys;
 mod log;
-mod made_key;
-mod model;
+
 mod models;
 mod overview;
 mod providers;
 mod rules;
 mod sign_in;
-mod usage;
 
 use std::sync::Arc;
 
@@ -21,21 +19,21 @@ use http::{Method, StatusCode};
 use maud::{Markup, html};
 
 use super::{
-    answer::PageResponse,
-    ask::PageRequest,
-    cookie,
-    desk::{ConsoleSource, PageContext},
-    fields::FormFields,
     forms::{Forms, NOT_GENUINE, RefusedForm, is_genuine},
-    frame::{HtmlPage, Layout, STYLE},
     link::Operator,
     session::{BrowserSession, BrowserSessions},
+};
+use crate::console::{
+    ConsoleSource, PageContext,
+    layout::{HtmlPage, Layout, PageResponse, STYLE},
+    request::{FormFields, PageRequest},
+    session,
 };
 use crate::{
     admin::Admin,
     api::error::AdminError,
-    domain::role::Role,
-    store::{StoreError, web_sessions::WebSessionStore},
+    domain::sign_in::Role,
+    store::{StoreError, sessions::WebSessionStore},
 };
 
 const PAGES: [(&str, &str); 9] = [
@@ -102,7 +100,7 @@ impl Console {
                     .with_allow("GET, POST");
             }
         }
-        let id = cookie::CONSOLE.read(&request.headers, request.connection_security());
+        let id = session::CONSOLE.read(&request.headers, request.connection_security());
         let Some(id) = id else {
             return self.sign_in_methods.sign_in_page();
         };
@@ -134,7 +132,7 @@ impl Console {
                 return unavailable(&error);
             }
             let left = self.sign_in_methods.signed_out_page(&session.who);
-            return left.with_cookie(cookie::CONSOLE.clear(request.connection_security()));
+            return left.with_cookie(session::CONSOLE.clear(request.connection_security()));
         }
         let Some(needed) = required_role(at) else {
             return refusal(
@@ -176,11 +174,11 @@ impl Console {
             ["accounts"] => accounts::list(&context).await,
             ["accounts", id] => accounts::show(&context, id).await,
             ["keys"] => keys::list(&context).await,
-            ["keys", "new"] => key_form::new_key_page(&context).await,
+            ["keys", "new"] => keys::new_key_page(&context).await,
             ["keys", id] => keys::show(&context, id).await,
             ["models"] => models::list(&context).await,
-            ["models", name] => model::model_page(&context, name).await,
-            ["usage"] => usage::usage_page(&context).await,
+            ["models", name] => models::model_page(&context, name).await,
+            ["usage"] => overview::usage_page(&context).await,
             ["log"] => log::page(&context).await,
             ["providers"] => providers::page(&context).await,
             ["rules"] => Ok(rules::page(&context)),
@@ -214,7 +212,7 @@ impl Console {
         match at {
             ["accounts"] => accounts::create(&context, form).await,
             ["accounts", id, verb] => accounts::change(&context, id, verb, form).await,
-            ["keys"] => Ok(shown(&key_form::create(&context, form).await?)),
+            ["keys"] => Ok(shown(&keys::create(&context, form).await?)),
             ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&context, id, form).await?)),
             ["keys", id, verb] => keys::change(&context, id, verb, form).await,
             ["providers", name, verb] => providers::switch(&context, name, verb).await,

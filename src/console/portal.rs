@@ -5,9 +5,8 @@
 
 mod changes;
 mod device;
+mod oidc_users;
 mod page;
-mod people;
-mod vouched;
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,39 +14,41 @@ use http::{Method, StatusCode};
 use maud::html;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::people::OidcSignIn;
 use super::{
-    answer::PageResponse,
-    ask::PageRequest,
-    cookie,
-    exchange::ListenerContext,
     forms::{Forms, NOT_GENUINE, RefusedForm, is_genuine},
-    frame::{HtmlPage, STYLE},
     oauth::{OAuth, VERIFICATION},
     session::{BrowserSession, BrowserSessions},
-    site::Site,
     usage_table,
+};
+pub(crate) use crate::console::portal::oidc_users::OidcSignIn;
+use crate::console::{
+    layout::{HtmlPage, PageResponse, STYLE},
+    request::{ListenerContext, PageRequest, Site},
+    session,
 };
 
 use crate::{
-    admin::{Admin, AdminPeer, ask::AdminHandler, author::Author},
+    admin::{Admin, AdminPeer, errors::AdminHandler, peer::Author},
     api::{
         error::AdminError,
         keys::{KeyDetails, ShowKey},
         log::ListLatestRows,
-        providers::ListModels,
+        node::ListModels,
         usage::ShowUsage,
     },
-    domain::keys::{
-        key::{KeyId, KeyRecord, KeyState},
-        secret::{KeyDigest, KeyPrefix, ServiceKey},
+    domain::{
+        keys::{
+            key::{KeyId, KeyRecord, KeyState},
+            secret::{KeyDigest, KeyPrefix, ServiceKey},
+        },
+        ledger::reports::SplitBy,
+        sign_in::device_request::UserCode,
     },
-    domain::{ledger::usage_report::SplitBy, sign_in::user_code::UserCode},
     edges::{
         clock,
-        limiter::{Limiter, RateAllowance, client::ClientAddress},
+        limiter::{ClientAddress, Limiter, RateAllowance},
     },
-    store::{KeyStore, KeyView, StoreError, web_sessions::WebSessionStore},
+    store::{KeyStore, KeyView, StoreError, sessions::WebSessionStore},
 };
 
 /// The path of the portal.
@@ -257,12 +258,12 @@ impl Portal {
 
     /// Opens a session, and redirects to `next`.
     async fn begin(&self, owner: &KeyOwner, next: &str, request: &PageRequest) -> PageResponse {
-        if let Some(before) = cookie::PORTAL.read(&request.headers, request.connection_security()) {
+        if let Some(before) = session::PORTAL.read(&request.headers, request.connection_security()) {
             // If the store is unreachable, it ends later by itself: only this browser knows its text.
             let _ = self.sessions.close(before).await;
         }
         let id = self.sessions.open(owner, request.now).await;
-        PageResponse::redirect(next).with_cookie(cookie::PORTAL.set(&id, request.connection_security()))
+        PageResponse::redirect(next).with_cookie(session::PORTAL.set(&id, request.connection_security()))
     }
 
     /// The sign-in page.
@@ -285,7 +286,7 @@ impl Portal {
             Box::new(self.sign_in_page(StatusCode::UNAUTHORIZED, None, code.as_ref()))
         };
         let away = |error: StoreError| Box::new(unavailable(&error));
-        let id = cookie::PORTAL
+        let id = session::PORTAL
             .read(&request.headers, request.connection_security())
             .ok_or_else(nobody)?;
         let found = self.sessions.find::<KeyOwner>(id, request.now).await;
@@ -300,7 +301,7 @@ impl Portal {
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
                 let ended = self.sign_in_page(StatusCode::UNAUTHORIZED, Some(why), None);
                 Err(Box::new(
-                    ended.with_cookie(cookie::PORTAL.clear(request.connection_security())),
+                    ended.with_cookie(session::PORTAL.clear(request.connection_security())),
                 ))
             }
         }
@@ -388,7 +389,7 @@ impl Portal {
             if let Err(error) = self.sessions.close(id).await {
                 return unavailable(&error);
             }
-            return PageResponse::redirect(ROOT).with_cookie(cookie::PORTAL.clear(request.connection_security()));
+            return PageResponse::redirect(ROOT).with_cookie(session::PORTAL.clear(request.connection_security()));
         }
         match self.change(session, at, &form, request).await {
             Ok(answer) => answer,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::view;
+use crate::console::layout;
 use crate::{
     api::{log::LogRow, values::Moment},
     domain::{
-        ledger::{consumption::Row, price_lines::ChargeLine},
+        ledger::consumption::{ChargeLine, Row},
         wire::usage::Usage,
     },
 };
@@ -65,13 +65,13 @@ fn line(told: &LogRow) -> Markup {
     let is_good = (200..300).contains(&row.status);
     html! {
         tr {
-            th scope="row" { (view::timestamp(Moment::of_millis(row.time_ms), "unknown")) }
-            td { (view::name(&row.account)) }
-            td { (view::name(&row.model)) }
+            th scope="row" { (layout::timestamp(Moment::of_millis(row.time_ms), "unknown")) }
+            td { (layout::name(&row.account)) }
+            td { (layout::name(&row.model)) }
             td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (row.status) } }
-            td class="figure" { (view::thousands(row.usage.input_total())) }
-            td class="figure" { (view::thousands(row.usage.output_total())) }
-            td class="figure" { (view::amount(row.cost_nano_usd)) }
+            td class="figure" { (layout::thousands(row.usage.input_total())) }
+            td class="figure" { (layout::thousands(row.usage.output_total())) }
+            td class="figure" { (layout::amount(row.cost_nano_usd)) }
             td { details { summary { (row.outcome) } (explanation(told)) } }
         }
     }
@@ -93,17 +93,17 @@ fn price_lines_table(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
                         th scope="col" class="figure" { "Amount" }
                     } }
                     tbody { @for line in lines { tr {
-                        th scope="row" { (name(line)) @if let Some(model) = &line.model { " by " (view::name(model)) } }
-                        td class="figure" { (view::thousands(line.line.count)) }
+                        th scope="row" { (name(line)) @if let Some(model) = &line.model { " by " (layout::name(model)) } }
+                        td class="figure" { (layout::thousands(line.line.count)) }
                         td class="figure" {
-                            (view::dollars(&line.line.price_usd)) " / " (line.line.per)
+                            (layout::dollars(&line.line.price_usd)) " / " (line.line.per)
                             @if let Some(factor) = &line.line.factor { " \u{00d7} " (factor) }
                         }
-                        td class="figure" { (view::dollars(&line.line.cost_usd)) }
+                        td class="figure" { (layout::dollars(&line.line.cost_usd)) }
                     } } }
                     tfoot { tr {
                         th scope="row" colspan="3" { "The sum, rounded up to a nano-dollar" }
-                        td class="figure" { (view::amount(row.cost_nano_usd)) }
+                        td class="figure" { (layout::amount(row.cost_nano_usd)) }
                     } }
                 }
             }
@@ -118,12 +118,12 @@ fn hold_and_attempts(row: &Row) -> Markup {
         @if let Some(attempts) = row.attempts {
             dt { "Attempts" }
             dd {
-                (view::thousands(attempts.into()))
+                (layout::thousands(attempts.into()))
                 @if attempts == 1 { " at a provider" } @else { " at providers, the last at this one" }
             }
         }
         @if let Some(hold) = row.hold_nano_usd {
-            dt { "Held" } dd { (view::amount(hold)) " when it was admitted" }
+            dt { "Held" } dd { (layout::amount(hold)) " when it was admitted" }
         }
     }
 }
@@ -137,28 +137,28 @@ fn explanation(told: &LogRow) -> Markup {
     html! {
         (price_lines_table(told))
         dl class="facts" {
-            @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (view::thousands(count)) } } }
+            @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (layout::thousands(count)) } } }
             dt { "Counted by" } dd { (row.usage_source.as_str()) }
-            dt { "Cost" } dd { (view::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
+            dt { "Cost" } dd { (layout::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
             @for (text, name) in [
                 (&modifiers.service_tier, "Service tier"), (&modifiers.speed, "Speed"), (&modifiers.geo, "Geography"),
             ] {
                 @if let Some(text) = text { dt { (name) } dd { (text) } }
             }
             @for part in &row.parts {
-                dt { "Of which " (view::name(&part.model)) }
-                dd { @for (name, count) in counts(&part.usage) { (name) " " (view::thousands(count)) "; " } }
+                dt { "Of which " (layout::name(&part.model)) }
+                dd { @for (name, count) in counts(&part.usage) { (name) " " (layout::thousands(count)) "; " } }
             }
-            dt { "Requested" } dd { (view::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
-            dt { "Served by" } dd { (view::name(&row.provider)) }
+            dt { "Requested" } dd { (layout::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
+            dt { "Served by" } dd { (layout::name(&row.provider)) }
             (hold_and_attempts(row))
             dt { "Took" }
-            dd { (view::thousands(row.latency_ms)) " ms, first content after " (view::count_or(row.ttft_ms, "no")) " ms" }
+            dd { (layout::thousands(row.latency_ms)) " ms, first content after " (layout::count_or(row.ttft_ms, "no")) " ms" }
             @if !row.tags.is_empty() {
                 dt { "Tags" }
-                dd { @for (place, tag) in row.tags.iter().enumerate() { @if place > 0 { ", " } (view::name(tag.as_str())) } }
+                dd { @for (place, tag) in row.tags.iter().enumerate() { @if place > 0 { ", " } (layout::name(tag.as_str())) } }
             }
-            dt { "Admitted" } dd { (view::timestamp(Moment::of_millis(row.admitted_ms), "unknown")) ", which decides the day, week and month in which it counts for quotas" }
+            dt { "Admitted" } dd { (layout::timestamp(Moment::of_millis(row.admitted_ms), "unknown")) ", which decides the day, week and month in which it counts for quotas" }
             dt { "Key" } dd { code { (row.key_id) } }
             dt { "Request" } dd { code { (row.request_id) } }
         }

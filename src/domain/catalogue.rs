@@ -12,12 +12,16 @@ use crate::domain::{
     money::price::Price,
     rules::{Fallback, Provider, endpoint::EndpointTemplate},
     settings::{flag, named, settings, tables, text},
-    wire::{model_name, operation::Operation, protocol::Protocol, usage::Usage},
+    wire::{
+        operation::{self, Operation},
+        protocol::Protocol,
+        usage::Usage,
+    },
 };
 pub(crate) use crate::domain::{
     rules::{
         RawModel,
-        secret_ref::{MissingSecret, SecretRef, secret},
+        raw::{MissingSecret, SecretRef, secret},
     },
     settings::SettingLines,
 };
@@ -246,7 +250,7 @@ impl Catalogue {
     /// The model that serves a requested name: the one with that public name or alias; or else with that name without the mark of
     /// a context window or the date of a snapshot; or else the fallback that a provider's file names for its family.
     pub(crate) fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
-        let listed = model_name::name_candidates(asked).find_map(|name| self.find_name_or_alias(name));
+        let listed = operation::name_candidates(asked).find_map(|name| self.find_name_or_alias(name));
         listed.or_else(|| self.find_fallback(protocol, asked))
     }
 

@@ -8,7 +8,7 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::edges::limiter::client::ClientAddress;
+use crate::edges::limiter::ClientAddress;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::edges::limiter::client::ClientAddress;
+use crate::edges::limiter::ClientAddress;
 
 /// The slots of a listener.
 #[derive(Debug)]

@@ -13,9 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{
-    config::connections::HeadsConfig, domain::wire::http2::UnfinishedHead, edges::limiter::client::ClientAddress,
-};
+use crate::{config::limits::HeadsConfig, domain::wire::http2::UnfinishedHead, edges::limiter::ClientAddress};
 
 #[cfg(test)]
 mod tests;

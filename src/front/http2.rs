@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     domain::{faults::refusal::Refusal, wire::http1::head::HeadFault},
     edges::connection_slots::ConnectionSlot,
-    front::{farewell, guarded::ClientConnection},
+    front::{connection::ClientConnection, head_reader},
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
@@ -109,7 +109,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2App<A> {
         }
         if session.req_header().extensions.get::<PathFragment>().is_some() {
             // Over HTTP/1.1 a head with such a target is refused as well (`domain/wire/http1/head.rs`).
-            farewell::refuse_http2(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
+            head_reader::refuse_http2(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
             return None;
         }
         let _request = self.slot.as_ref().map(ConnectionSlot::begin_request);

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::{
     domain::wire::proxy_protocol::{self, ProxyHeaderProgress},
-    front::{tls::listener::TlsListener, transport::Transport},
+    front::{Transport, tls::TlsListener},
 };
 
 /// The layers of a listener, from the socket up.

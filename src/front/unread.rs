@@ -10,7 +10,7 @@ use tokio::{io::ReadBuf, time::Sleep};
 
 use crate::{
     domain::{
-        faults::pace::{BodyTime, BodyTimeLimit},
+        faults::{BodyTime, BodyTimeLimit},
         wire::{
             http1::{
                 chunked::{ChunkFault, ChunkedContent, ChunkedTrailers},

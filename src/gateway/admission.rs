@@ -1,7 +1,5 @@
 //! Admission: reads the body, finds the model's route, takes the hold and issues the ticket.
 
-pub(crate) mod caller;
-
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header};
@@ -11,8 +9,11 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        faults::{end::End, refusal::Refusal},
-        keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
+        faults::{End, refusal::Refusal},
+        keys::{
+            forwarding::{self, PresentedKey},
+            key::KeyRecord,
+        },
         wire::{
             json_scan::{Scan, ScanLimits},
             operation::Operation,
@@ -22,29 +23,25 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        admission::caller::Caller,
         attempt::attempts::AttemptPlan,
+        caller::Caller,
         client::Client,
-        estimate::UsageEstimator,
         exchange::Exchange,
         forward::Forward,
-        key_slots::KeySlot,
-        parts::Gateway,
-        peer, provider_state,
+        parts::{Gateway, KeySlot},
+        provider_state,
         request::{
-            Request,
+            self, Request,
             body::RequestBody,
             body_work::{FREE_BYTES_MAX, KeyWork},
-            gather,
             head::{self, BodyHead},
-            model,
-            scanning::{self, AT_ONCE_BYTES_MAX},
+            read_body::{self, AT_ONCE_BYTES_MAX},
         },
-        tags,
         ticket::Ticket,
+        usage_estimate::UsageEstimator,
     },
     money::billing::{Admission, AdmissionRequest, AdmissionStart, Bill, QueueTicket},
-    providers::{endpoint::Route, live::ConfigSnapshot},
+    providers::{ConfigSnapshot, endpoint::Route},
 };
 
 /// Reads the body, finds the model and its route, and takes the hold. A request that is refused because of its client, or given
@@ -80,9 +77,9 @@ async fn try_admit(
 ) -> Result<Box<Forward>, End> {
     let live = Arc::clone(&exchange.live);
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
-    query::check_query(operation, session.req_header().uri.query())
+    forwarding::check_query(operation, session.req_header().uri.query())
         .map_err(|reason| Refusal::QueryInvalid { reason })?;
-    let tags = tags::read_tags(session.req_header(), &live.config.gateway)?;
+    let tags = head::read_tags(session.req_header(), &live.config.gateway)?;
     let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
     let read = read_request(gateway, session, exchange, &caller, operation, path_model, body_head).await?;
     let log = &mut *exchange.log;
@@ -112,7 +109,7 @@ async fn try_admit(
         stream,
         asked: read.asked,
         model: Arc::clone(&read.route.model),
-        query: query::forwarded_query(operation, query, &PresentedKey::new(&presented)),
+        query: forwarding::forwarded_query(operation, query, &PresentedKey::new(&presented)),
         presented,
         scan: read.scan,
     };
@@ -148,9 +145,9 @@ async fn read_request(
     let mut by_path = None;
     // A model named in the path can be refused before the body is read.
     if let Some(asked) = &path_model {
-        let model = model::find_model(catalogue, operation, asked)?;
+        let model = request::find_model(catalogue, operation, asked)?;
         record.model_asked = Some(asked.as_str().into());
-        model::find_route(live, switches, &caller.key, operation, asked, model)?;
+        request::find_route(live, switches, &caller.key, operation, asked, model)?;
         by_path = Some(model);
     }
     let (billing, is_heavy) = (&gateway.billing, body_head.is_heavy());
@@ -167,12 +164,12 @@ async fn read_request(
     let (body, scan) = read_body(gateway, session, live, caller, operation.protocol(), body_head).await?;
     record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
-    let asked = model::requested_name(operation, path_model, &scan)?;
+    let asked = request::requested_name(operation, path_model, &scan)?;
     fail::fail_point!("admission");
-    let model = by_path.map_or_else(|| model::find_model(catalogue, operation, &asked), Ok)?;
+    let model = by_path.map_or_else(|| request::find_model(catalogue, operation, &asked), Ok)?;
     record.model_asked = Some(asked.as_str().into());
-    let route = model::find_route(live, switches, &caller.key, operation, &asked, model)?;
-    model::check_named_models(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
+    let route = request::find_route(live, switches, &caller.key, operation, &asked, model)?;
+    request::check_named_models(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
     Ok(RoutedRequest {
         body,
         scan,
@@ -265,8 +262,8 @@ async fn find_model(
     }
     match read_body(gateway, session, live, caller, operation.protocol(), body_head).await {
         Ok((body, scan)) => {
-            let asked = model::requested_name(operation, None, &scan).ok();
-            let known = asked.filter(|asked| model::find_model(&live.catalogue, operation, asked).is_ok());
+            let asked = request::requested_name(operation, None, &scan).ok();
+            let known = asked.filter(|asked| request::find_model(&live.catalogue, operation, asked).is_ok());
             Ok(Some((body.bytes.len() as u64, known.map(SmolStr::from))))
         }
         Err(End::Refused(_)) => Ok(None),
@@ -284,16 +281,16 @@ async fn read_body(
     body_head: BodyHead,
 ) -> Result<(RequestBody, Box<Scan>), End> {
     let limits = &live.config.gateway;
-    let address = peer::known_client(session, &gateway.limits.trusted_proxies);
+    let address = head::known_client(session, &gateway.limits.trusted_proxies);
     let lease = gateway.limits.bodies.lease(caller.digest, address);
     let work = gateway.limits.bodies.work(caller.digest);
     let reading = pin!(async {
-        let body = gather::read_body(session, body_head, &limits.bodies, lease, &work).await?;
+        let body = read_body::read_body(session, body_head, &limits.bodies, lease, &work).await?;
         let limits = ScanLimits {
             depth_max: limits.json_depth_max,
             references_max: limits.references_max,
         };
-        let scan = scanning::scan(&body, protocol, limits, &work).await?;
+        let scan = read_body::scan(&body, protocol, limits, &work).await?;
         Ok::<_, End>((body, scan))
     });
     tokio::select! {
@@ -364,6 +361,6 @@ async fn wait_in_queue(session: &mut Session, ticket: QueueTicket<'_>) -> Result
     tokio::select! {
         biased;
         bill = ticket.wait_for_admission() => bill.map_err(End::from),
-        () = peer::wait_for_disconnect(session) => Err(End::ClientLeft),
+        () = head::wait_for_disconnect(session) => Err(End::ClientLeft),
     }
 }

@@ -30,10 +30,10 @@ use pingora::{
 };
 
 use crate::{
-    domain::faults::pace::{BodyTime, PeerPace},
+    domain::faults::{BodyTime, PeerPace},
     edges::clock,
-    front::client_times::ClientTimes,
-    gateway::{presence::Presence, request::head, write_gate::WriteGate},
+    front::ClientTimes,
+    gateway::{presence::Presence, provider_state::WriteGate, request::head},
 };
 
 /// Pingora's session for one HTTP/2 stream, wrapped.

@@ -7,33 +7,40 @@
 //!
 //! It also decides whether the connection carries further requests, and keeps one whose request has failed.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use http::Version;
 use parking_lot::Mutex;
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
-    UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
+    UniqueID, UniqueIDType,
+    http::ServerSession,
     raw_connect::ProxyDigest,
     tls::{SslDigest, TlsRef},
 };
+use pingora_proxy::Session;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
 };
 
 use crate::{
-    front::guarded::ClientConnection,
-    gateway::{held_head::WriteAction, parking::ConnectionParking, presence::Presence, write_gate::WriteGate},
+    front::connection::ClientConnection,
+    gateway::{drain::Drain, held_head::WriteAction, presence::Presence, provider_state::WriteGate},
 };
 
-/// A client's connection, wrapped for one request. [`super::front`] makes one for each.
+/// A client's connection, wrapped for one request. [`crate::gateway`] makes one for each.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     /// `None` once the socket has been given up.
@@ -319,5 +326,62 @@ impl GetSocketDigest for ClientStream {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Holds a client's connection while the session of its failed request ends. Each connection has its own.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionParking(Mutex<Option<Stream>>);
+
+impl ConnectionParking {
+    /// A weak reference for the connection itself, so that a parked one does not keep itself alive.
+    pub(crate) fn weak(self: &Arc<Self>) -> Weak<Self> {
+        Arc::downgrade(self)
+    }
+
+    /// Parks the connection.
+    pub(crate) fn put(&self, stream: Stream) {
+        *self.0.lock() = Some(stream);
+    }
+
+    /// Takes the parked connection out; `None` if there is none.
+    pub(crate) fn take(&self) -> Option<Stream> {
+        self.0.lock().take()
+    }
+}
+
+/// Offers to keep the connection for `idle` after this request, if the client wants that. An HTTP/1.0 connection is closed,
+/// because only its end delimits an answer of unknown length.
+pub(crate) fn offer_keepalive(session: &mut Session, idle: Duration) {
+    let is_old = session.req_header().version == Version::HTTP_10;
+    let is_wanted = session.get_keepalive().is_some();
+    session.set_keepalive((is_wanted && !is_old).then_some(idle.as_secs()));
+    // By default Pingora closes every connection whose request is answered before its end, even by `100 Continue`. weir reads the
+    // rest of a body after the answer; if that is too much, `reply` closes the connection.
+    session.set_close_on_response_before_downstream_finish(false);
+}
+
+/// During shutdown, announces that the connection closes after the current answer.
+pub(crate) fn withdraw_keepalive(session: &mut Session, drain: &Drain) {
+    if drain.is_closing() {
+        session.set_keepalive(None);
+    }
+}
+
+/// Parks the connection of a failed request whose client got a complete answer, if it can carry further requests.
+///
+/// Pingora closes the connection of every request that failed at its provider, even if the head of the client's complete answer
+/// says `keep-alive`. A client with a connection pool would then write its next request into a closing connection. So the
+/// connection is taken out of Pingora's session, and [`crate::gateway`] continues with it.
+pub(crate) async fn park_connection(session: &mut Session) {
+    let Some(parking) = parking_of(session) else {
+        return;
+    };
+    let nobody = ServerSession::new_custom(Box::new(()));
+    let finished = std::mem::replace(&mut *session.downstream_session, nobody);
+    if let Ok(Some(stream)) = finished.finish().await {
+        parking.put(stream.into_parts().0);
+    }
+}
+
+fn parking_of(session: &Session) -> Option<Arc<ConnectionParking>> {
+    let stream = session.downstream_session.stream()?;
+    (**stream).as_any().downcast_ref::<ClientStream>()?.parking()
+}

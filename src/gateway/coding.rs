@@ -13,7 +13,6 @@ use zstd::{
     zstd_safe::DParameter,
 };
 
-pub(crate) mod answer_decoder;
 pub mod decoding;
 #[cfg(test)]
 pub(in crate::gateway) mod tests;

@@ -6,18 +6,19 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        faults::{end::End, refusal::Refusal},
+        faults::{End, refusal::Refusal},
         wire::protocol::{AnswerFraming, Break},
     },
     gateway::{
+        self,
         answer::{beginning, error},
         attempt::{Verdict, deadline::Fate},
+        client_stream,
         exchange::{Exchange, RequestStage},
         forward::Forward,
-        keepalive,
-        outlet::{Outlet, withheld_error::ErrorReply},
-        panics, reply,
-        request::gather,
+        outlet::{ErrorReply, Outlet},
+        reply,
+        request::read_body,
         upstream::verdict::{self, AttemptEvent},
     },
     providers::sessions::StateRegistry,
@@ -83,7 +84,7 @@ pub(crate) async fn finish(sessions: &StateRegistry, session: &mut Session, exch
             write_last_bytes(session, &mut forward, last).await;
             forward.finish(sessions, &mut exchange.log);
         }
-        RequestStage::Ended if exchange.park => keepalive::park_connection(session).await,
+        RequestStage::Ended if exchange.park => client_stream::park_connection(session).await,
         RequestStage::Arrived(_) | RequestStage::Ended => {}
     }
 }
@@ -167,7 +168,7 @@ fn refuse(forward: &mut Forward, refusal: Refusal) -> LastBytes {
 
 /// Ends an answer that has begun.
 fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
-    let has_panicked = *error.etype() == panics::PANICKED;
+    let has_panicked = *error.etype() == gateway::PANICKED;
     if !has_panicked && let Some(rest) = rest_of_complete(forward) {
         return LastBytes::Rest(rest);
     }
@@ -272,7 +273,7 @@ fn is_client_disconnect(error: &Error) -> bool {
 /// The refusal for a fault in the end of the client's body, which arrived after the attempt had begun; `None` without one.
 fn body_fault(error: &Error) -> Option<Refusal> {
     let is_clients = *error.esource() == ErrorSource::Downstream;
-    is_clients.then(|| gather::refusal_of(error)).flatten()
+    is_clients.then(|| read_body::refusal_of(error)).flatten()
 }
 
 /// The refusal for a request that no attempt has brought an answer for.
@@ -287,7 +288,7 @@ fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     if attempt.fate() == Fate::Stopped {
         return Refusal::Stopping;
     }
-    if *error.etype() == panics::PANICKED || *error.esource() == ErrorSource::Internal {
+    if *error.etype() == gateway::PANICKED || *error.esource() == ErrorSource::Internal {
         return Refusal::Internal;
     }
     if attempt.fate() == Fate::Expired {

@@ -11,12 +11,11 @@ use crate::{
     edges::clock,
     gateway::{
         drain::InFlight,
-        failure_log,
         forward::{Forward, end_of_dropped},
-        log_entry::{LogEntry, RequestReporters},
+        log_entry::{self, LogEntry, RequestReporters},
         request::head::QueryKeys,
     },
-    providers::live::ConfigSnapshot,
+    providers::ConfigSnapshot,
 };
 
 /// One request and its answer: Pingora's per-request context.
@@ -96,7 +95,7 @@ impl Drop for Exchange {
     /// dropped the request.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.log.cause = Some(failure_log::PANICKED);
+            self.log.cause = Some(log_entry::PANICKED);
         }
         if let RequestStage::Forwarding(forward) = &mut self.stage {
             forward.decide(end_of_dropped());

@@ -9,19 +9,16 @@ use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
-        faults::{end::End, refusal::Refusal},
+        faults::{End, refusal::Refusal},
         rules::Provider,
-        wire::{
-            finish_reason,
-            protocol::{Break, ErrorForm},
-        },
+        wire::protocol::{self, Break, ErrorForm},
     },
     gateway::{
         attempt::{Attempt, Verdict, attempts::AttemptPlan},
         client::Client,
         log_entry::LogEntry,
         meter::AnswerMeter,
-        outlet::{Outlet, masking::Masking, unbegun::UnbegunAnswer},
+        outlet::{Masking, Outlet, UnbegunAnswer},
         request::{Request, body::RequestBody},
         ticket::Ticket,
     },
@@ -242,7 +239,7 @@ impl Forward {
         record.ttft_ms = progress.ttft_ms;
         if let Some(observed) = self.meter.observed() {
             record.usage = observed.usage;
-            record.finish_reason = observed.finish_reason.as_deref().map(finish_reason::known_or_other);
+            record.finish_reason = observed.finish_reason.as_deref().map(protocol::known_or_other);
         }
         log.close(&self.end());
     }

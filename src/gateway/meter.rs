@@ -6,10 +6,10 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        faults::end::End,
+        faults::End,
         wire::protocol::{AnswerFraming, AnswerReport, Break, CreatedState, MessageBoundaries, Observer, Protocol},
     },
-    gateway::coding::{MessageCoding, answer_decoder::AnswerDecoder},
+    gateway::coding::{MessageCoding, decoding::AnswerDecoder},
 };
 
 /// The content coding that an answer's head announces.

@@ -6,14 +6,14 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        faults::end::End,
+        faults::End,
         ledger::{QuotaUse, consumption::UsageSource},
     },
     edges::clock,
     gateway::{
-        estimate::UsageEstimator,
         log_entry::{LogEntry, millis_between},
         meter::AnswerMeter,
+        usage_estimate::UsageEstimator,
     },
     money::billing::{Bill, NextSample, RequestProgress},
 };

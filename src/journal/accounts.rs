@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 
 use crate::{
     domain::{
+        QuickMap,
         keys::key::KeyId,
         ledger::{AccountChange, Step},
-        quick_map::QuickMap,
     },
-    journal::{position::Position, synced::Synced},
+    journal::{Position, Synced},
 };
 
 /// The maximum number of steps kept in memory until they are sent. Further ones are read from their segments.
-pub(super) const CACHED_MAX: usize = 1024;
+pub(super) const CACHED_MAX: usize = 4096;
 
 /// A step that the store has not acknowledged.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl StepTracker {
         }
     }
 
-    /// Keeps the step that was recorded last in memory, unless there are [`KEPT_MAX`] already.
+    /// Keeps the step that was recorded last in memory, unless there are [`CACHED_MAX`] already.
     pub(super) fn cache(&mut self, name: &str, step: Step) {
         let place = self.by_name.get_mut(name).and_then(|account| account.steps.back_mut());
         if let Some(place) = place.filter(|place| place.seq == step.seq && place.cached_step.is_none())

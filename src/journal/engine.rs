@@ -14,8 +14,8 @@ use crate::{
     config::JournalConfig,
     domain::ledger::retention::RetentionProgress,
     journal::{
-        contents::JournalContents, disk::Disk, error::JournalUnavailable, folder::JournalFolder, frame,
-        position::Position, reservation::FreeRoom, synced::Synced, tail::JournalTail,
+        Disk, FreeRoom, JournalUnavailable, Position, Synced, folder::JournalFolder, frame, index::JournalContents,
+        tail::JournalTail,
     },
 };
 

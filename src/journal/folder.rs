@@ -5,13 +5,14 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{
-    domain::ledger::NodeId,
+    domain::ledger::{NodeId, Record},
     journal::{
-        error::JournalError,
-        identity::{FileIdentity, file_identity},
+        FileIdentity, JournalError, Position, file_identity,
+        frame::{FrameOutcome, FrameReader},
     },
 };
 
@@ -255,6 +256,60 @@ fn fingerprint(path: &Path) -> io::Result<String> {
     let inode = fs::metadata(path)?.ino();
     let machine = fs::read_to_string(MACHINE).unwrap_or_default();
     Ok(format!("inode {inode} machine {}", machine.trim()))
+}
+
+/// Reads single records; keeps the segment that was read last open.
+#[derive(Default)]
+pub(super) struct SegmentFiles {
+    last: Option<(u64, Arc<File>)>,
+}
+
+impl SegmentFiles {
+    /// Reads the record at a position; `None` if it is damaged or missing.
+    pub(super) fn read_record(
+        &mut self,
+        folder: &JournalFolder,
+        position: Position,
+    ) -> Result<Option<Record>, JournalError> {
+        let path = folder.segment(position.segment);
+        let failed = |source| JournalError::io(&path, source);
+        let file = match self.open(folder, position.segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let end = file.metadata().map_err(failed)?.len();
+        if position.offset >= end {
+            return Ok(None);
+        }
+        let mut frames = FrameReader::single(file, position.segment, position.offset, end);
+        Ok(match frames.next_frame().map_err(failed)? {
+            FrameOutcome::Frame { payload, .. } => Record::read(payload),
+            FrameOutcome::End | FrameOutcome::Bad { .. } => None,
+        })
+    }
+
+    fn open(&mut self, folder: &JournalFolder, number: u64) -> io::Result<Arc<File>> {
+        if let Some((last, file)) = &self.last
+            && *last == number
+        {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(File::open(folder.segment(number))?);
+        self.last = Some((number, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+/// The content of a small file: the body, after a line with its checksum.
+pub(super) fn with_checksum(body: &str) -> String {
+    format!("{:08x}\n{body}", crc32fast::hash(body.as_bytes()))
+}
+
+/// The body of a file; `None` if the checksum does not match.
+pub(super) fn without_checksum(text: &str) -> Option<&str> {
+    let (sum, body) = text.split_once('\n')?;
+    (sum == format!("{:08x}", crc32fast::hash(body.as_bytes()))).then_some(body)
 }
 
 #[cfg(test)]

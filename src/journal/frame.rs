@@ -10,7 +10,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{domain::ledger::NodeId, journal::sizes::RECORD_BYTES_MAX};
+use crate::{domain::ledger::NodeId, journal::RECORD_BYTES_MAX};
 
 /// The bytes before a payload: its length and the checksum, little endian.
 pub const HEAD: usize = 8;

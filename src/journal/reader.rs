@@ -5,10 +5,9 @@ use std::{fs::File, sync::Arc};
 use crate::{
     domain::ledger::Record,
     journal::{
+        JournalError, Position,
         engine::JournalEngine,
-        error::JournalError,
         frame::{FrameOutcome, FrameReader, HEADER},
-        position::Position,
     },
 };
 

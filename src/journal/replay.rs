@@ -17,16 +17,11 @@ use smol_str::SmolStr;
 
 use crate::domain::ledger::{AdmittedRequest, Checkpoint, Record};
 use crate::journal::{
-    checked,
-    contents::JournalContents,
-    damage,
-    error::JournalError,
-    files::SegmentFiles,
-    folder::{ACKNOWLEDGED, JournalFolder, NUMBERS},
+    JournalError, Position,
+    damage::{self, Gaps},
+    folder::{self, ACKNOWLEDGED, JournalFolder, NUMBERS, SegmentFiles},
     frame::{self, FrameOutcome, FrameReader, HEADER, HeaderCheck},
-    gaps::Gaps,
-    index,
-    position::Position,
+    index::{self, JournalContents},
 };
 
 /// The result of reading the journal at a start.
@@ -305,7 +300,7 @@ fn restore_numbers(folder: &JournalFolder, contents: &mut JournalContents) -> io
     let Some(text) = folder.read(NUMBERS)? else {
         return Ok(false);
     };
-    let Some(known) = checked::without_checksum(&text)
+    let Some(known) = folder::without_checksum(&text)
         .and_then(|body| serde_json::from_str::<HashMap<SmolStr, (u64, u64)>>(body).ok())
     else {
         tracing::error!(

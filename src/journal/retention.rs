@@ -6,9 +6,9 @@ use std::{io, sync::Arc};
 use crate::{
     domain::ledger::retention::RetentionProgress,
     journal::{
-        checked,
         engine::{JournalEngine, WriteState},
-        folder::NUMBERS,
+        folder::{self, NUMBERS},
+        index,
     },
 };
 
@@ -42,7 +42,7 @@ impl JournalEngine {
         self.count_dropped(&numbers);
         let removed = serde_json::to_string(&known).map_err(io::Error::from).and_then(|body| {
             // The numbers must outlive the steps: an account that counts from 1 again would not be charged.
-            self.folder.replace(NUMBERS, checked::with_checksum(&body).as_bytes())?;
+            self.folder.replace(NUMBERS, folder::with_checksum(&body).as_bytes())?;
             numbers.iter().try_for_each(|number| self.folder.remove(*number))
         });
         match removed {
@@ -75,7 +75,7 @@ impl JournalEngine {
             return;
         }
         let written = serde_json::to_string(&after).map_err(io::Error::from);
-        let written = written.and_then(|body| self.folder.replace(RETENTION, checked::with_checksum(&body).as_bytes()));
+        let written = written.and_then(|body| self.folder.replace(RETENTION, folder::with_checksum(&body).as_bytes()));
         match written {
             Ok(()) => {
                 self.lock().retention = Some(after);
@@ -95,7 +95,7 @@ impl JournalEngine {
 
     fn read_retention(&self) -> Option<RetentionProgress> {
         let text = self.folder.read(RETENTION).ok()??;
-        serde_json::from_str(checked::without_checksum(&text)?).ok()
+        serde_json::from_str(folder::without_checksum(&text)?).ok()
     }
 }
 
@@ -106,4 +106,31 @@ fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
         *latest = segment.last_ms.div_euclid(DAY_MS).max(*latest);
         Some((*number, *latest))
     })
+}
+
+/// The maximum number of indexes written in one round of housekeeping.
+const INDEXES_AT_ONCE: usize = 64;
+
+impl JournalEngine {
+    /// Writes the indexes of complete segments that are wholly on disk.
+    pub(super) fn write_indexes(&self) {
+        for _ in 0..INDEXES_AT_ONCE {
+            let synced = self.synced.borrow().decided_end().segment;
+            let Some((number, index)) = self.lock().contents.take_index(synced) else {
+                return;
+            };
+            match index::write(&self.folder, number, &index) {
+                Ok(()) => {
+                    if let Some(segment) = self.lock().contents.segments.get_mut(&number) {
+                        segment.bytes = index.end;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written: the next start reads the segment instead");
+                }
+            }
+        }
+        // More segments may need an index.
+        self.request_housekeeping(&mut self.lock());
+    }
 }

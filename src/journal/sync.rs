@@ -11,11 +11,10 @@ use std::{
 use crate::{
     edges::clock,
     journal::{
+        Position, REQUEST_BYTES,
         engine::{JournalEngine, WriteState},
         folder::ACKNOWLEDGED,
         frame,
-        position::Position,
-        sizes::REQUEST_BYTES,
     },
 };
 

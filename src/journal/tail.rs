@@ -17,13 +17,8 @@ use crate::{
     domain::ledger::NodeId,
     edges::clock,
     journal::{
-        disk::Disk,
-        error::JournalUnavailable,
-        folder::JournalFolder,
-        frame,
-        position::Position,
-        reservation::FreeRoom,
-        sizes::{RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN},
+        Disk, FreeRoom, JournalUnavailable, Position, RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN,
+        folder::JournalFolder, frame,
     },
 };
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::*;
+use crate::journal::{Disk, RealDisk};
 use crate::{
     config::JournalConfig,
     domain::{
@@ -22,7 +23,6 @@ use crate::{
     },
     edges::clock,
 };
-use disk::{Disk, RealDisk};
 
 mod damage;
 mod failures;

@@ -1,22 +1,26 @@
 //! Records operators' changes in the journal. If a failover of the store loses a credit, a suspension or a revocation that
 //! the store had acknowledged, the change is sent again from the journal.
 
-use std::time::Duration;
+#[cfg(test)]
+pub(crate) mod direct;
+
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use thiserror::Error;
 
-use crate::domain::{
-    keys::{
-        key::{KeyId, KeyRecord},
-        secret::KeyDigest,
+use crate::{
+    domain::{
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
+        ledger::{AccountChange, AccountRecord, Record},
     },
-    ledger::{AccountChange, AccountRecord},
+    journal::{Journal, JournalError, STEP_BYTES_MAX},
+    money::billing::Billing,
+    store::ledger::LedgerStore,
 };
-
-#[cfg(test)]
-pub(crate) mod direct;
-pub(crate) mod journaled;
 
 /// How long a change that is in the journal waits for the store to apply it, before the operator gets the response.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
@@ -51,3 +55,102 @@ pub(crate) enum Submitted {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the journal cannot be written: {0}; check its folder and the space on its disk")]
 pub(crate) struct AccountChangeError(pub String);
+
+/// The interval at which the store is asked whether it has applied a change.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The implementation that production uses.
+pub(crate) struct JournaledChanges {
+    journal: Arc<Journal>,
+    ledger: Arc<dyn LedgerStore>,
+    billing: Billing,
+}
+
+impl JournaledChanges {
+    /// Writes to `journal`; the settlement sends the steps to `ledger`. `billing` respects a change at once, also while the
+    /// store is unreachable.
+    pub(crate) fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
+        Self {
+            journal,
+            ledger,
+            billing,
+        }
+    }
+
+    async fn record(&self, record: &Record) -> Result<(), AccountChangeError> {
+        let mut reservation = self
+            .journal
+            .reserve(STEP_BYTES_MAX)
+            .map_err(|full| failed(&full.into()))?;
+        let position = self
+            .journal
+            .append(record, &mut reservation)
+            .map_err(|error| failed(&error))?;
+        self.journal
+            .wait_until_synced(position)
+            .await
+            .map_err(|error| failed(&error))
+    }
+
+    async fn wait_until_applied(&self, account: &str, seq: u64) -> Submitted {
+        let applied = async {
+            loop {
+                let watermark = self.ledger.watermark(self.journal.node(), account).await;
+                if watermark.is_ok_and(|watermark| watermark >= seq) {
+                    return;
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        };
+        match tokio::time::timeout(APPLIED_WAIT, applied).await {
+            Ok(()) => Submitted::Applied,
+            Err(_) => Submitted::Recorded,
+        }
+    }
+}
+
+#[async_trait]
+impl AccountChanges for JournaledChanges {
+    async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError> {
+        let mut reservation = self
+            .journal
+            .reserve(STEP_BYTES_MAX)
+            .map_err(|full| failed(&full.into()))?;
+        // A new journal continues after the steps that the store has. If the store is unreachable, the settlement asks it later.
+        self.billing.account_changed(account, false);
+        let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
+        let (seq, position) = self
+            .journal
+            .append_step(account, change, floor, &mut reservation)
+            .map_err(|error| failed(&error))?;
+        self.journal
+            .wait_until_synced(position)
+            .await
+            .map_err(|error| failed(&error))?;
+        Ok(self.wait_until_applied(account, seq).await)
+    }
+
+    async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError> {
+        self.billing.account_changed(account, record.suspended);
+        let (account, record) = (account.into(), *record);
+        self.record(&Record::Account { account, record }).await
+    }
+
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {
+        let record = Box::new(record.clone());
+        self.record(&Record::Key {
+            digest: *digest,
+            record,
+        })
+        .await
+    }
+
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError> {
+        let id = id.clone();
+        self.record(&Record::KeyGone { id, revision }).await
+    }
+}
+
+fn failed(error: &JournalError) -> AccountChangeError {
+    AccountChangeError(error.to_string())
+}

@@ -4,32 +4,44 @@
 //! A notice is sent at least once: one that cannot be sent, that is not confirmed, or whose node ended, stays in the ledger, and
 //! any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least once.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream};
+use http::{Request, Uri, header};
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-use self::webhook::Webhook;
 use crate::{
     domain::{
-        keys::{key::KeyId, thresholds::Thresholds},
+        keys::{
+            key::KeyId,
+            secret::{Secret, WebhookSigner},
+            terms::Thresholds,
+        },
         ledger::notice::{Notice, NoticeId},
         money::NanoUsd,
     },
-    edges::clock,
+    edges::{
+        clock,
+        web_client::{WebClient, WebError, WebLimits},
+    },
     store::{
         KeyStore, StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LedgerStore},
     },
 };
-
-mod message;
-pub(crate) mod webhook;
 
 /// The minimum interval between two calls for one account's notices, however often it is charged.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -193,7 +205,7 @@ impl Notifier {
             self.ledger.acknowledge_notices(account, &told).await?;
             let mut said = self.logged.lock();
             for of in &told {
-                said.remove(&message::id(account, of));
+                said.remove(&id(account, of));
             }
         }
         let rest = taken.next_in_ms.and_then(|rest| u64::try_from(rest).ok());
@@ -231,7 +243,7 @@ impl Notifier {
         {
             return true;
         }
-        let id = message::id(account, &notice.id);
+        let id = id(account, &notice.id);
         // `tries` does not help here: the process that took it before may have ended without logging it.
         if self.mark_logged(&id) {
             log_notice(account, notice);
@@ -239,7 +251,7 @@ impl Notifier {
         let Some(webhook) = &self.settings.webhook else {
             return true;
         };
-        let body = message::body(account, notice);
+        let body = body(account, notice);
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
@@ -280,5 +292,145 @@ fn log_notice(account: &str, notice: &Notice) {
     }
 }
 
+/// The bytes of the digest that an id contains.
+const ID_BYTES: usize = 16;
+
+/// The id of a notice: the same each time and from each node.
+fn id(account: &str, of: &NoticeId) -> String {
+    let digest = Sha256::digest(format!("{account}\n{}", of.store_name()));
+    digest.iter().take(ID_BYTES).fold("msg_".to_owned(), |mut id, byte| {
+        let _ = write!(id, "{byte:02x}");
+        id
+    })
+}
+
+/// The JSON body of a notice.
+fn body(account: &str, notice: &Notice) -> String {
+    let at = Timestamp::from_millisecond(notice.at_ms).map_or(Value::Null, |at| json!(at.to_string()));
+    let (reached, limit) = (notice.reached.to_string(), notice.limit.to_string());
+    let (kind, data) = match &notice.id {
+        NoticeId::Quota {
+            percent, period, key, ..
+        } => (
+            "quota.reached",
+            json!({
+                "account": account, "key": key.as_str(), "percent": percent, "period": period,
+                "spent_usd": reached, "quota_usd": limit,
+            }),
+        ),
+        NoticeId::Balance { .. } => (
+            "balance.low",
+            json!({ "account": account, "balance_usd": reached, "low_balance_usd": limit }),
+        ),
+    };
+    json!({ "type": kind, "timestamp": at, "data": data }).to_string()
+}
+
+/// The response's body is not used; a larger one is cut off.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// A receiver of notices.
+pub(crate) struct Webhook {
+    url: Uri,
+    signer: WebhookSigner,
+    client: WebClient,
+}
+
+/// Why the receiver did not accept a notice. Its own words are not repeated.
+#[derive(Debug, thiserror::Error)]
+enum WebhookError {
+    /// It did not respond in time.
+    #[error("the receiver did not respond within {0:?}")]
+    Late(Duration),
+    /// It is unreachable, or the connection broke.
+    #[error("the receiver cannot be reached: {0}")]
+    Away(String),
+    /// It responded with a status other than 2xx.
+    #[error("the receiver responded with status {0}")]
+    Refused(u16),
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The path may be a secret.
+        out.debug_struct("Webhook")
+            .field("host", &self.url.host())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Webhook {
+    /// A receiver at an `http://` or `https://` URL with a host. An attempt takes at most `timeout`.
+    ///
+    /// # Errors
+    /// The secret cannot sign, or the platform has no trusted authorities.
+    pub(crate) fn new(url: Uri, secret: &Secret, timeout: Duration) -> Result<Self, String> {
+        let limits = WebLimits {
+            connect: timeout,
+            total: Some(timeout),
+            answer_bytes_max: ANSWER_BYTES_MAX,
+            idle_max: 0,
+        };
+        Ok(Self {
+            url,
+            signer: WebhookSigner::new(secret)?,
+            client: WebClient::new(None, limits).map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// Checks that a secret can sign.
+    ///
+    /// # Errors
+    /// Says what is wrong with the secret, without repeating it.
+    pub(crate) fn check(secret: &Secret) -> Result<(), String> {
+        WebhookSigner::new(secret).map(drop)
+    }
+
+    /// Sends a message. Only a 2xx response accepts it; redirects are not followed.
+    async fn post(&self, id: &str, body: String) -> Result<(), WebhookError> {
+        let body = Bytes::from(body);
+        let mut request = Request::post(self.url.clone()).header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in self.signer.headers(id, clock::unix_seconds(), &body) {
+            request = request.header(name, value);
+        }
+        let request = request
+            .body(body)
+            .map_err(|error| WebhookError::Away(error.to_string()))?;
+        match self.client.send(request).await {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) => Err(WebhookError::Refused(answer.status().as_u16())),
+            Err(WebError::Late(limit)) => Err(WebhookError::Late(limit)),
+            Err(away) => Err(WebhookError::Away(away.to_string())),
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod message_tests {
+    use super::*;
+    use crate::domain::{keys::key::KeyId, money::NanoUsd};
+
+    #[test]
+    fn a_message_says_what_was_reached_and_has_the_same_id_each_time() {
+        let of = NoticeId::Quota {
+            percent: 80,
+            period: "m202611".parse().unwrap(),
+            quota: NanoUsd::from_nanos(5_000_000_000),
+            key: KeyId::parse("key_0000000000000001").unwrap(),
+        };
+        let notice = Notice {
+            id: of.clone(),
+            reached: NanoUsd::from_nanos(4_100_000_000),
+            limit: NanoUsd::from_nanos(5_000_000_000),
+            at_ms: 1_795_262_400_000,
+            tries: 3,
+        };
+        assert_eq!(
+            body("acme", &notice),
+            r#"{"type":"quota.reached","timestamp":"2026-11-21T12:00:00Z","data":{"account":"acme","key":"key_0000000000000001","percent":80,"period":"m202611","spent_usd":"4.10","quota_usd":"5.00"}}"#
+        );
+        assert_eq!(id("acme", &of).len(), "msg_".len() + 2 * ID_BYTES);
+        assert_eq!(id("acme", &of), id("acme", &of));
+        assert_ne!(id("acme", &of), id("beta", &of));
+    }
+}

@@ -27,16 +27,14 @@ use crate::{
     },
 };
 
-mod first_balances;
-mod lane;
-mod left_over;
+mod account;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use first_balances::wait_for_balances;
-pub(crate) use left_over::charge_left_over;
+pub(crate) use crate::money::settlement::account::charge_left_over;
+pub(crate) use crate::money::settlement::account::wait_for_balances;
 #[cfg(test)]
-use left_over::{settle_left_over, settle_possibly_settled};
+use crate::money::settlement::account::{settle_left_over, settle_possibly_settled};
 
 /// The most concurrent calls to the store.
 const CALLS_MAX: usize = 16;

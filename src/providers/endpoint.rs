@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
+        QuickMap,
         catalogue::{
             Catalogue, Model,
             route::{PricedEndpoint, PricedRoute, RouteError},
         },
         money::price::Price,
-        quick_map::QuickMap,
         rules::{EndpointTarget, EndpointTemplate, Provider},
         wire::operation::Operation,
     },

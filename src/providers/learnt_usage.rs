@@ -7,9 +7,9 @@ use ahash::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
+    QuickMap,
     keys::key::KeyId,
     ledger::calibration::{Calibration, TypicalInput, TypicalOutput},
-    quick_map::QuickMap,
     wire::{json_scan::ConversationTurns, tokens::TokenFactor, usage::Usage},
 };
 

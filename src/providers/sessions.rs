@@ -2,11 +2,12 @@
 //! own answers in memory at once; it is written to the store for the other nodes while the answer passes. Requests never wait for
 //! a write, but the end of an answer does.
 
-mod on_the_way;
-mod writer;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     pin::Pin,
     sync::{
         Arc,
@@ -16,15 +17,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
-
-use self::writer::{QUEUE_MAX, QueuedWrite};
-use crate::{
-    domain::wire::{provider_state::StateKey, session_hint::ServedBy},
-    store::sessions::SessionStore,
+use tokio::sync::{
+    mpsc,
+    oneshot::{self, error::TryRecvError},
+    watch,
 };
 
-pub(crate) use self::{on_the_way::PendingWrites, writer::StateWriter};
+use crate::{
+    domain::wire::{provider_state::StateKey, session_hint::ServedBy},
+    edges::clock,
+    store::sessions::SessionStore,
+};
 
 /// The maximum number of entries in memory. Beyond it the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
@@ -167,5 +170,105 @@ impl std::fmt::Debug for StateRegistry {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Exists until its name has been written, or will not be.
+#[derive(Clone, Debug)]
+struct Receipt {
+    _sender: Arc<oneshot::Sender<Infallible>>,
+}
+
+/// The names of one answer's state that are being written to the store: one for each receipt that still exists.
+#[derive(Debug)]
+pub(crate) struct PendingWrites {
+    receipt: Receipt,
+    arrived: oneshot::Receiver<Infallible>,
+}
+
+impl Default for PendingWrites {
+    fn default() -> Self {
+        let (sender, arrived) = oneshot::channel();
+        Self {
+            receipt: Receipt {
+                _sender: Arc::new(sender),
+            },
+            arrived,
+        }
+    }
+}
+
+impl PendingWrites {
+    /// A receipt for one more name.
+    fn receipt(&self) -> Receipt {
+        self.receipt.clone()
+    }
+
+    /// A future that completes when all names are written; `None` if all are. No more can be added.
+    fn completion(self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let Self { receipt, mut arrived } = self;
+        drop(receipt);
+        // No value is ever sent; the receiver completes when the last receipt is dropped.
+        matches!(arrived.try_recv(), Err(TryRecvError::Empty)).then(|| async move {
+            let _ = arrived.await;
+        })
+    }
+}
+
+/// The maximum number of names that wait to be written, about 100 bytes each. Further ones are known to this node only.
+const QUEUE_MAX: usize = 65_536;
+/// The maximum number of names written at once.
+const BATCH_MAX: usize = 128;
+/// The pause after a failed write.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A name that waits to be written, with its receipt.
+struct QueuedWrite {
+    name: (StateKey, ServedBy),
+    receipt: Receipt,
+}
+
+/// The background task that writes recorded state to the store, in order and in batches.
+pub(crate) struct StateWriter {
+    store: Arc<dyn SessionStore>,
+    queue: mpsc::Receiver<QueuedWrite>,
+    /// Whether the last write failed.
+    fails: watch::Sender<bool>,
+}
+
+impl StateWriter {
+    /// Writes until `stop` turns true, and then the names that are queued. Names wait while the store is unreachable.
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            let stopping = async {
+                let _ = stop.wait_for(|stop| *stop).await;
+            };
+            let count = tokio::select! {
+                count = self.queue.recv_many(&mut batch, BATCH_MAX) => count,
+                () = stopping => {
+                    // Only names that are queued already are received.
+                    self.queue.close();
+                    self.queue.recv_many(&mut batch, QUEUE_MAX).await
+                }
+            };
+            if count == 0 {
+                return;
+            }
+            let (names, receipts): (Vec<_>, Vec<_>) =
+                batch.drain(..).map(|waiting| (waiting.name, waiting.receipt)).unzip();
+            self.write(&names, &mut stop).await;
+            drop(receipts);
+        }
+    }
+
+    /// Repeats a write until it succeeds, or until `stop` turns true.
+    async fn write(&self, names: &[(StateKey, ServedBy)], stop: &mut watch::Receiver<bool>) {
+        while let Err(error) = self.store.remember(names, clock::unix_seconds()).await {
+            self.fails.send_replace(true);
+            tracing::warn!(%error, names = names.len(), "cannot write who owns state at providers");
+            let stopping = stop.wait_for(|stop| *stop);
+            if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {
+                return;
+            }
+        }
+        self.fails.send_if_modified(std::mem::take);
+    }
+}

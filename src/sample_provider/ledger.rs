@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::performance::SampleBill;
-use super::settings::ClientGoneBilling;
 use super::steps::SampleEnding;
 use crate::domain::wire::protocol::Protocol;
 use crate::edges::clock;
+use crate::sample_provider::ClientGoneBilling;
 
 /// The ledger: an append-only file, or nothing.
 #[derive(Debug)]

@@ -1,24 +1,30 @@
 //! Turns one request into the steps of its response. Pure: ids and times are arguments.
 
-use std::sync::Arc;
-use std::time::Duration;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
-use super::answer::ScriptedContent;
-use super::ask::{self, SampleRequest};
-use super::gemini::GeminiFraming;
-use super::path::PathTarget;
-use super::prompt_cache::{PromptCache, PromptCacheUse};
-use super::reply::{OtherModels, ReportedCounts, SampleReply};
-use super::script::{BodyEncoding, SampleScript};
-use super::settings::SampleSettings;
-use super::steps::{self, ReplyStep, SampleEnding};
-use super::tokens::{self, InputTokens};
-use super::{gemini, messages, responses, tool};
-use crate::domain::wire::operation::Operation;
-use crate::domain::wire::protocol::Protocol;
+use crate::{
+    domain::wire::{operation::Operation, protocol::Protocol},
+    sample_provider::{
+        SampleSettings, TokenCounting,
+        answer::{self, ScriptedContent},
+        ask::{self, PathTarget, SampleRequest},
+        gemini::{self, GeminiFraming},
+        messages,
+        reply::{OtherModels, ReportedCounts, SampleReply},
+        responses,
+        script::{BodyEncoding, MARK_OPEN, SampleScript},
+        steps::{self, ReplyStep, SampleEnding},
+        tokens::{self, InputTokens, PromptCache, PromptCacheUse},
+    },
+};
 
 const RETRY_AFTER_SECONDS_DEFAULT: u32 = 1;
 
@@ -108,7 +114,7 @@ pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -
         let message = "the sample provider was told to answer with this status";
         return failed_response(order, &ask, &script, message);
     }
-    ask.call = tool::choose_tool(protocol, &body, &ask, &script);
+    ask.call = answer::choose_tool(protocol, &body, &ask, &script);
     let input = tokens::count_input(&body, settings.counting);
     match order.target.operation {
         Operation::CountTokens => count_response(&ask, &script, &messages::token_count(input.count)),
@@ -354,5 +360,156 @@ fn scripted_response(
     }
 }
 
+/// Maximum number of cached answers; further ones are rendered each time.
+const RENDERED_MAX: usize = 64;
+
+/// Everything that the rendered bytes depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RenderedKey {
+    operation: Operation,
+    chunking: GeminiFraming,
+    model: String,
+    stream: bool,
+}
+
+/// The fields that decide whether an answer can be reused. The others are skipped without building a tree.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct ReusableRequest<'a> {
+    #[serde(default)]
+    model: Option<Cow<'a, str>>,
+    #[serde(default)]
+    stream: bool,
+    messages: Option<IgnoredAny>,
+    input: Option<IgnoredAny>,
+    contents: Option<IgnoredAny>,
+    // With one of these, the answer depends on more than the key.
+    tools: Option<IgnoredAny>,
+    thinking: Option<IgnoredAny>,
+    reasoning: Option<IgnoredAny>,
+    include: Option<IgnoredAny>,
+    text: Option<IgnoredAny>,
+    output_config: Option<IgnoredAny>,
+    #[serde(rename = "generationConfig", alias = "generation_config")]
+    generation_config: Option<IgnoredAny>,
+}
+
+/// The key of a request whose answer can be reused; `None` if it cannot.
+pub(super) fn reuse_key(
+    target: &PathTarget,
+    chunking: GeminiFraming,
+    body: &[u8],
+    settings: &SampleSettings,
+) -> Option<RenderedKey> {
+    let fixed = settings.counting == TokenCounting::Fixed && settings.script.deltas.is_some();
+    if !fixed || memchr::memmem::find(body, MARK_OPEN.as_bytes()).is_some() {
+        return None;
+    }
+    let head: ReusableRequest<'_> = serde_json::from_slice(body).ok()?;
+    let turns = match target.operation {
+        Operation::Messages => head.messages,
+        Operation::Responses => head.input,
+        Operation::GenerateContent | Operation::StreamGenerateContent => head.contents,
+        Operation::CountTokens | Operation::GeminiCountTokens => None,
+    };
+    turns?;
+    let special = [
+        head.tools,
+        head.thinking,
+        head.reasoning,
+        head.include,
+        head.text,
+        head.output_config,
+        head.generation_config,
+    ];
+    if special.iter().any(Option::is_some) {
+        return None;
+    }
+    let model = target.model.clone().or_else(|| head.model.map(Cow::into_owned))?;
+    Some(RenderedKey {
+        operation: target.operation,
+        chunking,
+        model,
+        stream: head.stream,
+    })
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RenderedAnswers {
+    answers: Mutex<HashMap<RenderedKey, ScriptedResponse>>,
+}
+
+impl RenderedAnswers {
+    /// The answer for `key`.
+    pub(super) fn find(&self, key: &RenderedKey) -> Option<ScriptedResponse> {
+        self.answers.lock().get(key).cloned()
+    }
+
+    /// Caches `performance`, if there is room.
+    pub(super) fn insert(&self, key: RenderedKey, performance: &ScriptedResponse) {
+        let mut answers = self.answers.lock();
+        if answers.len() < RENDERED_MAX {
+            answers.insert(key, performance.clone());
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod rendered_tests {
+    use super::*;
+    use crate::sample_provider::script::SampleScript;
+
+    fn settings() -> SampleSettings {
+        let script = SampleScript {
+            deltas: Some(5),
+            ..SampleScript::default()
+        };
+        SampleSettings {
+            script,
+            counting: TokenCounting::Fixed,
+            ..SampleSettings::default()
+        }
+    }
+
+    fn messages() -> PathTarget {
+        PathTarget {
+            operation: Operation::Messages,
+            model: None,
+        }
+    }
+
+    #[test]
+    fn plain_requests_of_fixed_answers_share_a_key() {
+        let key = |body: &str| reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings());
+        let first = key(r#"{"model":"m","stream":true,"messages":[{"content":"a"}]}"#);
+        assert!(first.is_some());
+        assert_eq!(
+            first,
+            key(r#"{"messages":[],"model":"m","stream":true,"max_tokens":5}"#)
+        );
+        assert_ne!(first, key(r#"{"messages":[],"model":"m"}"#));
+    }
+
+    #[test]
+    fn marks_tools_and_thinking_are_looked_at_as_a_whole() {
+        for body in [
+            r#"{"model":"m","messages":["[[sample: deltas=3]]"]}"#,
+            r#"{"model":"m","messages":[],"tools":[]}"#,
+            r#"{"model":"m","messages":[],"thinking":{}}"#,
+            r#"{"model":"m"}"#,
+            "{",
+        ] {
+            assert_eq!(
+                reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings()),
+                None,
+                "{body}"
+            );
+        }
+        let counting = SampleSettings {
+            counting: TokenCounting::Text,
+            ..settings()
+        };
+        let body = br#"{"model":"m","messages":[]}"#;
+        assert_eq!(reuse_key(&messages(), GeminiFraming::Sse, body, &counting), None);
+    }
+}

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::offer::ToolInputKind;
 use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
+use crate::sample_provider::ask::ToolInputKind;
 
 /// The body of a unary response.
 pub(super) fn unary(reply: &SampleReply<'_>) -> Value {

@@ -17,17 +17,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::connection::{ResetFlag, SampleConnection};
-use super::error::SampleProviderError;
 use super::gemini::GeminiFraming;
 use super::ledger::{SampleLedger, SampleLedgerEntry};
-use super::paced::PacedBody;
-use super::path::{self, PathTarget};
 use super::performance::{self, RawSampleRequest, ScriptedResponse};
-use super::prompt_cache::PromptCache;
-use super::rendered::{self, RenderedAnswers};
-use super::settings::SampleSettings;
 use crate::domain::wire::protocol::Protocol;
 use crate::edges::clock;
+use crate::sample_provider::SampleProviderError;
+use crate::sample_provider::SampleSettings;
+use crate::sample_provider::ask::{self, PathTarget};
+use crate::sample_provider::connection::PacedBody;
+use crate::sample_provider::performance::RenderedAnswers;
+use crate::sample_provider::tokens::PromptCache;
 
 /// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -124,7 +124,7 @@ impl ScriptedProvider {
         } else {
             reset
         };
-        let target = path::parse_path(request.uri().path());
+        let target = ask::parse_path(request.uri().path());
         let protocol = target
             .as_ref()
             .map_or(Protocol::Responses, |target| target.operation.protocol());
@@ -173,7 +173,7 @@ impl ScriptedProvider {
                 "the credential is missing, or is not the one that this sample provider accepts",
             );
         }
-        let chunking = if path::is_sse_query(request.uri().query()) {
+        let chunking = if ask::is_sse_query(request.uri().query()) {
             GeminiFraming::Sse
         } else {
             GeminiFraming::Array
@@ -196,7 +196,7 @@ impl ScriptedProvider {
         id: &str,
         request_id: &str,
     ) -> ScriptedResponse {
-        let key = rendered::reuse_key(&target, chunking, &body, &self.settings);
+        let key = performance::reuse_key(&target, chunking, &body, &self.settings);
         if let Some(known) = key.as_ref().and_then(|key| self.rendered.find(key)) {
             return known;
         }

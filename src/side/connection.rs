@@ -1,13 +1,13 @@
 //! Serves an HTTP/1.1 connection to a listener beside the gateway. The client has limits, and the connection gives way to others
 //! while it has no request.
 
-mod write_limit;
-
 use std::{
     convert::Infallible,
+    future::Future,
+    io,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -20,10 +20,13 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
 use tower_service::Service;
 
-use crate::{edges::connection_slots::ConnectionSlot, side::connection::write_limit::WriteLimit};
+use crate::edges::connection_slots::ConnectionSlot;
 
 /// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
@@ -117,5 +120,72 @@ impl<B: HttpBody + Unpin> HttpBody for ReportingBody<B> {
 impl<B> Drop for ReportingBody<B> {
     fn drop(&mut self) {
         (self.end)(&self.slot);
+    }
+}
+
+/// A stream with a write timeout. The time runs from the first write that has to wait until a flush completes, so a peer that
+/// reads a byte now and then gains nothing.
+#[derive(Debug)]
+struct WriteLimit<S> {
+    stream: S,
+    limit: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// Notified when a write has to wait for the peer, and when everything is written.
+    slot: Arc<ConnectionSlot>,
+}
+
+impl<S> WriteLimit<S> {
+    fn new(stream: S, limit: Duration, slot: Arc<ConnectionSlot>) -> Self {
+        Self {
+            stream,
+            limit,
+            waiting: None,
+            slot,
+        }
+    }
+
+    /// A write has to wait: fails when the time is over.
+    fn poll_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if self.waiting.is_none() {
+            self.slot.set_untaken(true);
+        }
+        let limit = self.limit;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteLimit<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            Poll::Pending => self.poll_timeout(cx),
+            written @ Poll::Ready(_) => written,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Pending => self.poll_timeout(cx),
+            flushed @ Poll::Ready(_) => {
+                if self.waiting.take().is_some() {
+                    self.slot.set_untaken(false);
+                }
+                flushed
+            }
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            Poll::Pending => self.poll_timeout(cx),
+            ended @ Poll::Ready(_) => ended,
+        }
     }
 }

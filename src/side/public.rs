@@ -17,7 +17,7 @@ use pingora::{
 
 use crate::{
     edges::clock,
-    front::handler::Handler,
+    front::Handler,
     stability::public::{PublicRequest, PublicResponse, PublicService},
     store::time::StoreTime,
 };

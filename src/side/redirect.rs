@@ -15,7 +15,7 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    front::{handler::Handler, tls::listener::TlsListener},
+    front::{Handler, tls::TlsListener},
     side::service::BoundAddress,
 };
 

@@ -9,7 +9,7 @@ use crate::{
     },
     store::{
         StoreError,
-        sign_ins::{DocumentChange, SignInStore},
+        sessions::{DocumentChange, SignInStore},
     },
 };
 

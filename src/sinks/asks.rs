@@ -6,7 +6,11 @@ use smol_str::SmolStr;
 use thiserror::Error;
 
 use crate::{
-    domain::ledger::{NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPosition},
+    domain::ledger::{
+        NodeId,
+        consumption::Row,
+        log_query::{LogFilter, LogPosition},
+    },
     edges::clock,
     journal::NumberedRow,
     store::StoreError,

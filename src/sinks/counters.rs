@@ -13,7 +13,7 @@ use crate::{
         consumption::RETENTION_DAYS,
         counters::{self, CountedPeriod, CounterBasis, CounterDifference},
         daily_sums::{DailySum, SumSelector, SumSubject},
-        log_filter::LogFilter,
+        log_query::LogFilter,
         period::Period,
     },
     sinks::{

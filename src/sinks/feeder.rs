@@ -11,11 +11,7 @@ use tokio::{
 use crate::{
     edges::low_priority::LowPriorityThreads,
     journal::{Journal, JournalError, NumberedRow, RowReader},
-    sinks::{
-        figures::SinkStats,
-        sink::{Batch, Sink, SinkError},
-        tail::LogTail,
-    },
+    sinks::{Batch, Sink, SinkError, batcher::SinkStats, tail::LogTail},
 };
 
 /// The first and the longest pause after a failure.

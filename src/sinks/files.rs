@@ -13,49 +13,41 @@ use tokio::runtime::Handle;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{NodeId, retention::RetentionProgress, usage_report},
+        ledger::{NodeId, reports, retention::RetentionProgress},
     },
     edges::low_priority::{LowPriorityThreads, NotDone},
     sinks::{
+        Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        batching::{BatchLimits, Linger},
-        home::LogBackend,
-        sink::{Batch, Sink, SinkError},
+        batcher::{BatchLimits, Linger},
     },
 };
 
-mod bucket;
-mod export;
-mod folder;
-mod footers;
 mod group;
 mod merge;
-mod pages;
-mod place;
+mod staging;
+
 mod query;
 mod s3;
 mod schema;
-mod source;
+
 mod storage;
 mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
-mod wanted;
-mod workplace;
-mod write;
 
-use bucket::BucketStorage;
-pub(crate) use export::ParquetExport;
-use folder::FolderStorage;
-use merge::FileMerger;
-use pages::PageReader;
-use place::FileName;
-use query::is_missing;
-pub(crate) use s3::{BucketError, BucketSettings};
-use storage::FileStorage;
-use table::sort_key;
-use workplace::StagingFolder;
+use crate::sinks::files::merge::FileMerger;
+use crate::sinks::files::query::PageReader;
+use crate::sinks::files::query::is_missing;
+pub(crate) use crate::sinks::files::s3::{BucketError, BucketSettings};
+use crate::sinks::files::staging::FileName;
+use crate::sinks::files::staging::StagingFolder;
+use crate::sinks::files::storage::BucketStorage;
+use crate::sinks::files::storage::FileStorage;
+use crate::sinks::files::storage::FolderStorage;
+pub(crate) use crate::sinks::files::stream::ParquetExport;
+use crate::sinks::files::table::sort_key;
 
 /// The name of the sink and of the log backend.
 const NAME: &str = "files";
@@ -131,7 +123,7 @@ impl LogFiles {
         }
         let Some(first) = batch.rows.first() else { return Ok(()) };
         let place = FileName {
-            day: place::day_of(first.row.time_ms),
+            day: staging::day_of(first.row.time_ms),
             node: batch.node,
             after: batch.after,
             upto: batch.upto,
@@ -140,7 +132,7 @@ impl LogFiles {
         batch
             .rows
             .sort_unstable_by(|one, other| sort_key(one).cmp(&sort_key(other)));
-        write::write_file(&self.workplace, &*self.storage, &place, |out| {
+        merge::write_file(&self.workplace, &*self.storage, &place, |out| {
             batch
                 .rows
                 .chunks(schema::GROUP_ROWS)
@@ -227,7 +219,7 @@ impl LogFiles {
 
 /// The number of a day since the Unix epoch.
 fn number_of(day: Date) -> i64 {
-    usage_report::day_of_date(day)
+    reports::day_of_date(day)
 }
 
 #[async_trait]
@@ -281,7 +273,7 @@ impl LogBackend for LogFiles {
         let (files, account, key) = (self.clone(), account.to_owned(), key.clone());
         let read = move || {
             let limit = limit.min(PAGE_ROWS_MAX);
-            pages::latest(&*files.storage, (&account, &key), days.clone(), limit)
+            query::latest(&*files.storage, (&account, &key), days.clone(), limit)
         };
         let rows = self.read(read).await?;
         Ok(LatestKeyRows {

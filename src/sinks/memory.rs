@@ -16,9 +16,9 @@ use crate::{
     domain::ledger::NodeId,
     journal::NumberedRow,
     sinks::{
-        batching::{BatchLimits, Linger},
+        Batch, Sink, SinkError,
+        batcher::{BatchLimits, Linger},
         contract::Place,
-        sink::{Batch, Sink, SinkError},
     },
 };
 

@@ -2,6 +2,10 @@
 //! Restores those that the log backend lacks although it had acknowledged them. Rows that a feeder or a settlement has yet to
 //! bring are not compared.
 
+mod bringing;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
@@ -12,9 +16,8 @@ use std::{
 
 use parking_lot::Mutex;
 use smol_str::SmolStr;
+use thiserror::Error;
 
-use self::bringing::{FillTarget, RowsByDay};
-pub(crate) use self::error::OwnJournalError;
 use crate::{
     domain::{
         ledger::{NodeId, consumption::Row, daily_sums},
@@ -22,17 +25,13 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
+        LogBackend, OpenLogBackend, SinkError,
         asks::LogBackendError,
-        day_rows::{for_each_listed_row, for_each_row},
-        fill::BATCH_ROWS,
-        home::LogBackend,
-        open_home::OpenLogBackend,
+        backfill::{BATCH_ROWS, for_each_listed_row, for_each_row},
+        own_journal::bringing::{FillTarget, RowsByDay},
     },
-    store::ledger::LedgerStore,
+    store::{StoreError, ledger::LedgerStore},
 };
-
-mod bringing;
-mod error;
 
 /// The rows compared at once: their hashes take some 40 MB of memory.
 pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
@@ -362,5 +361,18 @@ async fn name_and_restore(
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Why a portion could not be compared, or its missing rows not restored. Restored rows stay.
+#[derive(Debug, Error)]
+pub(crate) enum OwnJournalError {
+    #[error(transparent)]
+    Home(#[from] LogBackendError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The lane was closed: the process that succeeds this one has it.
+    #[error("a lane of the journal was closed meanwhile: try again")]
+    Closed,
+}

@@ -1,26 +1,38 @@
 //! Reads the consumption log from all places that have its rows: each row once, in one order.
 
-mod latest;
 mod log_rows;
-mod newest;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use thiserror::Error;
 
 use crate::{
-    domain::ledger::log_filter::LogFilter,
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            consumption::Row,
+            log_query::{self, LogFilter},
+        },
+    },
     journal::NumberedRow,
-    sinks::{asks::LogBackendError, home::LogBackend, tail::TailBehind, tails::LogTails},
+    sinks::{
+        LogBackend,
+        asks::{LatestKeyRows, LogBackendError, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor, time_key},
+        slices,
+        tail::{LogTails, TailBehind},
+    },
     store::StoreError,
 };
 
-pub(crate) use log_rows::{LogCursor, LogRows};
+pub(crate) use crate::sinks::reading::log_rows::{LogCursor, LogRows};
 
 /// Why rows could not be read. Rows read before are complete.
 #[derive(Debug, Error)]
@@ -96,4 +108,108 @@ impl LogReader {
     fn backends(&self) -> impl Iterator<Item = &Arc<dyn LogBackend>> {
         self.former.iter().chain(std::iter::once(&self.home))
     }
+}
+
+impl LogReader {
+    /// The last rows of a key that ended on one of these days, with the error of a log backend that could not be read.
+    pub(crate) async fn latest(
+        &self,
+        account: &str,
+        key: &KeyId,
+        days: RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<(LatestKeyRows, Option<LogBackendError>), LogReadError> {
+        let filter = LogFilter {
+            key: Some(key.clone()),
+            since_ms: LogFilter::of_day(account, *days.start()).since_ms,
+            ..LogFilter::of_day(account, *days.end())
+        };
+        let on_their_way = self.pending_rows(&filter).await?;
+        let mut rows: Vec<Row> = on_their_way.iter().map(|row| row.row.clone()).collect();
+        let (mut is_whole, mut not_read) = (true, None);
+        for home in self.backends() {
+            match home.latest(account, key, days.clone(), limit).await {
+                Ok(of_home) => {
+                    rows.extend(of_home.rows);
+                    is_whole &= of_home.is_complete;
+                }
+                Err(LogBackendError::Store(error)) => return Err(error.into()),
+                Err(error) => not_read = Some(error),
+            }
+        }
+        // Each once, the latest first.
+        rows.sort_by(|one, other| log_query::row_sort_key(other).cmp(&log_query::row_sort_key(one)));
+        rows.dedup_by(|one, other| log_query::row_sort_key(one) == log_query::row_sort_key(other));
+        rows.truncate(limit);
+        is_whole = not_read.is_none() && (is_whole || rows.len() == limit);
+        Ok((
+            LatestKeyRows {
+                rows,
+                is_complete: is_whole,
+            },
+            not_read,
+        ))
+    }
+}
+
+impl LogReader {
+    /// A page of the newest rows: in the log backend's own way if it has all rows, else by time slices.
+    pub(crate) async fn newest(&self, mut ask: NewestRowsQuery) -> Result<NewestRows, LogReadError> {
+        if self.tails.is_none() && self.former.is_none() {
+            return Ok(self.home.newest(&ask).await?);
+        }
+        ask.from = Some(NewestCursor::InSlices(slices::start(&ask)));
+        let on_their_way = self.pending_rows(&ask.filter).await?;
+        let mut parts = vec![newest_of(on_their_way, &ask)];
+        for home in self.backends() {
+            parts.push(home.newest(&ask).await?);
+        }
+        Ok(merge_newest(parts, ask.limit))
+    }
+}
+
+/// The newest ones of some rows.
+fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestRowsQuery) -> NewestRows {
+    if let Some(NewestCursor::InSlices(at)) = &ask.from {
+        rows.retain(|row| time_key(&row.row) < at.sort_key());
+    }
+    let looked_at = rows.len();
+    if looked_at > ask.limit {
+        rows.select_nth_unstable_by(ask.limit, |one, other| time_key(&other.row).cmp(&time_key(&one.row)));
+    }
+    // One more than wanted, so that the next page has a position.
+    rows.truncate(ask.limit + 1);
+    NewestRows {
+        rows: rows.iter().map(|row| row.row.clone()).collect(),
+        next: None,
+        looked_at,
+    }
+}
+
+/// Merges the newest rows of several places, each row once. Only rows are returned that are not older than what was read of every
+/// place.
+fn merge_newest(parts: Vec<NewestRows>, limit: usize) -> NewestRows {
+    let mut all = NewestRows::default();
+    let mut up_to: Option<SliceCursor> = None;
+    for part in parts {
+        all.rows.extend(part.rows);
+        all.looked_at += part.looked_at;
+        if let Some(NewestCursor::InSlices(at)) = part.next
+            && up_to.as_ref().is_none_or(|up_to| at.sort_key() > up_to.sort_key())
+        {
+            up_to = Some(at);
+        }
+    }
+    if let Some(up_to) = &up_to {
+        all.rows.retain(|row| time_key(row) >= up_to.sort_key());
+    }
+    all.rows.sort_by(|one, other| time_key(other).cmp(&time_key(one)));
+    all.rows.dedup_by(|one, other| time_key(one) == time_key(other));
+    if all.rows.len() > limit {
+        all.rows.truncate(limit);
+        let length_ms = up_to.as_ref().map_or(SliceCursor::LENGTH_MS, |at| at.length_ms);
+        up_to = all.rows.last().map(|last| SliceCursor::at_row(last, length_ms));
+    }
+    all.next = up_to.map(NewestCursor::InSlices);
+    all
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::{
-    domain::ledger::{consumption::Row, log_filter::LogFilter},
+    domain::ledger::{consumption::Row, log_query::LogFilter},
     edges::clock,
     sinks::asks::{
         LogBackendError, LogPageQuery, NewestCursor, NewestRows, NewestRowsQuery, PAGE_ROWS_MAX, RowPage, SliceCursor,

@@ -3,6 +3,9 @@
 //! One task reads rows from the disk, up to a limit; another takes batches from the front and hands them to the sink. Rows are
 //! removed only when the sink has acknowledged them: a reader that reads the tail first and the sink next finds each row.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Weak},
@@ -17,10 +20,13 @@ use tokio::{
 };
 
 use crate::{
-    domain::ledger::{NodeId, log_filter::LogFilter},
+    domain::ledger::{NodeId, log_query::LogFilter},
     edges::clock,
     journal::{Journal, NumberedRow},
-    sinks::{batching::BatchLimits, figures::DISORDER_MS, sink::Batch},
+    sinks::{
+        Batch,
+        batcher::{BatchLimits, DISORDER_MS},
+    },
 };
 
 /// A reader cannot get all rows, because some are not known yet.
@@ -333,5 +339,73 @@ impl TailState {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The timeout of a reader that waits until the rows on disk have been read.
+const WAIT: Duration = Duration::from_secs(2);
+/// How long a batch waits for rows after [`Tails::hurry`].
+const HURRIED: Duration = Duration::from_secs(1);
+
+/// The rows on their way to the log backend, of each lane as long as it is fed.
+#[derive(Clone)]
+pub(crate) struct LogTails {
+    tails: Arc<Mutex<Vec<Weak<LogTail>>>>,
+    wait: Duration,
+}
+
+impl Default for LogTails {
+    fn default() -> Self {
+        Self {
+            tails: Arc::default(),
+            wait: WAIT,
+        }
+    }
+}
+
+impl LogTails {
+    /// No tails, with another timeout of readers.
+    #[cfg(test)]
+    pub(super) fn waiting(wait: Duration) -> Self {
+        Self {
+            wait,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a tail.
+    pub(crate) fn add(&self, tail: &Arc<LogTail>) {
+        let mut tails = self.tails.lock();
+        tails.retain(|tail| tail.strong_count() > 0);
+        tails.push(Arc::downgrade(tail));
+    }
+
+    /// The rows of all lanes that match a filter. Rows that leave the tails meanwhile are in the log backend, if it is read after
+    /// this.
+    pub(super) async fn snapshot(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, TailBehind> {
+        let until = clock::instant() + self.wait;
+        let mut rows = Vec::new();
+        for tail in self.all() {
+            rows.extend(tail.snapshot(filter, until).await?.rows);
+        }
+        Ok(rows)
+    }
+
+    /// The same by lane. Lanes whose rows are not all known are left out.
+    pub(super) async fn by_lane(&self, filter: &LogFilter) -> Vec<LaneRows> {
+        let until = clock::instant() + self.wait;
+        let mut lanes = Vec::new();
+        for tail in self.all() {
+            lanes.extend(tail.snapshot(filter, until).await.ok());
+        }
+        lanes
+    }
+
+    /// From now on hands rows over within a second: the log is read through another process, which does not see these tails.
+    pub(crate) fn hurry(&self) {
+        for tail in self.all() {
+            tail.hurry(HURRIED);
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<LogTail>> {
+        self.tails.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}

@@ -22,7 +22,7 @@ use crate::{
     journal::{Journal, Position},
     store::{
         StoreError,
-        stability::{SHARES_MAX, StabilityStore},
+        ledger::{SHARES_MAX, StabilityStore},
     },
 };
 

@@ -13,9 +13,9 @@ use crate::domain::keys::secret::KeyDigest;
 use crate::domain::ledger::{KeyTerms, KeyTermsChange, QuotaReset};
 use crate::domain::money::NanoUsd;
 
-pub(crate) use changes::*;
-pub(crate) use heal::*;
-pub(crate) use rotation::*;
+pub(crate) use crate::store::contract::changes::*;
+pub(crate) use crate::store::contract::heal::*;
+pub(crate) use crate::store::contract::rotation::*;
 
 mod changes;
 mod heal;

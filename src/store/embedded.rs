@@ -11,21 +11,21 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use self::documents::DocumentTable;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
-use self::ownership::{FilesOwner, Ownership, call::SuccessorCall};
+use self::ownership::{FilesOwner, Ownership};
 use crate::domain::keys::change::{ChangePrecondition, KeyChange};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::edges::clock;
+use crate::store::embedded::ownership::SuccessorCall;
+use crate::store::embedded::sign_ins::DocumentTable;
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
 use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, StoreError, StoreOpenError};
 
 mod archive;
-mod database;
-mod documents;
+
 mod file;
 pub(crate) mod handover;
 mod key_index;
@@ -34,7 +34,6 @@ pub(crate) mod ownership;
 mod sign_ins;
 #[cfg(test)]
 mod tests;
-mod web_sessions;
 
 /// The keys, sign-ins and sessions of the embedded store. Opening it locks its file: it has one owner.
 pub(crate) struct EmbeddedStore {

@@ -7,6 +7,10 @@
 //! The entries are divided into shards, each under one lock together with the version it has processed. Existing keys and
 //! unknown digests are kept apart (`KeyCacheShard`), and lookups of unknown keys are rate-limited (`UnknownKeyLimits`).
 
+pub(crate) mod shard;
+#[cfg(test)]
+mod tests;
+
 use std::{
     sync::{
         Arc,
@@ -19,35 +23,25 @@ use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
-pub(crate) use limits::UnknownKeySettings;
-
 use crate::{
-    domain::keys::{
-        key::{KeyId, KeyRecord},
-        secret::KeyDigest,
+    domain::{
+        QuickMap,
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
     },
-    edges::{clock, limiter::client::ClientAddress},
+    edges::{clock, limiter::ClientAddress},
     store::{
         Changes, KeyLookup, KeyStore, StoreError,
-        key_cache::{
-            counters::{KeyCacheCounters, count},
-            limits::{ReachedLimit, UnknownKeyLimits},
-            shard::{CacheMiss, DigestOwner, EntryLifetimes, KeyCacheShard, ShardSizes},
-            shards::{pick, shard_index},
-            uses::LastUses,
+        key_cache::shard::{
+            CacheMiss, DigestOwner, EntryLifetimes, KeyCacheCounters, KeyCacheShard, ReachedLimit, ShardSizes,
+            UnknownKeyLimits, count,
         },
     },
 };
 
-mod counters;
-mod limits;
-mod offline;
-mod shard;
-mod shards;
-#[cfg(test)]
-mod tests;
-pub(crate) mod tokens;
-mod uses;
+pub(crate) use crate::store::key_cache::shard::UnknownKeySettings;
 
 /// The maximum number of shards of the entries and of the last uses, so that requests do not contend for one lock.
 const SHARDS_MAX: usize = 16;
@@ -365,5 +359,72 @@ fn into_key_record(known: DigestOwner) -> Option<Arc<KeyRecord>> {
     match known {
         DigestOwner::Key(record) => Some(record),
         DigestOwner::Token(_) => None,
+    }
+}
+
+impl KeyCache {
+    /// The cached key or token of a recently valid digest, for use while the store is unreachable.
+    fn offline_owner(&self, digest: &KeyDigest, now: Instant) -> Option<DigestOwner> {
+        let shard = self.shard(digest)?;
+        let known = shard.last_read(digest, now, self.settings.offline_lifetime)?;
+        count(&self.counters.offline_hits);
+        Some(known)
+    }
+
+    /// Whether any key would remain valid if the store became unreachable now.
+    pub(crate) fn has_offline_keys(&self, now: Instant) -> bool {
+        let lifetime = self.settings.offline_lifetime;
+        self.shards
+            .iter()
+            .any(|shard| shard.lock().has_recent_read(now, lifetime))
+    }
+}
+
+/// One of several locks, chosen by a byte that is random in every digest and id, so that requests do not contend for one.
+fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
+    shard_index(all, byte).and_then(|slot| all.get(slot))
+}
+
+fn shard_index<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
+    let byte = byte.map_or(0, |byte| usize::from(*byte));
+    byte.checked_rem(all.len())
+}
+
+/// The last use of each key, in seconds since the Unix epoch, collected to be written to the store in one call.
+struct LastUses {
+    shards: Vec<Mutex<QuickMap<KeyId, i64>>>,
+    /// The maximum number of keys per shard. Uses of further keys are not recorded.
+    shard_max: usize,
+}
+
+impl LastUses {
+    fn new(shards: usize, shard_max: usize) -> Self {
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            shard_max,
+        }
+    }
+
+    fn record(&self, id: &KeyId, now_unix: i64) {
+        let Some(shard) = pick(&self.shards, id.as_str().as_bytes().last()) else {
+            return;
+        };
+        let mut used = shard.lock();
+        if let Some(at) = used.get_mut(id) {
+            *at = now_unix.max(*at);
+        } else if used.len() < self.shard_max {
+            used.insert(id.clone(), now_unix);
+        }
+    }
+
+    /// Removes and returns all uses, to write them.
+    fn take(&self) -> Vec<(KeyId, i64)> {
+        let shards = self.shards.iter();
+        shards.flat_map(|shard| std::mem::take(&mut *shard.lock())).collect()
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }

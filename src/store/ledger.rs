@@ -1,17 +1,27 @@
 //! The storage of accounts, quotas, holds, the consumption log and the hourly counters: one contract, two engines, one test
 //! suite for both. Also the feed of changed keys.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+#[cfg(test)]
+pub(crate) mod contract;
+#[cfg(test)]
+pub(crate) mod stability_contract;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
+        keys::{key::KeyId, secret::KeyDigest},
         ledger::{
-            AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey, Step, TopUp,
-            TopUpReply,
+            AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
+            TopUp, TopUpReply,
+            consumption::Row,
             daily_sums::{DailySum, DailySums, SumSelector},
             lease::{LeaseCall, LeaseReply},
             notice::{NoticeId, TakenNotices},
@@ -19,16 +29,8 @@ use crate::{
         },
         money::NanoUsd,
     },
-    store::StoreError,
+    store::{Changes, FEED_CHANGES_MAX, StoreError},
 };
-
-pub(crate) use lists::LogLists;
-pub(crate) use lists::{LOG_ROWS_MAX, PUT_ROWS_MAX};
-
-mod lists;
-
-#[cfg(test)]
-pub(crate) mod contract;
 
 /// The maximum number of accounts on one page of a list.
 pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
@@ -37,9 +39,12 @@ pub(crate) const APPLY_STEPS_MAX: usize = 256;
 /// How often a change of an account's record is decided again because another change came first.
 pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
-/// The steps that one call applies, and their `upto`: 0 if steps remain, because it belongs to the last one.
-pub(crate) fn limit_steps(steps: &[Step], upto: u64) -> (&[Step], u64) {
-    match steps.split_at_checked(APPLY_STEPS_MAX) {
+/// The maximum number of settlements of leases per call, where each costs the store as much as another step.
+pub(crate) const BATCH_STEPS_MIN: usize = 128;
+
+/// At most `max` steps that one call applies, and their `upto`: 0 if steps remain, because it belongs to the last one.
+pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u64) {
+    match steps.split_at_checked(max) {
         Some((first, [_, ..])) => (first, 0),
         _ => (steps, upto),
     }
@@ -73,7 +78,8 @@ pub trait LedgerStore: Send + Sync {
     /// lease ends with its holder.
     async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError>;
 
-    /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`]. A step is applied if and only if its
+    /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`], or [`LedgerStore::batch_steps_max`] if all of
+    /// them settle requests that were admitted from leases. A step is applied if and only if its
     /// `seq` is one more than the watermark; steps at or below the watermark are skipped, and a gap ends the work. Returns
     /// the watermark after that. In the same atomic change the rows of the settlements are counted in the daily sums, and
     /// enter the log if it is kept in the store ([`LogLists`]). An account that does not exist is created without a balance.
@@ -81,6 +87,11 @@ pub trait LedgerStore: Send + Sync {
     /// `upto` is the number of the last row among the steps in the node's journal, or 0 if none of them has a row
     /// ([`LedgerStore::summed`]).
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError>;
+
+    /// The maximum number of settlements of leases per call of [`LedgerStore::apply`].
+    fn batch_steps_max(&self) -> usize {
+        BATCH_STEPS_MIN
+    }
 
     /// Replaces an account's record, if it still equals `from`, and recalls the account's leases. `false` if the record
     /// differs from `from`; then nothing has changed. If the record already equals `to`, this returns `true` and changes
@@ -107,7 +118,7 @@ pub trait LedgerStore: Send + Sync {
     /// steps.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's lease on the accounts in which it has holds: until [`crate::domain::ledger::node::LEASE_MS`] from
+    /// Renews the node's lease on the accounts in which it has holds: until [`crate::domain::ledger::ids::LEASE_MS`] from
     /// now. If it fails for some accounts, the others are renewed all the same.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
@@ -162,4 +173,138 @@ pub trait LedgerStore: Send + Sync {
     /// Changes whenever the store may have lost acknowledged writes: another master, a reconnect. A node with a journal then
     /// compares watermarks. Never changes in an engine that loses nothing.
     fn epochs(&self) -> watch::Receiver<u64>;
+}
+
+/// The maximum number of rows on one page of the log.
+pub(crate) const LOG_ROWS_MAX: usize = 1000;
+/// The maximum number of rows that one call restores.
+pub(crate) const PUT_ROWS_MAX: usize = 200;
+
+/// The lists of rows, by account and day, to which settlements append if the log is kept in the store.
+#[async_trait]
+pub(crate) trait LogLists: Send + Sync {
+    /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
+    /// the order in which they were applied, after the first `skip`. Rows older than
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] are gone.
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
+
+    /// The days of an account that have rows, earliest first.
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
+
+    /// Appends rows to a day: rows that the store has lost although it has applied their steps. Charges and sums do not
+    /// change. At most [`PUT_ROWS_MAX`]. `false` if the account does not exist; then nothing has changed.
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
+
+    /// Removes the rows of a day in one atomic step, if there are exactly as many as were `seen`, and returns whether there
+    /// were. Their sums stay. The rows are gone for good: call this only for rows that the log backend is known to have.
+    async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
+}
+
+/// The maximum number of shares in one call.
+pub(crate) const SHARES_MAX: usize = 256;
+/// The maximum number of hours that one call reads.
+pub(crate) const HOURS_MAX: i64 = 256;
+
+/// The hourly buckets of one installation.
+///
+/// A share belongs to one node and is always complete, so storing it twice, late, or out of order has the effect of storing
+/// the greatest one once. Dropping a future leaves the store consistent.
+#[async_trait]
+pub(crate) trait StabilityStore: Send + Sync {
+    /// Replaces the node's share of an hour, if the new one's [`Share::watermark`] is greater; otherwise nothing changes.
+    /// Each hour changes as a whole. At most [`SHARES_MAX`]. Shares of hours that ended
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;
+
+    /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing. Of
+    /// more than [`HOURS_MAX`] hours, the last ones. Unreadable parts are left out with a warning.
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError>;
+
+    /// Changes whenever the store may have lost acknowledged writes. Nodes then store their shares again.
+    fn epochs(&self) -> watch::Receiver<u64>;
+}
+
+/// The hours from `first` to `last`, both included; of more than [`HOURS_MAX`], the last ones.
+pub(crate) fn hours(first: Hour, last: Hour) -> impl Iterator<Item = Hour> {
+    let first = first.max(last.plus(1 - HOURS_MAX));
+    (first.number()..=last.number()).map(Hour::from_number)
+}
+
+/// A version that counts changes, and the digests of the last [`FEED_CHANGES_MAX`] of them.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
+    version: u64,
+    /// The digests of change `version - len + 1` to change `version`.
+    changes: VecDeque<Vec<KeyDigest>>,
+}
+
+impl Feed {
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Adds one change.
+    pub(super) fn push(&mut self, digests: Vec<KeyDigest>) {
+        self.version += 1;
+        if self.changes.len() == FEED_CHANGES_MAX {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(digests);
+    }
+
+    pub(super) fn since(&self, version: u64) -> Changes {
+        let behind = self
+            .version
+            .checked_sub(version)
+            .and_then(|behind| usize::try_from(behind).ok());
+        let skipped = behind.and_then(|behind| self.changes.len().checked_sub(behind));
+        Changes {
+            version: self.version,
+            digests: skipped.map(|skipped| self.changes.iter().skip(skipped).flatten().copied().collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: usize) -> KeyDigest {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        KeyDigest::from_bytes(bytes)
+    }
+
+    #[test]
+    fn it_says_what_came_after_a_version() {
+        let mut feed = Feed::default();
+        assert_eq!(
+            feed.since(0),
+            Changes {
+                version: 0,
+                digests: Some(vec![])
+            }
+        );
+        feed.push(vec![digest(1)]);
+        feed.push(vec![digest(2), digest(3)]);
+        assert_eq!(
+            feed.since(1),
+            Changes {
+                version: 2,
+                digests: Some(vec![digest(2), digest(3)])
+            }
+        );
+        assert_eq!(feed.since(0).digests.unwrap().len(), 3);
+        assert_eq!(feed.since(3).digests, None, "the store is behind the caller");
+    }
+
+    #[test]
+    fn it_keeps_no_more_than_its_limit() {
+        let mut feed = Feed::default();
+        for number in 0..=FEED_CHANGES_MAX {
+            feed.push(vec![digest(number)]);
+        }
+        assert_eq!(feed.since(0).digests, None);
+        assert_eq!(feed.since(1).digests.unwrap().len(), FEED_CHANGES_MAX);
+    }
 }

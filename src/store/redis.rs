@@ -16,47 +16,14 @@
 //!
 //! Only SHA-256 digests are stored, never a key.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-
-use async_trait::async_trait;
-use once_cell::sync::OnceCell;
-use tokio::sync::watch;
-
-pub use self::generation::AdoptPolicy;
-pub(crate) use self::generation::InitOutcome;
-pub use self::ledger::RedisLedger;
-pub use self::settings::{RedisMode, RedisSettings};
-
-use self::ledger_scripts::LedgerScripts;
-use self::link::{CallPolicy, KeyNaming, Link};
-use self::reply::ScriptReply;
-use self::script::{RedisScript, ScriptCall};
-use self::scripts::Scripts;
-use crate::domain::keys::change::{ChangePrecondition, KeyChange};
-use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
-use crate::domain::keys::secret::KeyDigest;
-use crate::store::{
-    ChangeError, Changes, FEED_CHANGES_MAX, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError, StoreMemory,
-    StoreOpenError, StoreTrouble, StoreWarning,
-};
-
-mod address;
 mod archive;
 mod dialer;
-mod examination;
-mod generation;
-mod healing;
 mod ledger;
-mod ledger_scripts;
 mod link;
+mod recovery;
 mod reply;
 mod rights;
-mod script;
 mod scripts;
-mod sessions;
 mod settings;
 mod sign_ins;
 mod stability;
@@ -64,9 +31,46 @@ mod stability;
 pub(crate) mod test_server;
 #[cfg(test)]
 mod tests;
-mod time;
 mod tracking;
-mod web_sessions;
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use once_cell::sync::OnceCell;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        keys::{
+            change::{ChangePrecondition, KeyChange},
+            key::{KeyId, KeyRecord, KeyState},
+            secret::KeyDigest,
+        },
+        wire::{provider_state::StateKey, session_hint::ServedBy},
+    },
+    store::{
+        ChangeError, Changes, FEED_CHANGES_MAX, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError, StoreMemory,
+        StoreOpenError, StoreTrouble, StoreWarning,
+        redis::{
+            link::{CallPolicy, KeyNaming, Link},
+            reply::ScriptReply,
+            scripts::{LedgerScripts, RedisScript, ScriptCall, Scripts},
+        },
+        sessions::{self, SESSION_LIFETIME, SessionStore},
+    },
+};
+
+pub use self::ledger::RedisLedger;
+pub use self::settings::{RedisMode, RedisSettings};
+pub use crate::store::redis::recovery::AdoptPolicy;
+pub(crate) use crate::store::redis::recovery::InitOutcome;
 
 /// The timeout of a call that no request waits for.
 const ADMIN_BUDGET: Duration = Duration::from_secs(2);
@@ -122,7 +126,7 @@ impl RedisStore {
         let (nudge, _) = watch::channel(0);
         let (scripts, ledger_scripts) = (Scripts::new(), LedgerScripts::new());
         Ok(Self {
-            link: Link::new(settings, script::load(scripts.all().chain(ledger_scripts.all())))?,
+            link: Link::new(settings, scripts::load(scripts.all().chain(ledger_scripts.all())))?,
             scripts,
             ledger_scripts,
             keys,
@@ -348,4 +352,38 @@ impl KeyStore for RedisStore {
 
 fn contention_error(id: &KeyId) -> StoreError {
     StoreError::Unavailable(format!("others keep changing {id}, try again"))
+}
+
+impl RedisStore {
+    /// The server's time in milliseconds since the Unix epoch; in a cluster that of the master that owns the slot of the
+    /// keys.
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        let call = self.call_with_keys(&self.scripts.time);
+        let told = self.call_alone(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.text()?;
+        told.parse()
+            .map_err(|_| StoreError::Corrupt("redis did not return its time".to_owned()))
+    }
+}
+
+#[async_trait]
+impl SessionStore for RedisStore {
+    async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
+        let mut call = self.prepare(&self.scripts.recall);
+        for state in states {
+            call.key(format!("{}:{}", self.session_key, state.to_hex()));
+        }
+        let mut reply = self.call(&call, CallPolicy::Read(self.budget)).await?;
+        let texts = states.iter().map(|_| reply.text());
+        texts.map(|text| Ok(sessions::from_text(&text?))).collect()
+    }
+
+    async fn remember(&self, served: &[(StateKey, ServedBy)], _now: i64) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts.remember);
+        call.arg(SESSION_LIFETIME.as_secs());
+        for (state, served_by) in served {
+            call.key(format!("{}:{}", self.session_key, state.to_hex()));
+            call.arg(sessions::to_text(served_by));
+        }
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
+    }
 }

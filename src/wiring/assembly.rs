@@ -9,7 +9,7 @@ use crate::{
     admin::{Admin, AdminStores, Upgrades, audit::Audit},
     edges::clock,
     gateway::reply::own_usage::LastRows,
-    money::account_changes::journaled::JournaledChanges,
+    money::account_changes::JournaledChanges,
     side::{
         admin,
         ops::{self, OpsState, Readiness, ReadinessSource},
@@ -20,12 +20,11 @@ use crate::{
     telemetry::metrics::Metrics,
     wiring::{
         StartError,
-        bounds::BoundAddresses,
-        console, front_service,
-        last_rows::OwnerLogRows,
-        listeners::{ADMIN, ListeningSockets, OPS},
+        console::{self, OwnerLogRows},
+        front_service,
+        listeners::{ADMIN, BoundAddresses, ListeningSockets, OPS},
         parts::NodeParts,
-        phase::Phase,
+        process::Phase,
         served::ServedCatalogue,
     },
 };
@@ -176,7 +175,7 @@ fn admin_tcp_service(
 ) -> Option<(SideService, watch::Receiver<BoundAddress>)> {
     let tcp = parts.config.admin.tcp()?;
     let tls = Arc::clone(parts.tls.admin.as_ref()?);
-    let serve = admin::tcp::serve_tls(state.clone(), tls);
+    let serve = admin::serve_tls(state.clone(), tls);
     Some(SideService::tcp(
         ADMIN,
         listeners.address(ADMIN, tcp.listen),

@@ -11,11 +11,12 @@ use crate::{
     config::{Config, secret_source},
     domain::{
         catalogue::{Catalogue, CatalogueWarning, SecretRef},
+        money::price::PriceList,
         rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
     },
     telemetry::metrics::Metrics,
-    wiring::{StartError, prices},
+    wiring::StartError,
 };
 
 /// Maximum size of a rule file; a larger one is not read.
@@ -73,7 +74,7 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>
         errors.push(settings.places.fault("rules.folder", error));
         if config.rules.shipped { shipped() } else { Vec::new() }
     });
-    match prices::price_list(config) {
+    match price_list(config) {
         Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read_or_empty) {
             Ok(checked) if errors.is_empty() => return Ok(checked),
             Ok(_) => {}
@@ -185,4 +186,35 @@ pub(crate) fn add_metric_labels(metrics: &Metrics, catalogue: &Catalogue) {
         catalogue.served_models().map(|model| model.name.as_str()),
         catalogue.providers().map(|provider| provider.name.as_str()),
     );
+}
+
+/// Maximum size of a price list; a larger one is not read.
+const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reads the price lists of `[prices]`: the shipped one and the operator's own file.
+///
+/// # Errors
+/// All errors in the list.
+pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
+    let list = if config.prices.shipped {
+        PriceList::shipped()?
+    } else {
+        PriceList::default()
+    };
+    let Some(path) = &config.prices.file else {
+        return Ok(list);
+    };
+    let name = path.display().to_string();
+    let text = read_price_list(path).map_err(|error| {
+        let message = format!("[prices] file {name}: {error}; name a readable price list");
+        vec![config.catalogue.places.fault("prices.file", message)]
+    })?;
+    Ok(list.extended_by(PriceList::read(&name, &text)?))
+}
+
+fn read_price_list(path: &Path) -> std::io::Result<String> {
+    if fs::metadata(path)?.len() > PRICE_FILE_BYTES_MAX {
+        return Err(std::io::Error::other("it is larger than 1 MiB"));
+    }
+    fs::read_to_string(path)
 }

@@ -5,27 +5,31 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    admin::Admin,
+    admin::{Admin, AdminPeer},
+    api::{error::AdminError, log::ListLatestRows},
     config::Config,
     console::{
-        Alerts, AlertsReply, Console, ConsoleSource, LinkAddress, Links, SignInMethods, Site,
-        listener::ConsoleHandler,
+        Alerts, AlertsReply, Console, ConsoleHandler, ConsoleSource, LinkAddress, Links, SignInMethods, Site,
         oauth::OAuth,
         openid::{OpenId, OpenIdSettings},
         portal::{OidcSignIn, Portal},
     },
     domain::{
         faults::stability::{Hour, StabilityWindow},
+        keys::key::KeyRecord,
         rules::RuleFile,
     },
     edges::clock,
     front::layers::Layers,
-    providers::live::CurrentConfig,
+    gateway::reply::own_usage::LastRows,
+    providers::CurrentConfig,
     side::{ops::ReadinessSource, service::BoundAddress},
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
@@ -34,7 +38,7 @@ use crate::{
         StartError, catalogue,
         front_service::{self, FrontService},
         listeners::{CONSOLE, ListeningSockets},
-        log_postgres::pem,
+        log_sinks::pem,
         parts::NodeParts,
         store,
     },
@@ -244,5 +248,34 @@ impl ConsoleSource for NodeConsoleSource {
 
     fn gateway(&self) -> String {
         self.gateway.base().unwrap_or_default()
+    }
+}
+
+/// Reads the last rows of a key for `/web/v1/me` as the key's owner, from this process's admin API like the portal.
+pub(super) struct OwnerLogRows(Admin);
+
+impl OwnerLogRows {
+    pub(super) fn new(admin: Admin) -> Self {
+        Self(admin)
+    }
+
+    async fn rows(&self, key: &KeyRecord, limit: usize) -> Result<Value, AdminError> {
+        let asked = ListLatestRows {
+            account: key.account.parse().map_err(|why: String| AdminError::failed(why))?,
+            key: key.id.clone(),
+            limit: Some(limit),
+            lines: Some(true),
+        };
+        let answer = self.0.call(AdminPeer::Owner(key.id.clone()).into(), asked).await?;
+        serde_json::to_value(answer.rows).map_err(|error| AdminError::failed(error.to_string()))
+    }
+}
+
+#[async_trait]
+impl LastRows for OwnerLogRows {
+    async fn read(&self, key: &KeyRecord, limit: usize) -> Option<Value> {
+        let rows = self.rows(key, limit).await;
+        let told = |refused: &AdminError| tracing::warn!(error = %refused, "the last rows of a key cannot be read");
+        rows.inspect_err(told).ok()
     }
 }

@@ -17,11 +17,11 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    console::{listener::ConsoleHandler, portal::Portal},
+    console::{ConsoleHandler, portal::Portal},
     edges::low_priority,
-    front::{Front, handler::Handler, head_budget::HeadBudget, layers::Layers, places::ConnectionPermits},
-    gateway::{front::GatewayHandler, reply::own_usage::LastRows},
-    providers::live::CurrentConfig,
+    front::{Front, Handler, head_budget::HeadBudget, layers::Layers, permits::ConnectionPermits},
+    gateway::{GatewayHandler, reply::own_usage::LastRows},
+    providers::CurrentConfig,
     side::{
         public::PublicHandler,
         redirect::RedirectHandler,
@@ -30,9 +30,9 @@ use crate::{
     telemetry::metrics::ListenerFigures,
     wiring::{
         StartError,
-        descriptors::Descriptors,
         listeners::{CONSOLE, GATEWAY, ListeningSockets, REDIRECT, STABILITY},
         parts::NodeParts,
+        process::Descriptors,
     },
 };
 

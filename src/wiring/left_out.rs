@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{DemoArgs, SampleProviderArgs},
-    wiring::start_error::StartError,
+    wiring::StartError,
 };
 
 pub(super) fn run_demo(_: &DemoArgs) -> Result<(), StartError> {

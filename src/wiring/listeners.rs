@@ -4,16 +4,24 @@
 use std::{
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, IntoRawFd, OwnedFd},
+    path::PathBuf,
+    time::Duration,
 };
 
 use async_trait::async_trait;
+use listenfd::ListenFd;
 use parking_lot::Mutex;
 use pingora::{
     server::{ListenFds, Server, ShutdownWatch},
     services::{ServiceHandle, ServiceReadyNotifier, ServiceWithDependents},
 };
+use tokio::sync::watch;
 
-use crate::{config::Config, side::service, wiring::StartError};
+use crate::{
+    config::Config,
+    side::service::{self, BoundAddress},
+    wiring::StartError,
+};
 
 /// A listener of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,5 +193,125 @@ impl ServiceWithDependents for SocketTable {
 
     fn threads(&self) -> Option<usize> {
         Some(1)
+    }
+}
+
+/// Takes the sockets that a service manager has passed to this process, for listeners at these addresses: a port below 1024 then
+/// needs no capability, and no connection is refused while weir restarts. Must be called before threads read the environment,
+/// because it unsets the variables.
+///
+/// # Errors
+/// A socket is of another kind, or at an address without a configured listener.
+pub(super) fn take_activated(listeners: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    let mut sockets = ListenFd::from_env();
+    let mut taken = Vec::new();
+    for place in 0..sockets.len() {
+        let unusable = |error: std::io::Error| {
+            StartError::Listen(format!(
+                "socket {place} of the service manager: {error}; each ListenStream= of the socket unit must be IP:PORT"
+            ))
+        };
+        let Some(socket) = sockets.take_tcp_listener(place).map_err(unusable)? else {
+            continue;
+        };
+        let address = socket.local_addr().map_err(unusable)?;
+        if !listeners.contains(&address) {
+            return Err(StartError::Listen(no_listener_text(address, listeners)));
+        }
+        socket.set_nonblocking(true).map_err(unusable)?;
+        taken.push(socket);
+    }
+    Ok(taken)
+}
+
+fn no_listener_text(address: SocketAddr, listeners: &[SocketAddr]) -> String {
+    let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
+    format!(
+        "the service manager passes a socket at {address}, but the configuration listens at {}: set [gateway] listen \
+         to \"{address}\", or correct ListenStream= of the socket unit",
+        listeners.join(", ")
+    )
+}
+
+/// The timeout for opening the listeners.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// The addresses of a running weir.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    /// The listener for clients.
+    pub gateway: SocketAddr,
+    /// The listener for metrics and health.
+    pub ops: SocketAddr,
+    /// The public stability service.
+    pub stability: SocketAddr,
+    /// The admin API's unix socket.
+    pub admin: PathBuf,
+    /// The admin API over TCP.
+    pub admin_tcp: Option<SocketAddr>,
+    /// The listener that redirects clients to the one with TLS.
+    pub redirect: Option<SocketAddr>,
+    /// The operators' console.
+    pub console: Option<SocketAddr>,
+}
+
+/// Reports the address of each listener once it is open.
+pub(super) struct BoundAddresses {
+    pub(super) gateway: watch::Receiver<BoundAddress>,
+    pub(super) ops: watch::Receiver<BoundAddress>,
+    pub(super) stability: watch::Receiver<BoundAddress>,
+    pub(super) admin: watch::Receiver<BoundAddress>,
+    pub(super) admin_tcp: Option<watch::Receiver<BoundAddress>>,
+    pub(super) redirect: Option<watch::Receiver<BoundAddress>>,
+    pub(super) console: Option<watch::Receiver<BoundAddress>>,
+}
+
+impl BoundAddresses {
+    /// Waits for all addresses.
+    ///
+    /// # Errors
+    /// A listener cannot be opened, or not in time.
+    pub(super) async fn addresses(self) -> Result<Addresses, StartError> {
+        let admin = match wait_for_address(self.admin).await? {
+            BoundAddress::Unix(path) => path,
+            BoundAddress::Failed(reason) => return Err(StartError::Listen(reason)),
+            BoundAddress::Waiting | BoundAddress::Tcp(_) => return Err(wrong_kind_error()),
+        };
+        Ok(Addresses {
+            gateway: tcp(self.gateway).await?,
+            ops: tcp(self.ops).await?,
+            stability: tcp(self.stability).await?,
+            admin,
+            admin_tcp: optional(self.admin_tcp).await?,
+            redirect: optional(self.redirect).await?,
+            console: optional(self.console).await?,
+        })
+    }
+}
+
+async fn optional(watch: Option<watch::Receiver<BoundAddress>>) -> Result<Option<SocketAddr>, StartError> {
+    match watch {
+        Some(watch) => tcp(watch).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn tcp(watch: watch::Receiver<BoundAddress>) -> Result<SocketAddr, StartError> {
+    match wait_for_address(watch).await? {
+        BoundAddress::Tcp(address) => Ok(address),
+        BoundAddress::Failed(reason) => Err(StartError::Listen(reason)),
+        BoundAddress::Waiting | BoundAddress::Unix(_) => Err(wrong_kind_error()),
+    }
+}
+
+fn wrong_kind_error() -> StartError {
+    StartError::Listen("a listener of the wrong kind".to_owned())
+}
+
+async fn wait_for_address(mut watch: watch::Receiver<BoundAddress>) -> Result<BoundAddress, StartError> {
+    let waiting = watch.wait_for(|bound| *bound != BoundAddress::Waiting);
+    match tokio::time::timeout(START_WAIT, waiting).await {
+        Ok(Ok(bound)) => Ok(bound.clone()),
+        _ => Err(StartError::Listen("a listener did not start in time".to_owned())),
     }
 }

@@ -10,23 +10,25 @@ use futures_util::future::{join, join_all};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    config::Config,
-    journal::{Journal, JournalError, lanes::ProcessJournals},
+    config::{Config, money::NoticesConfig, secret_source},
+    domain::keys::secret::Secret,
+    journal::{Journal, JournalError, handle::ProcessJournals},
     money::{
         billing::{Billing, GraceLimits, LeaseLimits},
-        notices::{ChargedAccounts, Notifier},
+        notices::{ChargedAccounts, NoticeSettings, Notifier, Webhook},
         settlement::{Settler, charge_left_over, wait_for_balances},
     },
     store::{
-        KeyStore, embedded::handover::EmbeddedFiles, key_cache::KeyCache, ledger::LedgerStore,
-        stability::StabilityStore,
+        KeyStore,
+        embedded::handover::EmbeddedFiles,
+        key_cache::KeyCache,
+        ledger::{LedgerStore, StabilityStore},
     },
     telemetry::metrics::{self, Metrics},
     wiring::{
         StartError,
-        lanes::{OrphanedJournals, record_applied},
         log_sinks::LogSinks,
-        notices,
+        orphaned_journals::{OrphanedJournals, record_applied},
         store::LedgerEngine,
     },
 };
@@ -94,7 +96,7 @@ impl MoneyParts {
         let charged = Arc::<ChargedAccounts>::default();
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
         let settler = settler.with_charged(Arc::clone(&charged));
-        let told = notices::notice_settings(&config.notices)?;
+        let told = notice_settings(&config.notices)?;
         let teller = Notifier::new(Arc::clone(&ledger), Arc::clone(&keys), Arc::clone(&charged), told);
         background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
@@ -261,4 +263,31 @@ fn lease_limits(config: &Config, engine: &LedgerEngine) -> Option<LeaseLimits> {
         requests_per_second: config.leases.requests_per_second,
         max: config.leases.max,
     })
+}
+
+/// The settings of notices, with the secret that signs them.
+pub(super) fn notice_settings(config: &NoticesConfig) -> Result<NoticeSettings, StartError> {
+    let wrong = |why: String| StartError::Configuration(format!("[notices] secret: {why}"));
+    let secret = notice_secret(config).map_err(wrong)?;
+    let webhook = config.webhook().zip(secret);
+    let webhook = webhook.map(|((url, _), secret)| Webhook::new(url.clone(), &secret, config.timeout));
+    Ok(NoticeSettings {
+        quota_percent: config.quota_percent,
+        webhook: webhook.transpose().map_err(wrong)?,
+        retry: config.retry,
+    })
+}
+
+/// The secret that signs notices; `None` without a receiver.
+///
+/// # Errors
+/// The secret is missing, or cannot sign.
+pub(super) fn notice_secret(config: &NoticesConfig) -> Result<Option<Secret>, String> {
+    let Some((_, reference)) = config.webhook() else {
+        return Ok(None);
+    };
+    let secret = secret_source::read(reference)?;
+    let secret = secret.ok_or_else(|| format!("{reference} is missing"))?;
+    Webhook::check(&secret).map_err(|why| format!("{reference}: {why}"))?;
+    Ok(Some(secret))
 }

@@ -13,11 +13,8 @@ use crate::{
         switches::ProviderSwitches,
     },
     gateway::log_entry::RequestReporters,
-    journal::lanes::{ProcessJournals, StartRole},
-    providers::{
-        live::{ConfigSnapshot, CurrentConfig},
-        pools::Pools,
-    },
+    journal::handle::{ProcessJournals, StartRole},
+    providers::{ConfigSnapshot, CurrentConfig, pools::Pools},
     telemetry::{
         access_log::{AccessLog, AccessLogTarget},
         metrics::Metrics,

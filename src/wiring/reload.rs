@@ -21,12 +21,9 @@ use crate::{
     domain::catalogue::Catalogue,
     edges::{clock, resolver::Resolver},
     gateway::log_entry::RequestReporters,
-    providers::{
-        live::{ConfigSnapshot, CurrentConfig},
-        pools::Pools,
-    },
+    providers::{ConfigSnapshot, CurrentConfig, pools::Pools},
     telemetry::metrics::Metrics,
-    wiring::{StartError, catalogue, notify as service_manager, process::ProcessOwner, tls},
+    wiring::{StartError, catalogue, process as service_manager, process::ProcessOwner, tls},
 };
 
 /// The time after the last change before files are read: editors write a file in several steps.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     admin::ProviderDirectory,
-    api::providers::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView},
+    api::node::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView},
     domain::{
         catalogue::{Catalogue, Model},
         money::price::Price,
@@ -13,7 +13,7 @@ use crate::{
     },
     edges::{clock, switches::ProviderSwitches},
     providers::{
-        live::CurrentConfig,
+        CurrentConfig,
         pools::{BackendState, CredentialState, OpenCircuit, Pool},
     },
 };

@@ -10,14 +10,11 @@ use crate::{
     side::unix_socket::SocketClaim,
     wiring::{
         StartError,
-        bounds::Addresses,
-        listen_fds, listeners,
-        phase::ServerPhases,
-        process::ProcessOwner,
-        running::{RunningWeir, ServerEnd},
+        listeners::{self, Addresses},
+        process::{ProcessOwner, ServerPhases},
+        running::{self, RunningWeir, ServerEnd, TerminationWatch},
         services::{self, LifecycleControl, ProcessOrigin, Services},
-        signals::{self, TerminationWatch},
-        upgrade::{Launch, predecessor::Predecessor},
+        upgrade::{Launch, handover::Predecessor},
     },
 };
 
@@ -33,11 +30,11 @@ pub(super) fn start(
         .iter()
         .map(|listener| listener.at)
         .collect();
-    let activated = listen_fds::take_activated(&at)?;
+    let activated = listeners::take_activated(&at)?;
     let background = services::background()?;
     let no_signals = |error| StartError::failed("listening for signals", error);
     let phase = background
-        .block_on(async { signals::watch_phase() })
+        .block_on(async { running::watch_phase() })
         .map_err(no_signals)?;
     let claim = if predecessor.is_some() {
         SocketClaim::FromServingProcess
@@ -53,7 +50,7 @@ pub(super) fn start(
     let reload = services.parts().reload.clone();
     services
         .background()
-        .block_on(async { signals::reload_on_hangup(reload) })
+        .block_on(async { running::reload_on_hangup(reload) })
         .map_err(no_signals)?;
     let mut server = Server::new_with_opt_and_conf(None, server_conf());
     server.bootstrap();

@@ -12,24 +12,21 @@ use tokio::{
 use crate::{
     admin::Upgrades,
     config::Config,
-    journal::lanes::StartRole,
+    journal::handle::StartRole,
     side::unix_socket::SocketClaim,
     wiring::{
         StartError,
         assembly::{self, SideState},
-        bounds::BoundAddresses,
-        configuration::load,
-        descriptors::Descriptors,
-        listeners::{self, GATEWAY, ListeningSockets},
+        listeners::{self, BoundAddresses, GATEWAY, ListeningSockets},
+        load,
         node::Node,
         parts::NodeParts,
-        phase::{Phase, ServerPhases},
         prepared::PreparedStart,
-        process::ProcessOwner,
+        process::{Descriptors, Phase, ProcessOwner, ServerPhases},
         running::{RunningWeir, ServerEnd},
         stop::CUT_WAIT,
-        trust,
-        upgrade::{self, Launch, Upgrader, predecessor::Predecessor},
+        tls,
+        upgrade::{self, Launch, Upgrader, handover::Predecessor},
     },
 };
 
@@ -203,7 +200,7 @@ impl Services {
         } = ending;
         let ca_file = parts.config.upstream.ca_file.as_deref();
         let roots = ca_file
-            .map(trust::joined_bundle)
+            .map(tls::joined_bundle)
             .transpose()
             .map_err(StartError::Configuration)?;
         let conf = Arc::new(gateway_conf(&parts.config, roots.as_ref()));

@@ -8,9 +8,7 @@ use crate::{
     front::FIRST_REQUEST_WAIT,
     gateway::drain::Drain,
     wiring::{
-        notify,
-        phase::Phase,
-        process::ProcessOwner,
+        process::{self, Phase, ProcessOwner},
         running::{RunningWeir, ServerEnd},
     },
 };
@@ -62,7 +60,7 @@ impl RunningWeir {
         let close = match why {
             StopReason::Ordered => {
                 if process == ProcessOwner::Own {
-                    notify::stopping(drain_time + AFTER_DRAIN);
+                    process::stopping(drain_time + AFTER_DRAIN);
                 }
                 CLOSE_WAIT
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log_home::LogBackendConfig, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log::LogBackendConfig, secret_source},
     domain::{catalogue::SecretRef, keys::secret::Secret},
     edges::{clock, limiter::RateAllowance},
     store::{
@@ -11,12 +11,9 @@ use crate::{
         archive::Archive,
         embedded::handover::{EmbeddedFiles, HandoverState},
         key_cache::{KeyCacheSettings, UnknownKeySettings},
-        ledger::{LedgerStore, LogLists},
+        ledger::{LedgerStore, LogLists, StabilityStore},
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
-        sessions::SessionStore,
-        sign_ins::SignInStore,
-        stability::StabilityStore,
-        web_sessions::WebSessionStore,
+        sessions::{SessionStore, SignInStore, WebSessionStore},
     },
     wiring::StartError,
 };

@@ -17,11 +17,10 @@ use crate::{
     api::node::Backup,
     cli::{
         admin_client::{AdminClient, AdminClientError},
-        partial_file::partial_path,
-        progress::{CommandProgress, ProgressArgs, ProgressUnit},
+        output::{CommandProgress, ProgressArgs, ProgressUnit, partial_path},
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
-    config::{Config, RedisConfig, StoreConfig, log_home::LogBackendConfig},
+    config::{Config, RedisConfig, StoreConfig, log::LogBackendConfig},
     domain::ledger::consumption::RETENTION_DAYS,
     edges::clock,
     store::{
@@ -33,7 +32,7 @@ use crate::{
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{AdoptPolicy, InitOutcome, RedisLedger, RedisStore},
     },
-    wiring::{configuration::load, output::print_result, runtimes::client_runtime, start_error::StartError, store},
+    wiring::{StartError, client_runtime, load, print_result, store},
 };
 
 /// The timeout for connecting to Redis.

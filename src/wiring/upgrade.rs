@@ -1,6 +1,8 @@
 //! An upgrade: the serving process starts its successor, hands it the listening sockets and the embedded store, and ends with its
 //! last request. Until the successor serves, the upgrade can be undone at any step.
 
+pub(super) mod handover;
+
 use std::{
     ffi::OsString,
     io,
@@ -28,19 +30,15 @@ use crate::{
     side::unix_socket::SocketClaim,
     store::embedded::{
         handover::{ClosedFiles, EmbeddedFiles},
-        ownership::successor::Successor,
+        ownership::Successor,
     },
     wiring::{
-        lanes::OrphanedJournals,
         listeners::ListeningSockets,
-        notify,
-        phase::Phase,
-        upgrade::message::{PROTOCOL, StoreHandover, SuccessorMessage, UpgradeOffer},
+        orphaned_journals::OrphanedJournals,
+        process::{self, Phase},
+        upgrade::handover::{PROTOCOL, StoreHandover, SuccessorMessage, UpgradeOffer},
     },
 };
-
-mod message;
-pub(super) mod predecessor;
 
 /// The timeout for the successor to read all that it needs: a large journal takes minutes.
 const PREPARE_WAIT: Duration = Duration::from_secs(600);
@@ -109,11 +107,11 @@ impl Upgrader {
             return Err("this process is already replaced by another one".to_owned());
         }
         self.check_serving()?;
-        notify::reloading();
+        process::reloading();
         tracing::info!(program = %self.launch.program.to_string_lossy(), "upgrade: starting the next process");
         match self.start_successor().await {
             Ok(pid) => {
-                notify::succeeded_by(pid);
+                process::succeeded_by(pid);
                 if let Err(error) = self.journal.mark_draining() {
                     tracing::warn!(%error, "the journal cannot be marked as draining: a start while this process ends will find it in use");
                 }
@@ -130,7 +128,7 @@ impl Upgrader {
                 self.left.resume_looking().await;
                 // The successor may already have replaced the socket.
                 self.claims.send_replace(SocketClaim::FromServingProcess);
-                notify::notify_ready();
+                process::notify_ready();
                 tracing::error!(%why, "the upgrade failed; this process goes on serving");
                 Err(why)
             }
@@ -186,7 +184,7 @@ impl Upgrader {
             kept_in: self.kept_in.clone(),
         };
         let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
-        message::send_offer(here, &offer, &descriptors)?;
+        handover::send_offer(here, &offer, &descriptors)?;
         wait_for_message(here, PREPARE_WAIT).await?;
         let carried = match &self.store {
             Some(store) => {
@@ -199,10 +197,10 @@ impl Upgrader {
             }
             None => None,
         };
-        let line = message::message_line(&StoreHandover { carried })?;
+        let line = handover::message_line(&StoreHandover { carried })?;
         let sent = blocking(here, move |stream| {
             stream.set_write_timeout(Some(TAKE_WAIT))?;
-            message::send_line(stream, &line)
+            handover::send_line(stream, &line)
         });
         sent.await?;
         wait_for_message(here, TAKE_WAIT).await
@@ -279,7 +277,7 @@ impl From<io::Error> for UpgradeFailure {
 async fn wait_for_message(here: &Arc<UnixStream>, wait: Duration) -> Result<(), UpgradeFailure> {
     let word = blocking(here, move |stream| {
         stream.set_read_timeout(Some(wait))?;
-        message::receive::<SuccessorMessage>(stream)
+        handover::receive::<SuccessorMessage>(stream)
     });
     match word.await? {
         SuccessorMessage::Prepared | SuccessorMessage::Serving => Ok(()),

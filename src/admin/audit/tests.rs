@@ -12,7 +12,7 @@ fn record(key_id: &str) -> AuditedChange {
         peer: Default::default(),
         operation: "key.update".into(),
         key_id: key_id.to_owned(),
-        values: serde_json::Value::Null,
+        values: Value::Null,
     }
 }
 

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 
 use super::key_details;
 use crate::{
-    admin::{Admin, accounts, ask::AdminHandler, author::Author},
+    admin::{Admin, accounts, errors::AdminHandler, peer::Author},
     api::{
         error::AdminError,
         keys::{KeyDetails, KeyList, ListKeys},

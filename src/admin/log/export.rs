@@ -5,9 +5,10 @@ use std::{io, time::Duration};
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::SendError};
 
-use super::{csv, cursor};
+use super::csv;
+use crate::admin::log;
 use crate::{
-    admin::{Admin, author::Author},
+    admin::{Admin, peer::Author},
     api::{
         AdminQuestion,
         error::AdminError,
@@ -167,7 +168,7 @@ impl Admin {
             form = same;
             bytes.extend(piece);
         }
-        let next = rows.cursor().map(cursor::write_cursor);
+        let next = rows.cursor().map(log::write_cursor);
         bytes.extend(form.end().map_err(failed)?);
         Ok(LogExportFile { bytes, next })
     }

@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{names::AccountId, question, schema::schema, values::Usd},
+    super::{question, values::Usd},
     UtcDay,
 };
+use crate::api::{schema, values::AccountId};
 use crate::domain::{
     ledger::{
         counters::{CounterBasis, CounterDifference},

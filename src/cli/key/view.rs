@@ -7,7 +7,7 @@ use crate::{
         keys::{KeyDetails, PeriodSpend},
         values::Percents,
     },
-    cli::limits::DEFAULT,
+    cli::args::DEFAULT,
     domain::ledger::QuotaReset,
 };
 

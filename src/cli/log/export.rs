@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use indicatif::HumanBytes;
 
-use super::filter::FilterArgs;
+use crate::cli::log::FilterArgs;
 use crate::{
     api::{
         log::{ExportLog, LogForm, UtcDay},
@@ -19,11 +19,10 @@ use crate::{
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        limits::one_of,
-        partial_file::partial_path,
-        progress::{CommandProgress, ProgressArgs, ProgressUnit},
+        args::one_of,
+        output::{CommandProgress, ProgressArgs, ProgressUnit, partial_path},
     },
-    domain::ledger::usage_report,
+    domain::ledger::reports,
     edges::clock,
 };
 
@@ -146,7 +145,7 @@ impl<'a, W: Write> RowsWriter<'a, W> {
             return;
         }
         let Some(day) = latest_day(piece) else { return };
-        let reached = usage_report::day_of_date(day.0);
+        let reached = reports::day_of_date(day.0);
         let since = |first: i64, day: i64| u64::try_from(day - first).unwrap_or_default();
         let first = *self.first_day.get_or_insert_with(|| {
             self.progress.set_total(since(reached, self.end_day));

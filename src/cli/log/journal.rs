@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{days::VERIFY_WAIT, home};
+use crate::cli::log::{VERIFY_WAIT, backend};
 use crate::{
     api::log::checks::{FillFromJournal, JournalDayView, VerifyJournal},
     cli::admin_client::{AdminClient, AdminClientError},
@@ -93,7 +93,7 @@ impl JournalReport {
     pub(super) fn fault(&self, home: &str) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();
-        let corrects = if home == home::backend_name(home::STORE) {
+        let corrects = if home == backend::backend_name(backend::STORE) {
             NAME_A_HOME
         } else {
             "remove them there, and --fill copies them again from the journal"

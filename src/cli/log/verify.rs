@@ -5,23 +5,21 @@ use std::io::Write;
 use clap::Args;
 use jiff::Span;
 
-use super::{
-    counters::CounterChecks,
-    days::{self, VERIFY_WAIT, date, difference_text},
-    home,
-    journal::JournalReport,
-};
 use crate::{
     api::{
         log::{
             UtcDay,
-            checks::{LogBackendView, MendLog, NoteVerifiedLog, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog},
+            checks::{
+                LogBackendView, MendLog, NoteVerifiedLog, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog,
+                WrongCounter,
+            },
         },
-        names::AccountId,
+        values::AccountId,
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        progress::{CommandProgress, ProgressArgs, ProgressUnit},
+        log::{self, VERIFY_WAIT, backend, date, difference_text, journal::JournalReport, subject_text},
+        output::{CommandProgress, ProgressArgs, ProgressUnit},
     },
 };
 
@@ -81,9 +79,9 @@ impl VerifyArgs {
 /// Runs the command and prints what differs, and how much was compared. An error if a difference remains.
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let mut found = VerifyTotals::default();
-    let homes = home::read_log_backends(client).await?;
+    let homes = backend::read_log_backends(client).await?;
     let account = args.account.as_ref();
-    let (from, until) = args.range(days::today());
+    let (from, until) = args.range(log::today());
     let json = args.client.json;
     if from < until {
         let asked = VerifyJournal {
@@ -96,7 +94,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     }
     let progress = CommandProgress::start(args.progress, "Comparing", ProgressUnit::Days, None);
     let mut lines = progress.lines_above(&mut *out);
-    let accounts = days::for_each_day(client, account, (from, until), &progress, async |account, day| {
+    let accounts = log::for_each_day(client, account, (from, until), &progress, async |account, day| {
         found
             .compare(args, (client, &homes), (account, day), &mut lines)
             .await?;
@@ -110,7 +108,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     })
     .await?;
     drop(progress);
-    let home = home::backend_name(&homes.home);
+    let home = backend::backend_name(&homes.home);
     if !json {
         found.print_totals(accounts, home, out)?;
     }
@@ -140,8 +138,8 @@ impl VerifyTotals {
         };
         let json = args.client.json;
         let mut outcome = compare_day(client, &asked, json, out).await?;
-        if outcome.state != DayState::Proven && args.fill && homes.former.is_some() && homes.home != home::STORE {
-            let rows = home::fill(client, account, day).await?;
+        if outcome.state != DayState::Proven && args.fill && homes.former.is_some() && homes.home != backend::STORE {
+            let rows = backend::fill(client, account, day).await?;
             if !json {
                 writeln!(out, "{account}  {day}  {rows} rows copied")?;
             }
@@ -257,7 +255,7 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
         "{}  {}  {}",
         answer.account,
         answer.day,
-        home::backend_name(&answer.home)
+        backend::backend_name(&answer.home)
     );
     if state == DayState::Open {
         let (lanes, missing) = (answer.behind.join(", "), answer.missing);
@@ -282,4 +280,81 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
         writeln!(out, "{place}: {again} rows are duplicates")?;
     }
     Ok(())
+}
+
+/// The results for all accounts.
+#[derive(Debug, Default)]
+pub(super) struct CounterChecks {
+    /// Periods of accounts that were compared.
+    compared: usize,
+    /// Counters that differ.
+    wrong: usize,
+    /// Periods of accounts whose counters changed too often to be compared.
+    moving: usize,
+    /// Accounts that are older than the sums.
+    older: usize,
+}
+
+impl CounterChecks {
+    /// Compares the counters of an account in the periods that contain one of these days, and prints what differs.
+    pub(super) async fn compare(
+        &mut self,
+        client: &AdminClient,
+        asked: &VerifyCounters,
+        json: bool,
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
+        let reply = client.request_within(VERIFY_WAIT, None, asked).await?;
+        let answer = reply.read()?;
+        self.compared += answer.compared.len();
+        self.moving += answer.moving.len();
+        self.older += usize::from(answer.older_than_sums);
+        self.wrong += answer.differences.len();
+        if json && !answer.differences.is_empty() {
+            writeln!(out, "{}", reply.text)?;
+            return Ok(());
+        }
+        for difference in &answer.differences {
+            writeln!(out, "{}  {}", asked.account, counter_text(difference))?;
+        }
+        Ok(())
+    }
+
+    /// Prints how much was compared.
+    pub(super) fn print_totals(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let compared = self.compared;
+        writeln!(out, "counters of {compared} periods compared with the daily sums")?;
+        if self.moving > 0 {
+            let moving = self.moving;
+            writeln!(out, "counters of {moving} periods changed too often and were skipped")?;
+        }
+        if self.older > 0 {
+            let older = self.older;
+            let what = "are older than the daily sums: their total spending was compared with their keys' counters";
+            writeln!(out, "{older} accounts {what}")?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong, and what to do; `None` if nothing is wrong.
+    pub(super) fn fault(&self) -> Option<String> {
+        (self.wrong > 0).then(|| {
+            format!(
+                "{} counters do not match the daily sums: if the rows match the sums, the counter is wrong, and the key's quota with \
+                 it until the period ends; docs/log.md says what to do",
+                self.wrong
+            )
+        })
+    }
+}
+
+fn counter_text(difference: &WrongCounter) -> String {
+    format!(
+        "{}  {}: the counter says {} USD, the {} {} USD",
+        subject_text(difference.of, difference.name.as_deref()),
+        difference.period,
+        difference.counter_usd,
+        difference.by.as_str(),
+        difference.expected_usd,
+    )
 }

@@ -8,11 +8,10 @@ use http::{Request, StatusCode, header};
 use serde_json::Value;
 
 use crate::{
-    domain::{keys::secret::Secret, sign_in::endpoint::SecureUrl},
+    domain::{keys::secret::Secret, sign_in::SecureUrl},
     edges::{
         clock,
-        roots::RootsError,
-        web_client::{WebClient, WebError, WebLimits},
+        web_client::{RootsError, WebClient, WebError, WebLimits},
     },
 };
 

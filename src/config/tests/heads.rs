@@ -1,7 +1,7 @@
 //! What heads may hold that have not come to their end.
 
 use super::*;
-use crate::config::connections::HeadsConfig;
+use crate::config::limits::HeadsConfig;
 
 #[test]
 fn heads_have_a_budget_with_room_for_one_in_all_and_per_address() {

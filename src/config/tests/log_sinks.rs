@@ -1,7 +1,10 @@
 //! Tests of `config::log_postgres`, `config::log_bucket` and `config::log_events`.
 
 use super::*;
-use crate::config::{JournalSink, log_bucket::LogBucketConfig, log_home::LogBackendConfig, log_postgres::PostgresTls};
+use crate::config::{
+    JournalSink,
+    log::{LogBackendConfig, LogBucketConfig, PostgresTls},
+};
 
 const HOME: &str = "[log]\nhome = \"postgres\"\n[log.postgres]\nurl = \"env:URL\"\n";
 const REDIS: &str = "[store]\nengine = \"redis\"\n";

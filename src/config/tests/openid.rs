@@ -1,7 +1,7 @@
 //! Tests of `config::openid`.
 
 use super::*;
-use crate::domain::role::Role;
+use crate::domain::sign_in::Role;
 
 /// A whole section, with `more` in it.
 fn section(more: &str) -> String {

@@ -1,7 +1,7 @@
 //! Tests of `config::tls`.
 
 use super::*;
-use crate::config::tls::CertificateConfig;
+use crate::config::gateway::CertificateConfig;
 
 const GATEWAY_CERTIFICATE: &str = "[[gateway.tls.certificate]]\nchain = \"c.pem\"\nkey = \"file:c.key\"\n";
 

@@ -1,9 +1,17 @@
 //! Checks ID tokens (OpenID Connect Core 1.0, section 3.1.3.7), which are signed as RFC 7515, section 3.1, says.
 
+#[cfg(test)]
+mod tests;
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
+    RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
+    RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+};
 use serde_json::Value;
 
-use super::keys::{IdTokenAlgorithm, IdTokenKeys};
+use crate::domain::sign_in::Role;
 
 /// The accepted difference between the provider's clock and this node's, in seconds.
 const SKEW: i64 = 60;
@@ -126,5 +134,232 @@ fn check_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<(), IdT
     Ok(())
 }
 
+/// The maximum number of keys of a set; further ones are ignored.
+const KEYS_MAX: usize = 64;
+
+/// A signature algorithm.
+#[derive(Clone, Copy)]
+pub(super) enum IdTokenAlgorithm {
+    Rsa(&'static RsaParameters),
+    /// On the elliptic curve with this name in keys.
+    Curve(&'static str, &'static dyn VerificationAlgorithm),
+}
+
+impl IdTokenAlgorithm {
+    /// The algorithm with this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "RS256" => Self::Rsa(&RSA_PKCS1_2048_8192_SHA256),
+            "RS384" => Self::Rsa(&RSA_PKCS1_2048_8192_SHA384),
+            "RS512" => Self::Rsa(&RSA_PKCS1_2048_8192_SHA512),
+            "PS256" => Self::Rsa(&RSA_PSS_2048_8192_SHA256),
+            "PS384" => Self::Rsa(&RSA_PSS_2048_8192_SHA384),
+            "PS512" => Self::Rsa(&RSA_PSS_2048_8192_SHA512),
+            "ES256" => Self::Curve("P-256", &ECDSA_P256_SHA256_FIXED),
+            "ES384" => Self::Curve("P-384", &ECDSA_P384_SHA384_FIXED),
+            "EdDSA" | "Ed25519" => Self::Curve("Ed25519", &ED25519),
+            _ => return None,
+        })
+    }
+}
+
+/// A set of keys.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IdTokenKeys(Vec<IdTokenKey>);
+
+#[derive(Clone, Debug)]
+struct IdTokenKey {
+    id: Option<String>,
+    /// The only algorithm that it is for; `None` if the key does not name one.
+    algorithm: Option<String>,
+    material: KeyMaterial,
+}
+
+#[derive(Clone, Debug)]
+enum KeyMaterial {
+    Rsa { n: Vec<u8>, e: Vec<u8> },
+    Curve { name: String, point: Vec<u8> },
+}
+
+impl IdTokenKeys {
+    /// Reads a set. Entries that are not keys for signatures are left out.
+    pub(super) fn read(set: &Value) -> Self {
+        let keys = set.get("keys").and_then(Value::as_array);
+        let keys = keys.map(Vec::as_slice).unwrap_or_default();
+        Self(keys.iter().take(KEYS_MAX).filter_map(IdTokenKey::read).collect())
+    }
+
+    /// Whether one of the keys has signed `message`: the key `id`, if the signature names one.
+    pub(super) fn verify_any(
+        &self,
+        message: &[u8],
+        signature: &[u8],
+        (name, algorithm, id): (&str, IdTokenAlgorithm, Option<&str>),
+    ) -> bool {
+        let meant = |key: &&IdTokenKey| {
+            id.is_none_or(|id| key.id.as_deref().is_none_or(|known| known == id))
+                && key.algorithm.as_deref().is_none_or(|known| known == name)
+        };
+        let mut keys = self.0.iter().filter(meant);
+        keys.any(|key| key.verify(message, signature, algorithm))
+    }
+}
+
+impl IdTokenKey {
+    fn read(key: &Value) -> Option<Self> {
+        let text = |name: &str| key.get(name).and_then(Value::as_str);
+        let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
+        if text("use").is_some_and(|purpose| purpose != "sig") {
+            return None;
+        }
+        let material = match text("kty")? {
+            "RSA" => KeyMaterial::Rsa {
+                n: bytes("n")?,
+                e: bytes("e")?,
+            },
+            "EC" => KeyMaterial::Curve {
+                name: text("crv")?.to_owned(),
+                // Uncompressed (SEC 1, section 2.3.3).
+                point: [vec![4], bytes("x")?, bytes("y")?].concat(),
+            },
+            "OKP" => KeyMaterial::Curve {
+                name: text("crv")?.to_owned(),
+                point: bytes("x")?,
+            },
+            _ => return None,
+        };
+        Some(Self {
+            id: text("kid").map(str::to_owned),
+            algorithm: text("alg").map(str::to_owned),
+            material,
+        })
+    }
+
+    fn verify(&self, message: &[u8], signature: &[u8], algorithm: IdTokenAlgorithm) -> bool {
+        match (&self.material, algorithm) {
+            (KeyMaterial::Rsa { n, e }, IdTokenAlgorithm::Rsa(parameters)) => RsaPublicKeyComponents { n, e }
+                .verify(parameters, message, signature)
+                .is_ok(),
+            (KeyMaterial::Curve { name, point }, IdTokenAlgorithm::Curve(curve, algorithm)) => {
+                name == curve
+                    && UnparsedPublicKey::new(algorithm, point)
+                        .verify(message, signature)
+                        .is_ok()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The maximum length of a name in characters; longer ones are cut.
+const NAME_CHARS_MAX: usize = 200;
+
+/// A person who signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::console) struct Person {
+    /// The provider's identifier of the person, which it never gives to another.
+    pub(in crate::console) subject: String,
+    /// The person's name; the subject if the provider gives none.
+    pub(in crate::console) name: String,
+    groups: Vec<String>,
+}
+
+impl Person {
+    /// The person in these claims. The groups are one text or a list.
+    pub(super) fn from_claims(claims: &Value, groups_claim: &str) -> Self {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
+        let names = ["name", "preferred_username", "email", "sub"].map(|claim| visible_name(text(claim)));
+        let groups = match claims.get(groups_claim) {
+            Some(Value::String(one)) => vec![one.clone()],
+            Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        Self {
+            subject: text("sub").to_owned(),
+            name: names.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
+            groups,
+        }
+    }
+
+    /// Whether the person is in one of these groups; `None` means any person.
+    pub(in crate::console) fn is_in_any(&self, groups: Option<&[String]>) -> bool {
+        groups.is_none_or(|groups| groups.iter().any(|group| self.groups.contains(group)))
+    }
+
+    /// The highest role of the person's groups.
+    pub(super) fn role(&self, roles: &[(String, Role)]) -> Option<Role> {
+        let theirs = roles.iter().filter(|(group, _)| self.groups.contains(group));
+        theirs.map(|(_, role)| *role).max()
+    }
+}
+
+/// The claims, completed by those of the userinfo endpoint; `None` if these are about another person (section 5.3.2).
+pub(super) fn merge_claims(mut claims: Value, told: &Value) -> Option<Value> {
+    if told.get("sub")? != claims.get("sub")? {
+        return None;
+    }
+    let known = claims.as_object_mut()?;
+    for (name, value) in told.as_object()? {
+        known.entry(name).or_insert_with(|| value.clone());
+    }
+    Some(claims)
+}
+
+fn visible_name(name: &str) -> String {
+    let visible = name.chars().filter(|char| !char.is_control());
+    visible.take(NAME_CHARS_MAX).collect::<String>().trim().to_owned()
+}
+
 #[cfg(test)]
-mod tests;
+mod person_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_highest_role_of_all_groups_counts_and_none_is_none() {
+        let roles = [("ops".to_owned(), Role::Operator), ("all".to_owned(), Role::Viewer)];
+        let role = |groups: Value| Person::from_claims(&json!({"sub": "1", "groups": groups}), "groups").role(&roles);
+        assert_eq!(role(json!(["all", "ops"])), Some(Role::Operator));
+        assert_eq!(role(json!("all")), Some(Role::Viewer));
+        for none in [
+            json!([]),
+            json!(["op", "OPS", "ops "]),
+            json!(null),
+            json!({"ops": 1}),
+            json!([["ops"]]),
+        ] {
+            assert_eq!(role(none.clone()), None, "{none}");
+        }
+        let other = Person::from_claims(&json!({"sub": "1", "groups": ["ops"]}), "teams");
+        assert_eq!(other.role(&roles), None);
+    }
+
+    #[test]
+    fn a_name_is_what_the_provider_calls_them_without_what_could_spoil_a_line() {
+        let named = |claims: Value| Person::from_claims(&claims, "groups").name;
+        assert_eq!(
+            named(json!({"sub": "7", "name": " Ada\u{7}\nL ", "email": "a@b"})),
+            "AdaL"
+        );
+        assert_eq!(named(json!({"sub": "7", "name": "", "email": "a@b"})), "a@b");
+        assert_eq!(named(json!({"sub": "7"})), "7");
+        assert_eq!(
+            named(json!({"sub": "7", "name": "x".repeat(999)})).len(),
+            NAME_CHARS_MAX
+        );
+    }
+
+    #[test]
+    fn what_is_told_besides_is_about_the_same_person_and_overrides_nothing() {
+        let claims = json!({"sub": "1", "name": "A"});
+        let told = json!({"sub": "1", "name": "B", "groups": ["ops"]});
+        let both = merge_claims(claims.clone(), &told).unwrap();
+        assert_eq!(both, json!({"sub": "1", "name": "A", "groups": ["ops"]}));
+        assert_eq!(
+            merge_claims(claims.clone(), &json!({"sub": "2", "groups": ["ops"]})),
+            None
+        );
+        assert_eq!(merge_claims(claims, &json!({"groups": ["ops"]})), None);
+    }
+}

@@ -12,20 +12,19 @@ use crate::{
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
         error::AdminError,
-        names::AccountId,
         usage::{CostsByDay, ShowUsage},
-        values::Moment,
+        values::{AccountId, Moment},
     },
     console::{
-        answer::PageResponse,
-        desk::{PageContext, below},
-        fields::{FormFields, to_query},
+        PageContext, below,
         forms::{InputField, changed_value, parse_field},
-        frame::HtmlPage,
-        limits, usage_chart, view,
+        key_page,
+        layout::{self, HtmlPage, PageResponse},
+        request::{FormFields, to_query},
+        usage_table,
     },
     domain::{
-        ledger::{OperationId, usage_report::SplitBy},
+        ledger::{OperationId, reports::SplitBy},
         money::NanoUsd,
     },
 };
@@ -73,12 +72,12 @@ fn table(accounts: &[AccountDetails]) -> Markup {
                     @for account in accounts {
                         @let (id, facts) = (&account.id, &account.facts);
                         tr {
-                            th scope="row" { a href=(below("/accounts", id)) { (view::name(id)) } }
+                            th scope="row" { a href=(below("/accounts", id)) { (layout::name(id)) } }
                             td { (state(facts)) }
-                            td class="figure" { (view::money(Some(facts.balance_usd), "")) }
-                            td class="figure" { (view::money(Some(facts.held_usd), "")) }
-                            td class="figure" { (view::money(Some(facts.spent_usd), "")) }
-                            td class="figure" { (view::thousands(facts.running)) }
+                            td class="figure" { (layout::money(Some(facts.balance_usd), "")) }
+                            td class="figure" { (layout::money(Some(facts.held_usd), "")) }
+                            td class="figure" { (layout::money(Some(facts.spent_usd), "")) }
+                            td class="figure" { (layout::thousands(facts.running)) }
                         }
                     }
                 }
@@ -134,12 +133,12 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
     let at = |verb: &str| below(&below("/accounts", id), verb);
     let is_suspended = facts.state == AccountState::Suspended;
     let content = html! {
-        p class="state" { (state(facts)) " created " (view::timestamp(facts.created_at, "at an unknown time")) " UTC" }
+        p class="state" { (state(facts)) " created " (layout::timestamp(facts.created_at, "at an unknown time")) " UTC" }
         dl class="figures" {
-            div class="card" { dt { "Balance" } dd { (view::money(Some(facts.balance_usd), "")) } }
-            div class="card" { dt { "Held" } dd { (view::money(Some(facts.held_usd), "")) } }
-            div class="card" { dt { "Spent so far" } dd { (view::money(Some(facts.spent_usd), "")) } }
-            div class="card" { dt { "Running" } dd { (view::thousands(facts.running)) } }
+            div class="card" { dt { "Balance" } dd { (layout::money(Some(facts.balance_usd), "")) } }
+            div class="card" { dt { "Held" } dd { (layout::money(Some(facts.held_usd), "")) } }
+            div class="card" { dt { "Spent so far" } dd { (layout::money(Some(facts.spent_usd), "")) } }
+            div class="card" { dt { "Running" } dd { (layout::thousands(facts.running)) } }
         }
         p class="pages" {
             a href={ "/keys" (to_query(&[("account", id)])) } { "Its keys" } " "
@@ -148,7 +147,7 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
         }
         h2 { "Spent in the last 30 days" }
         @if let Some(end) = BalanceEnd::predict(facts, &used.costs) { p class="lead" { (end.sentence()) } }
-        (usage_chart::usage_chart(&used, true))
+        (usage_table::usage_chart(&used, true))
         div class="cards" {
             section class="card" { h2 { "Credit" } (credit(context, &at("credit"))) }
             section class="card" { h2 { "Adjust" } (adjust(context, &at("adjust"))) }
@@ -240,9 +239,9 @@ fn limits_form(context: &PageContext<'_>, action: &str, account: &AccountFacts) 
     let low = account.low_balance_usd.map(|low| low.to_string()).unwrap_or_default();
     let content = html! {
         input type="hidden" name="version" value=(account.version);
-        (limits::rate_inputs(&context.forms, action, [account.rpm, account.tpm, account.concurrency]))
+        (key_page::rate_inputs(&context.forms, action, [account.rpm, account.tpm, account.concurrency]))
         (context.forms.input(action, &InputField::text("low_balance_usd", "Balance that counts as low, USD", &low, "None")))
-        (limits::notice_input(&context.forms, action, account.notify_percent, "As configured"))
+        (key_page::notice_input(&context.forms, action, account.notify_percent, "As configured"))
         button { "Change the limits" }
     };
     context.forms.form(action, "fields", &content)
@@ -279,7 +278,7 @@ pub(super) async fn change(
             context.change(adjustment).await?;
         }
         "limits" => {
-            let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+            let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
             let update = UpdateAccount {
                 low_balance_usd: changed_value(form, "low_balance_usd")?,
                 notify_percent: changed_value(form, "notify_percent")?,

@@ -3,14 +3,13 @@
 use maud::{Markup, html};
 
 use crate::{
-    api::{accounts::AccountDetails, providers::ProviderView, usage::Overview},
+    api::{accounts::AccountDetails, node::ProviderView, usage::Overview},
     console::{
         alerts::{Alert, AlertState},
-        desk::below,
-        view,
+        below, layout,
     },
     domain::faults::stability::{Health, ModelWindow, StabilityWindow},
-    stability::public::look::label,
+    stability::public::page,
 };
 
 /// The maximum number of listed alerts of Prometheus.
@@ -50,7 +49,7 @@ impl AttentionSection<'_> {
                     ul class="plain" {
                         @for trouble in &self.troubles { li { span class="pill u" { "This node" } " " (trouble) } }
                         @for (name, why) in &unwell {
-                            li { span class="pill d" { "Provider" } " " a href="/providers" { (view::name(name)) } ": " (why) }
+                            li { span class="pill d" { "Provider" } " " a href="/providers" { (layout::name(name)) } ": " (why) }
                         }
                         @for line in failing.iter().chain(&low) { (line) }
                         @if let Some(alerts) = self.alerts { (alert_lines(alerts)) }
@@ -102,7 +101,7 @@ fn failing_model(model: &ModelWindow) -> Option<Markup> {
     let figures = counters.stats();
     Some(html! {
         li {
-            (label::pill(health)) " " a href=(below("/models", &model.name)) { (view::name(&model.name)) } ": "
+            (page::pill(health)) " " a href=(below("/models", &model.name)) { (layout::name(&model.name)) } ": "
             (format!("{:.2}", figures.success_rate)) " % of this hour's requests succeeded"
             @if counters.ttft_count > 0 { ", with a mean first token of " (format!("{:.0}", figures.avg_ttft_ms)) " ms" }
         }
@@ -116,16 +115,16 @@ fn low_balances(all: &Overview) -> Vec<Markup> {
         let (id, balance) = (&account.id, account.facts.balance_nano_usd);
         html! {
             li {
-                span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (view::name(id)) }
+                span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (layout::name(id)) }
                 ": " (match balance.nanos() {
                     1.. => "the balance is low",
                     0 => "nothing is left of the balance",
                     _ => "the balance is overdrawn",
-                }) ", " (view::amount(balance))
+                }) ", " (layout::amount(balance))
             }
         }
     };
-    let others = html! { li { span class="pill d" { "Account" } " " (view::thousands(unnamed)) " more" } };
+    let others = html! { li { span class="pill d" { "Account" } " " (layout::thousands(unnamed)) " more" } };
     all.low
         .iter()
         .map(account)
@@ -148,7 +147,7 @@ fn alert_lines(alerts: &Result<Vec<Alert>, String>) -> Markup {
                     AlertState::Pending | AlertState::Inactive => span class="pill d" { "Pending" },
                 }
                 @let summary = &alert.annotations.summary;
-                " " @if !summary.is_empty() { (view::name(summary)) ": " } (view::name(&alert.labels.alertname))
+                " " @if !summary.is_empty() { (layout::name(summary)) ": " } (layout::name(&alert.labels.alertname))
                 " since " time datetime=(alert.since) { (alert.since.strftime("%Y-%m-%d %H:%M:%S")) }
             }
         }
@@ -167,7 +166,7 @@ mod tests {
         api::usage::{CostsByDay, TopCosts, UsageSums},
         domain::{
             faults::stability::{Hour, StabilityCounters},
-            ledger::{daily_costs::DailyCosts, daily_sums::Sums},
+            ledger::{daily_sums::Sums, reports::DailyCosts},
             money::NanoUsd,
         },
     };

@@ -10,7 +10,11 @@ use crate::{
         sessions::Door,
         values::Moment,
     },
-    console::{desk::PageContext, fields::to_query, frame::HtmlPage, view},
+    console::{
+        PageContext,
+        layout::{self, HtmlPage},
+        request::to_query,
+    },
 };
 
 pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
@@ -54,21 +58,21 @@ fn row(line: &AuditLine) -> Markup {
             values,
         }) => html! {
             tr {
-                th scope="row" class="whole" { (view::timestamp(Moment::of_millis(*time_unix_ms), "unknown")) }
-                td { (view::name(&who(peer))) }
+                th scope="row" class="whole" { (layout::timestamp(Moment::of_millis(*time_unix_ms), "unknown")) }
+                td { (layout::name(&who(peer))) }
                 td class="whole" { (operation) }
                 td { code { (key_id) } }
                 td {
                     @match values {
                         Value::Object(values) => (values_text(values)),
-                        other => (view::name(&other.to_string())),
+                        other => (layout::name(&other.to_string())),
                     }
                 }
             }
         },
         // For instance, half a line that a full disk left.
         AuditLine::Other(other) => html! {
-            tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (view::name(&other.to_string())) } }
+            tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (layout::name(&other.to_string())) } }
         },
     }
 }
@@ -102,7 +106,7 @@ fn values_text(values: &Map<String, Value>) -> Markup {
     html! {
         @for (place, (field, value)) in values.iter().enumerate() {
             @if place > 0 { "; " }
-            (field) " " (view::name(&match value {
+            (field) " " (layout::name(&match value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             }))

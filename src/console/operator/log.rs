@@ -10,11 +10,10 @@ use crate::{
         log::{ExportLog, ListNewestRows, LogForm, LogRow, QueryLog, SearchPosition, UnknownLogForm},
     },
     console::{
-        answer::PageResponse,
-        desk::PageContext,
-        fields::{read_question, to_query},
-        frame::HtmlPage,
-        rows, view,
+        PageContext,
+        layout::{self, HtmlPage, PageResponse},
+        request::{read_question, to_query},
+        rows,
     },
 };
 
@@ -87,7 +86,7 @@ async fn find_rows(
     Ok(match order {
         RowOrder::Newest => {
             let page = context.fetch(ListNewestRows(asked)).await?;
-            let looked_through = html! { ": " (view::thousands(page.looked_at as u64)) " rows" };
+            let looked_through = html! { ": " (layout::thousands(page.looked_at as u64)) " rows" };
             let ways = (page.next.as_deref(), page.unknown_model.as_deref());
             found_rows(&page.rows, ways, &looked_through, (filter, order, cursor))
         }
@@ -134,8 +133,8 @@ fn looked_through(looked: &SearchPosition) -> Markup {
     let (account, rows) = (&looked.before_account, looked.rows_of_account);
     html! {
         ": all before " (looked.before_day)
-        @if !account.is_empty() { ", of that day the accounts before " (view::name(account)) }
-        @if rows > 0 { ", and " (view::thousands(rows as u64)) " rows of the next one" }
+        @if !account.is_empty() { ", of that day the accounts before " (layout::name(account)) }
+        @if rows > 0 { ", and " (layout::thousands(rows as u64)) " rows of the next one" }
     }
 }
 
@@ -151,7 +150,7 @@ fn exports(filter: &LogPageFilter<'_>, order: RowOrder, cursor: &str) -> Markup 
         }
         p class="none" {
             @if order == RowOrder::Oldest { "Starting at this page's first row" } @else { "All rows of this time, starting at the oldest" }
-            ", at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
+            ", at most " (layout::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
             " rows. An incomplete file is named weir-log-part; weir log export writes all rows."
         }
     }

@@ -3,20 +3,22 @@
 use futures_util::future::OptionFuture;
 use maud::{Markup, html};
 
-use super::attention::AttentionSection;
 use crate::{
     api::{
         error::AdminError,
-        providers::ListProviders,
-        usage::{Overview, ShowOverview, TopCosts, UsageSums, WeekCostLine},
+        node::ListProviders,
+        usage::{Overview, ShowOverview, ShowUsage, TopCosts, UsagePage, UsageSums, WeekCostLine},
     },
     console::{
-        desk::{PageContext, below},
-        frame::HtmlPage,
-        usage_chart, view,
+        PageContext, below,
+        layout::{self, HtmlPage},
+        operator::attention::AttentionSection,
+        request::{read_question, to_query},
+        usage_table,
     },
     domain::{
         faults::stability::{StabilityCounters, StabilityWindow},
+        ledger::reports::SplitBy,
         money::NanoUsd,
     },
 };
@@ -38,7 +40,7 @@ pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
         (attention.section())
         (money(&all))
         h2 { "Spent in the last 30 days" }
-        (usage_chart::costs_chart(&all.spent, None, true))
+        (usage_table::costs_chart(&all.spent, None, true))
         (top_costs(&all.dearest))
         (usage_figures("Today (UTC)", &all.today, all.paid_today_nano_usd))
         (usage_figures("This month", &all.month, all.paid_month_nano_usd))
@@ -51,12 +53,12 @@ pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
 }
 
 fn money(all: &Overview) -> Markup {
-    let accounts = view::thousands(all.accounts as u64);
+    let accounts = layout::thousands(all.accounts as u64);
     html! {
         dl class="figures" {
-            (figure("Paid in so far", &view::amount(all.paid_in_nano_usd)))
-            (figure("Balance", &view::amount(all.balance_nano_usd)))
-            (figure("Held for running requests", &view::amount(all.held_nano_usd)))
+            (figure("Paid in so far", &layout::amount(all.paid_in_nano_usd)))
+            (figure("Balance", &layout::amount(all.balance_nano_usd)))
+            (figure("Held for running requests", &layout::amount(all.held_nano_usd)))
             (figure("Accounts", &html! { (accounts) @if all.suspended > 0 { small { " (" (all.suspended) " suspended)" } } }))
         }
         @if !all.is_whole { p class="none" { "Only the first " (accounts) " accounts are included." } }
@@ -65,14 +67,14 @@ fn money(all: &Overview) -> Markup {
 
 /// The usage of some days, and what was paid in on them.
 fn usage_figures(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
-    let [input, output] = [sums.usage.input_total(), sums.usage.output_total()].map(view::thousands);
+    let [input, output] = [sums.usage.input_total(), sums.usage.output_total()].map(layout::thousands);
     html! {
         h2 { (name) }
         dl class="figures" {
-            (figure("Paid in", &view::amount(paid_in)))
-            (figure("Spent", &view::amount(sums.cost_nano_usd)))
-            (figure("Requests", &html! { (view::thousands(sums.requests)) }))
-            (figure("Failed", &html! { (view::thousands(sums.errors)) }))
+            (figure("Paid in", &layout::amount(paid_in)))
+            (figure("Spent", &layout::amount(sums.cost_nano_usd)))
+            (figure("Requests", &html! { (layout::thousands(sums.requests)) }))
+            (figure("Failed", &html! { (layout::thousands(sums.errors)) }))
             (figure("Tokens in and out", &html! { (input) " / " (output) }))
         }
     }
@@ -113,8 +115,8 @@ fn top_costs(dearest: &TopCosts) -> Markup {
 fn top_costs_row(line: &WeekCostLine, page: &str) -> Markup {
     html! {
         tr {
-            th scope="row" { a href=(below(page, &line.name)) { (view::name(&line.name)) } }
-            td class="figure" { (view::amount(line.cost_nano_usd)) }
+            th scope="row" { a href=(below(page, &line.name)) { (layout::name(&line.name)) } }
+            td class="figure" { (layout::amount(line.cost_nano_usd)) }
             td class="figure" { (change_percent(line)) }
         }
     }
@@ -147,12 +149,12 @@ fn traffic(window: Option<&StabilityWindow>) -> Markup {
     html! {
         h2 { "The last 24 hours" }
         dl class="figures" {
-            (figure("Requests", &html! { (view::thousands(total.requests)) }))
-            (figure("Failed", &html! { (view::thousands(total.requests.saturating_sub(total.successes))) }))
+            (figure("Requests", &html! { (layout::thousands(total.requests)) }))
+            (figure("Failed", &html! { (layout::thousands(total.requests.saturating_sub(total.successes))) }))
             (figure("Success rate", &measured(rate)))
             (figure("Mean first token", &measured(first_token)))
         }
-        @if let Some(window) = window { (usage_chart::requests_chart(window)) }
+        @if let Some(window) = window { (usage_table::requests_chart(window)) }
         p class="none" {
             "Model by model: " a href="/models" { "Models" } ". Day by day: " a href="/usage" { "Usage" }
             ". Counts the billed requests of all nodes."
@@ -162,4 +164,73 @@ fn traffic(window: Option<&StabilityWindow>) -> Markup {
 
 fn figure(name: &str, value: &Markup) -> Markup {
     html! { div class="card" { dt { (name) } dd { (value) } } }
+}
+
+/// The ways to split it; the first is the default.
+const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
+
+pub(super) async fn usage_page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let wanted = |name| context.query.text(name);
+    let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
+    let found = match find_usage(context, &filter).await {
+        Ok(found) => found,
+        // An error in a filter is shown below the filters.
+        Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
+    };
+    Ok(HtmlPage {
+        title: "Usage".to_owned(),
+        content: html! { (filters(&filter)) (found) },
+    })
+}
+
+async fn find_usage(context: &PageContext<'_>, filter: &[(&str, &str)]) -> Result<Markup, AdminError> {
+    let after = context.query.text("after");
+    let asked = ShowUsage {
+        most: Some(usage_table::LINES_MAX),
+        ..read_question(&[filter, &[("after", after)]].concat())?
+    };
+    Ok(usage_content(&*context.fetch(asked).await?, filter, !after.is_empty()))
+}
+
+fn usage_content(usage: &UsagePage, filter: &[(&str, &str)], is_further: bool) -> Markup {
+    let name = |name: &str| match usage.by {
+        SplitBy::Key => html! { a href=(below("/keys", name)) { (name) } },
+        _ => layout::name(name),
+    };
+    html! {
+        @if usage.next.is_some() || is_further {
+            p class="lead" { "Only some of the accounts: there are too many for one page." }
+        }
+        (usage_table::usage_chart(usage, false))
+        @if usage.total.requests == 0 {
+            p class="card" { "Nothing was used from " (usage.costs.from) " to " (usage.costs.until) "." }
+        } @else { (usage_table::usage_table(usage, name)) }
+        @if let Some(next) = &usage.next {
+            p class="pages" { a href={ "/usage" (to_query(&[filter, &[("after", next)]].concat())) } { "Further accounts" } }
+        }
+    }
+}
+
+fn filters(filter: &[(&str, &str)]) -> Markup {
+    let labels = [
+        ("Account", "text"),
+        ("Key id", "text"),
+        ("Model", "text"),
+        ("Tag", "text"),
+        ("From (UTC)", "date"),
+        ("Until, exclusive", "date"),
+    ];
+    let by = filter.last().map_or("", |(_, by)| *by);
+    html! {
+        form method="get" action="/usage" class="filter" role="search" {
+            @for ((name, value), (label, kind)) in filter.iter().zip(labels) {
+                label { span { (label) } input type=(kind) name=(name) value=(value); }
+            }
+            label {
+                span { "By" }
+                select name="by" { @for (value, label) in SPLITS { option value=(value) selected[by == value] { (label) } } }
+            }
+            button { "Show" }
+        }
+    }
 }

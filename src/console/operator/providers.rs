@@ -5,13 +5,11 @@ use maud::{Markup, html};
 use crate::{
     api::{
         error::AdminError,
-        providers::{DisableProvider, EnableProvider, ListProviders, PlaceView, ProviderView},
+        node::{DisableProvider, EnableProvider, ListProviders, PlaceView, ProviderView},
     },
     console::{
-        answer::PageResponse,
-        desk::{PageContext, below},
-        frame::HtmlPage,
-        view,
+        PageContext, below,
+        layout::{self, HtmlPage, PageResponse},
     },
 };
 
@@ -33,12 +31,12 @@ fn card(context: &PageContext<'_>, provider: &ProviderView) -> Markup {
     let at = |verb: &str| below(&below("/providers", &provider.name), verb);
     html! {
         section class="card provider" {
-            h2 { (view::name(&provider.display_name)) " " (state(is_configured, is_enabled)) }
+            h2 { (layout::name(&provider.display_name)) " " (state(is_configured, is_enabled)) }
             ul class="plain" {
                 @if let Some(why) = &provider.why_off { li { (why) } }
                 @for one in &provider.credentials {
                     li {
-                        "Credential " (view::name(&one.name))
+                        "Credential " (layout::name(&one.name))
                         @match one.rests_seconds {
                             0 => " is in use",
                             seconds => { " is cooling down for " (seconds) " s more" }
@@ -51,8 +49,8 @@ fn card(context: &PageContext<'_>, provider: &ProviderView) -> Markup {
                 }
                 @for one in &provider.passed_over {
                     li {
-                        "Skipped for " (view::name(&one.model)) " after repeated failures, probed in "
-                        (view::thousands(one.asked_again_seconds)) " s"
+                        "Skipped for " (layout::name(&one.model)) " after repeated failures, probed in "
+                        (layout::thousands(one.asked_again_seconds)) " s"
                     }
                 }
             }
@@ -70,7 +68,7 @@ fn addresses(places: &[PlaceView]) -> Markup {
             details {
                 summary { "Addresses: " (places.len()) }
                 ul class="plain" { @for place in places { li {
-                    code { (place.address) } " of " (view::name(&place.origin))
+                    code { (place.address) } " of " (layout::name(&place.origin))
                     @match place.ejected_seconds {
                         0 => {}
                         seconds => { " " span class="pill u" { "Skipped" } " for " (seconds) " s more, after repeated failures" }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     api::error::AdminError,
-    console::{desk::PageContext, fields::FormFields, forms::InputField, frame::HtmlPage},
+    console::{PageContext, forms::InputField, layout::HtmlPage, request::FormFields},
     domain::{
         rules::{
             ExplainRequest, Explanation, RuleFile, TextChange,

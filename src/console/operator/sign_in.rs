@@ -9,15 +9,13 @@ use maud::{Markup, html};
 use crate::{
     admin::Admin,
     console::{
-        answer::PageResponse,
-        ask::PageRequest,
-        cookie,
-        frame::{HtmlPage, Layout},
+        layout::{HtmlPage, Layout, PageResponse},
         link::{Links, Operator},
         openid::{self, OpenId, SignInFailure},
-        session::BrowserSessions,
+        request::PageRequest,
+        session::{self, BrowserSessions},
     },
-    edges::limiter::{Limiter, RateAllowance, client::ClientAddress},
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
 };
 
 /// How often one address may try to sign in.
@@ -113,7 +111,7 @@ impl SignInMethods {
             ));
         };
         page.with_refresh(refresh)
-            .with_cookie(cookie::OPENID.set(&begun.text, request.connection_security()))
+            .with_cookie(session::OPENID.set(&begun.text, request.connection_security()))
     }
 
     /// The page that the provider sends the browser back to.
@@ -121,7 +119,7 @@ impl SignInMethods {
         if self.openid.is_none() {
             return self.sign_in_page();
         }
-        let content = openid::returned::return_form(&request.query(), RETURN, "Open the console");
+        let content = openid::return_form(&request.query(), RETURN, "Open the console");
         PageResponse::page(StatusCode::OK, framed(&titled("Sign in", content)))
     }
 
@@ -135,7 +133,7 @@ impl SignInMethods {
         }
         let (form, text) = (
             request.form(),
-            cookie::OPENID.read(&request.headers, request.connection_security()),
+            session::OPENID.read(&request.headers, request.connection_security()),
         );
         let finished = match self.base() {
             Ok(base) => {
@@ -146,7 +144,7 @@ impl SignInMethods {
             Err(failure) => Err(failure),
         };
         let finished = finished.and_then(|person| openid.operator(person));
-        let over = cookie::OPENID.clear(request.connection_security());
+        let over = session::OPENID.clear(request.connection_security());
         let operator = match finished {
             Ok(operator) => operator,
             Err(failure) => return self.failure_page(&failure).with_cookie(over),
@@ -234,12 +232,12 @@ impl SignInMethods {
 
 async fn begin(sessions: &BrowserSessions, operator: &Operator, request: &PageRequest) -> PageResponse {
     // A previous session is not reused: the new one has its own text.
-    if let Some(before) = cookie::CONSOLE.read(&request.headers, request.connection_security()) {
+    if let Some(before) = session::CONSOLE.read(&request.headers, request.connection_security()) {
         // If the store is unreachable, it ends later by itself: only this browser knows its text.
         let _ = sessions.close(before).await;
     }
     let id = sessions.open(operator, request.now).await;
-    PageResponse::redirect("/").with_cookie(cookie::CONSOLE.set(&id, request.connection_security()))
+    PageResponse::redirect("/").with_cookie(session::CONSOLE.set(&id, request.connection_security()))
 }
 
 /// A document without a session.

@@ -4,15 +4,18 @@ use http::StatusCode;
 
 use super::{KeyOwner, Portal, ROOT, page};
 use crate::{
-    admin::{AdminPeer, ask::AdminHandler, author::Author},
+    admin::{AdminPeer, errors::AdminHandler, peer::Author},
     api::{
         error::{AdminError, AdminErrorCode},
         keys::{EndOverlap, KeyDetails, KeyText, LowerKey},
-        providers::ListModels,
+        node::ListModels,
         sessions::EndSignIns,
     },
     console::{
-        answer::PageResponse, ask::PageRequest, fields::FormFields, forms::changed_value, key_view, limits, rotation,
+        forms::changed_value,
+        key_page,
+        layout::PageResponse,
+        request::{FormFields, PageRequest},
         session::BrowserSession,
     },
     domain::keys::{
@@ -37,7 +40,7 @@ impl Portal {
             return Ok(PageResponse::redirect(ROOT));
         }
         let key = self.key(session).await?;
-        if key_view::has_expired(&key) || key_view::is_used_up(&key) {
+        if key_page::has_expired(&key) || key_page::is_used_up(&key) {
             return Err(AdminError::new(
                 AdminErrorCode::Forbidden,
                 "This key is used up or has expired: only an operator can change it.",
@@ -47,7 +50,7 @@ impl Portal {
         match at {
             ["rotate"] => {
                 let made = self
-                    .request_change(session, rotation::read_rotation(session, id, form)?)
+                    .request_change(session, key_page::read_rotation(session, id, form)?)
                     .await?;
                 return Ok(self.rotated(session, &made, &request.base()).await);
             }
@@ -100,7 +103,7 @@ impl Portal {
 
 /// The limits that were changed.
 fn read_lower(id: KeyId, form: &FormFields) -> Result<LowerKey, AdminError> {
-    let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+    let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
     Ok(LowerKey {
         id,
         expires_at: changed_value(form, "expires_at")?,

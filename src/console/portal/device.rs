@@ -10,15 +10,13 @@ use super::{KeyOwner, Portal, page, unavailable};
 use crate::{
     api::{error::AdminError, sessions::DecideSignIn},
     console::{
-        answer::PageResponse,
-        ask::PageRequest,
         forms::{Forms, NOT_GENUINE, is_genuine},
-        frame::HtmlPage,
+        layout::{self, HtmlPage, PageResponse},
         oauth::{OAuth, VERIFICATION},
+        request::PageRequest,
         session::BrowserSession,
-        view,
     },
-    domain::sign_in::user_code::UserCode,
+    domain::sign_in::device_request::UserCode,
 };
 
 impl Portal {
@@ -154,7 +152,7 @@ impl DevicePrompt<'_> {
         };
         let content = html! {
             section class="card" {
-                p { "An agent requests to use your key " strong { (view::name(self.name)) } ", which ends in " code { (self.hint) }
+                p { "An agent requests to use your key " strong { (layout::name(self.name)) } ", which ends in " code { (self.hint) }
                     ". It began " (self.seconds) " seconds ago, and shows this code:" }
                 p class="compare" { (code) }
                 p { strong { "Approve only if you started this yourself, just now, and your agent shows exactly this code." }

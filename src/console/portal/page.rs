@@ -3,21 +3,20 @@
 use http::StatusCode;
 use maud::{Markup, html};
 
-use crate::api::providers::ModelView;
+use crate::api::node::ModelView;
 use crate::console::{
-    answer::PageResponse,
-    example::Examples,
     forms::{Forms, InputField},
-    frame::{HtmlPage, Layout},
-    key_view, limits, new_key,
+    key_page,
+    layout::{self, HtmlPage, Layout, PageResponse},
     oauth::VERIFICATION,
-    rotation, rows,
+    rows,
     session::BrowserSession,
-    snippet, usage_chart, usage_table, view,
+    snippet::{self, Examples},
+    usage_table,
 };
 use crate::{
     api::{keys::KeyDetails, log::LatestRows, usage::UsagePage},
-    domain::sign_in::user_code::UserCode,
+    domain::sign_in::device_request::UserCode,
 };
 
 /// The content of the owner's page.
@@ -40,17 +39,17 @@ pub(super) struct PortalFacts {
 /// The owner's page.
 pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &str) -> HtmlPage {
     let key = &facts.key;
-    let is_read_only = key_view::has_expired(key) || key_view::is_used_up(key);
+    let is_read_only = key_page::has_expired(key) || key_page::is_used_up(key);
     let (rows, not_read) = (&facts.rows.rows, facts.rows.not_read.is_some());
     let content = html! {
         @if is_read_only {
             (forms.refusal())
             p class="card" role="status" { "This key is used up or has expired, and can only be viewed. Ask the person who gave it to you for more." }
         }
-        (key_view::facts(key))
+        (key_page::facts(key))
         h2 { "The last 30 days" }
-        (usage_chart::usage_chart(&facts.by_day, true))
-        @if !facts.by_model.usage.is_empty() { (usage_table::usage_table(&facts.by_model, view::name)) }
+        (usage_table::usage_chart(&facts.by_day, true))
+        @if !facts.by_model.usage.is_empty() { (usage_table::usage_table(&facts.by_model, layout::name)) }
         h2 { "The last requests" }
         @if not_read { p class="card" role="status" { "Older ones cannot be read at the moment. Try again later." } }
         @let is_whole = facts.rows.whole;
@@ -63,7 +62,7 @@ pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &st
                 section class="card" { h2 { "Lower its limits" } (lower_form(forms, key)) }
                 section class="card" {
                     h2 { "Rotate" }
-                    (rotation::rotation_form(forms, "/portal/rotate", "/portal/end-overlap", key))
+                    (key_page::rotation_form(forms, "/portal/rotate", "/portal/end-overlap", key))
                 }
             }
         }
@@ -94,7 +93,7 @@ fn lower_form<W>(forms: &Forms<'_, W>, key: &KeyDetails) -> Markup {
         p { "Only an operator can raise them again." }
         (forms.input(action, &InputField::text("quota_usd", "Quota in USD", &quota, "Unlimited")))
         (forms.input(action, &InputField::text("expires_at", "Expires, a date or a time (UTC)", &expires, "Never")))
-        (limits::rate_inputs(forms, action, [key.rpm, key.tpm, key.concurrency]))
+        (key_page::rate_inputs(forms, action, [key.rpm, key.tpm, key.concurrency]))
         button { "Lower the limits" }
     };
     forms.form(action, "fields", &content)
@@ -109,7 +108,7 @@ fn models(key: &KeyDetails, models: &[ModelView]) -> Markup {
     html! {
         details class="card" {
             summary { "Models it may request: " (names.len()) }
-            ul class="silent" { @for name in names { li { (view::name(name)) } } }
+            ul class="silent" { @for name in names { li { (layout::name(name)) } } }
         }
     }
 }
@@ -117,7 +116,7 @@ fn models(key: &KeyDetails, models: &[ModelView]) -> Markup {
 /// The page with a key's new text.
 pub(super) fn rotated_page(made: &KeyDetails, models: &[ModelView], base: &str) -> HtmlPage {
     let content = html! {
-        (new_key::section(made, models, base))
+        (key_page::section(made, models, base))
         p class="pages" { a href="/portal" { "Back to the key" } }
     };
     HtmlPage {

@@ -11,9 +11,9 @@ use super::*;
 use crate::{
     admin::{AdminPeer, sessions::SessionHolder},
     console::link::Operator,
-    domain::{keys::key::KeyId, role::Role},
+    domain::{keys::key::KeyId, sign_in::Role},
     edges::clock,
-    store::web_sessions::ListedWebSession,
+    store::sessions::ListedWebSession,
 };
 
 /// What docs/console.md promises.

@@ -10,7 +10,7 @@ use crate::domain::{
     money::price::PriceList,
     rules::Provider,
     strict_toml::{FileError, suggestion},
-    wire::{model_name, protocol::Protocol},
+    wire::{operation, protocol::Protocol},
 };
 
 /// The models read so far, each with its place in a file.
@@ -51,7 +51,7 @@ impl<'a> ModelCollector<'a> {
             for alias in &model.aliases {
                 let taken = match aliases.get(alias) {
                     _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
-                    _ if !model_name::is_plausible(alias) => Some("not a valid model name".to_owned()),
+                    _ if !operation::is_plausible(alias) => Some("not a valid model name".to_owned()),
                     Some(other) => Some(format!("also an alias of `{other}`")),
                     None => None,
                 };
@@ -168,7 +168,7 @@ fn build_model(
     let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
     let created_unix = check_spelling(raw, &mut faults);
     let is_wrong = |(provider, name): &(&String, &String)| {
-        !model_name::is_plausible(name) || providers.iter().all(|known| known.name != **provider)
+        !operation::is_plausible(name) || providers.iter().all(|known| known.name != **provider)
     };
     for (provider, name) in raw.upstream_names.iter().filter(is_wrong) {
         let message = format!(
@@ -206,8 +206,8 @@ fn build_model(
 /// Checks the names and the date of a model, which do not depend on its providers. Returns when it appeared.
 fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
-        if name.is_some_and(|name| !model_name::is_plausible(name)) {
-            faults.push((key, format!("key `{key}`: a model's name is {}", model_name::RULE)));
+        if name.is_some_and(|name| !operation::is_plausible(name)) {
+            faults.push((key, format!("key `{key}`: a model's name is {}", operation::RULE)));
         }
     }
     if raw.name.contains(',') {

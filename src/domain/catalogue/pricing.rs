@@ -7,7 +7,7 @@ use crate::domain::{
     money::price::{Price, PriceList, SHIPPED_FILE},
     rules::Provider,
     strict_toml::suggestion,
-    wire::model_name,
+    wire::operation,
 };
 
 /// The model's price at each provider that is on, by the provider's name.
@@ -69,7 +69,7 @@ impl Catalogue {
         let is_meant = move |model: &&Arc<Model>| {
             let upstream = model.upstream_name_by(provider);
             let is_served = model.providers.iter().any(|served| served.name == provider);
-            is_served && model_name::name_candidates(name).any(|name| name == upstream)
+            is_served && operation::name_candidates(name).any(|name| name == upstream)
         };
         self.models.values().filter(is_meant)
     }
@@ -77,7 +77,7 @@ impl Catalogue {
     /// The model that a provider means by a name in its answers, with its price there: by its name at the provider, its public
     /// name or an alias, or one of these with a date appended.
     pub(crate) fn find_served(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
-        let undated = model_name::without_date(name);
+        let undated = operation::without_date(name);
         let is_called = |model: &Model, name: &str| {
             let upstream = model.upstream_name_by(provider);
             upstream == name || model.name == name || model.aliases.iter().any(|alias| alias == name)

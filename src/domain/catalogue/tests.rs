@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::{
     keys::secret::Secret,
     money::price::{PriceList, SHIPPED_FILE},
-    rules::{RuleFile, pattern::matches, shipped},
+    rules::{RuleFile, condition::matches, shipped},
     strict_toml::FileError,
 };
 

@@ -11,8 +11,8 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use limit::LimitRefusal;
-pub(crate) use reply::RefusalReply;
+pub(crate) use crate::domain::faults::refusal::limit::LimitRefusal;
+pub(crate) use crate::domain::faults::refusal::reply::RefusalReply;
 
 /// The owner of a share of the memory for request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,19 @@
 //! Keys as the store has them: id, record and rotation, never the text itself.
 
-use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
-use thiserror::Error;
-
-pub use crate::domain::keys::key_id::KeyId;
-use crate::domain::keys::rotation::{PreviousKeyText, Rotation};
-use crate::domain::keys::secret::KeyDigest;
-use crate::domain::keys::terms::KeyTerms;
-
 #[cfg(test)]
 mod tests;
+
+use std::fmt;
+
+use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
+use thiserror::Error;
+
+use crate::domain::keys::{
+    secret::{KeyDigest, base62_digit, random_base62},
+    terms::KeyTerms,
+};
 
 /// Whether a key is active or revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,5 +198,119 @@ impl KeyView {
             record: self.record.merged_with(told)?,
             last_used: self.last_used,
         })
+    }
+}
+
+const KEY_ID_START: &str = "key_";
+const KEY_ID_RANDOM_CHARS: usize = 16;
+
+/// The public identifier of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct KeyId(SmolStr);
+
+impl KeyId {
+    /// Draws a new id.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(format_smolstr!(
+            "{KEY_ID_START}{}",
+            random_base62(KEY_ID_RANDOM_CHARS, rng)
+        ))
+    }
+
+    /// Derives an id from a digest; equal digests give equal ids.
+    pub(crate) fn from_digest(digest: &[u8; 32]) -> Self {
+        let bytes = digest.iter().take(KEY_ID_RANDOM_CHARS);
+        let random: String = bytes.map(|byte| base62_digit(u32::from(*byte) % 62)).collect();
+        Self(format_smolstr!("{KEY_ID_START}{random}"))
+    }
+
+    /// Parses an id from untrusted input.
+    pub fn parse(text: &str) -> Result<Self, KeyIdError> {
+        let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
+        if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            Ok(Self(text.into()))
+        } else {
+            Err(KeyIdError)
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for KeyId {
+    type Err = KeyIdError;
+
+    fn from_str(text: &str) -> Result<Self, KeyIdError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = KeyIdError;
+
+    fn try_from(text: String) -> Result<Self, KeyIdError> {
+        Self::parse(&text)
+    }
+}
+
+/// The text is not a key id. The error does not repeat it, because somebody may have pasted the key instead of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a key id is `key_` and 16 letters or digits, as `weir key list` shows it")]
+pub struct KeyIdError;
+
+/// The default overlap, in which the previous text stays valid, in seconds: a day, to deploy the new text wherever the key is
+/// used.
+pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
+/// The maximum overlap, in seconds: 30 days.
+pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
+
+/// How long a repeated request with the same seed gets the same key text again, in seconds: the first response may have been
+/// lost.
+pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
+
+/// A new text for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The digest of the new text.
+    pub digest: KeyDigest,
+    /// The last characters of its random part.
+    pub hint: String,
+    /// The time of the rotation, in seconds since the Unix epoch.
+    pub at: i64,
+    /// When the previous text ends, in seconds since the Unix epoch; `None`: at once. It is no longer valid in that second.
+    pub overlap_until: Option<i64>,
+}
+
+/// The text that a key had before its last rotation. It is valid until its end, like the present text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviousKeyText {
+    /// The digest of the text.
+    pub digest: KeyDigest,
+    /// The last characters of its random part.
+    pub hint: String,
+    /// When it ends, in seconds since the Unix epoch. It is no longer valid in that second.
+    pub until: i64,
+}
+
+impl PreviousKeyText {
+    /// Whether it is still valid at `now_unix`.
+    pub fn is_valid(&self, now_unix: i64) -> bool {
+        now_unix < self.until
     }
 }

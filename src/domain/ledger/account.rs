@@ -43,50 +43,43 @@
 //!
 //! **Counters** of a key are kept by period. Those of periods that ended more than 7 days ago may be dropped, `all` never.
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use serde::{Deserialize, Serialize};
-
-use self::{
-    amounts::{bounded, charge, sum},
-    bucket::RateBuckets,
-    holds::{Hold, Holds},
-    key::{AccountKey, KeyMirror},
-    notices::Notices,
-    operations::{Operations, RecordedOperation},
-    paid_in::PaidIn,
-    recall::Recall,
-};
-use super::{
-    account_record::AccountRecord,
-    admission::{AdmitCall, AdmitReply, Denial, Grant, QuotaUse},
-    node::NodeId,
-    period::{self, Period},
-    step::{AccountChange, Settlement, Step},
-    top_up::{TopUp, TopUpReply},
-};
-use crate::domain::{
-    keys::{key::KeyId, terms::KeyTerms},
-    ledger::consumption::Row,
-    money::NanoUsd,
-    quick_map::QuickMap,
-};
-
-mod amounts;
 pub(crate) mod bucket;
 pub(crate) mod holds;
 pub(crate) mod key;
 mod leasing;
 pub(crate) mod notices;
-mod noticing;
 pub(crate) mod operations;
 mod pace;
-pub(crate) mod paid_in;
-mod recall;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transient;
-mod viewing;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    QuickMap,
+    keys::{key::KeyId, terms::KeyTerms},
+    ledger::{
+        AccountRecord,
+        account::{
+            bucket::RateBuckets,
+            holds::{Hold, Holds},
+            key::{AccountKey, KeyMirror},
+            leasing::Recall,
+            notices::Notices,
+            operations::{Operations, PaidIn, RecordedOperation},
+        },
+        admission::{AdmitCall, AdmitReply, Denial, Grant, QuotaUse, TopUp, TopUpReply},
+        consumption::Row,
+        ids::NodeId,
+        period::{self, Period},
+        reports::{AccountView, KeySpend, SpendByKey},
+        step::{AccountChange, Settlement, Step},
+    },
+    money::NanoUsd,
+};
 
 /// One account with its keys and its holds. The default is an account that does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -400,5 +393,67 @@ impl AccountSummary {
         let cost = charge(settlement);
         self.balance = sum(self.balance, NanoUsd::from_nanos(-cost.nanos()));
         self.spent = sum(self.spent, cost);
+    }
+}
+
+/// The cost of a settlement as it is charged: from zero to [`NanoUsd::MAX`].
+fn charge(settlement: &Settlement) -> NanoUsd {
+    bounded(settlement.cost).max(NanoUsd::ZERO)
+}
+
+/// An amount, clamped to ±[`NanoUsd::MAX`].
+fn bounded(amount: NanoUsd) -> NanoUsd {
+    let most = NanoUsd::MAX.nanos();
+    NanoUsd::from_nanos(amount.nanos().clamp(-most, most))
+}
+
+/// The sum of two amounts; each of them and the sum are clamped to ±[`NanoUsd::MAX`].
+fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
+    bounded(bounded(one).saturating_add(bounded(other)))
+}
+
+impl Account {
+    /// The account's settings by operators; the default record if the account does not exist.
+    pub(crate) fn record(&self) -> AccountRecord {
+        self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
+    }
+
+    /// The account as operators see it; `None` if it does not exist.
+    pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
+        let summary = self.summary.as_ref()?;
+        let (held, running) = self.holds.live_totals(now_ms);
+        let (paid_today, paid_this_month) = summary.paid.sums_at(now_ms);
+        Some(AccountView {
+            id: id.to_owned(),
+            balance: summary.balance,
+            spent: summary.spent,
+            held,
+            running,
+            record: summary.record,
+            paid_today,
+            paid_this_month,
+            created_at: summary.created_at,
+        })
+    }
+
+    /// The spending of each key in a period, without keys that have spent nothing.
+    pub(crate) fn spend_by_key(&self, period: Period) -> SpendByKey {
+        let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
+        of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
+    }
+
+    /// The spending of a key in the current periods; zeros for an unknown key.
+    pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
+        let spent = |period| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
+        let [all, day, week, month] = Period::each_at(now_ms).map(spent);
+        let (held, running) = self.holds.live_key_totals(id, now_ms);
+        KeySpend {
+            all,
+            day,
+            week,
+            month,
+            held,
+            running,
+        }
     }
 }

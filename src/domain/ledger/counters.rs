@@ -12,7 +12,7 @@ use crate::domain::{
         consumption::Row,
         daily_sums::{DailySum, SumSubject, day_of},
         period::{COUNTERS_KEPT_MS, Period},
-        view::SpendByKey,
+        reports::SpendByKey,
     },
     money::NanoUsd,
 };

@@ -3,8 +3,13 @@
 //!
 //! Counts and costs below zero count as zero; each of them and every sum is at most 2^53 - 1.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -16,12 +21,6 @@ use crate::domain::{
     money::NanoUsd,
     wire::usage::{self, Usage},
 };
-
-mod difference;
-#[cfg(test)]
-mod tests;
-
-pub(crate) use difference::{SumDifference, differences};
 
 /// The maximum number of tags of one account with their own sums on one day. Later tags of that day share one sum.
 pub(crate) const TAGS_A_DAY_MAX: usize = 100;
@@ -287,4 +286,38 @@ impl Extend<Tag> for DayTags {
     fn extend<I: IntoIterator<Item = Tag>>(&mut self, tags: I) {
         self.0.extend(tags);
     }
+}
+
+/// The sums of one subject, model and day where they differ from those of the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SumDifference {
+    /// The day, counted from the Unix epoch, in UTC.
+    pub(crate) day: i64,
+    /// The subject of the sums.
+    pub(crate) subject: SumSubject,
+    /// The model.
+    pub(crate) model: SmolStr,
+    /// The sums in the ledger.
+    pub(crate) kept: Sums,
+    /// The sums of the rows.
+    pub(crate) of_rows: Sums,
+}
+
+/// The differences, by day, subject and model. Sums of zero count as missing.
+pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDifference> {
+    let places: BTreeSet<_> = kept.0.keys().chain(of_rows.0.keys()).collect();
+    let of = |sums: &DailySums, place| sums.0.get(place).copied().unwrap_or_default();
+    let compared = places
+        .into_iter()
+        .map(|place| (place, of(kept, place), of(of_rows, place)));
+    let differing = compared.filter(|(_, kept, of_rows)| kept != of_rows);
+    differing
+        .map(|((day, subject, model), kept, of_rows)| SumDifference {
+            day: *day,
+            subject: subject.clone(),
+            model: model.clone(),
+            kept,
+            of_rows,
+        })
+        .collect()
 }

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    keys::{key::KeyId, thresholds::PERCENTS},
-    ledger::{node::NodeId, period::Period},
+    keys::{key::KeyId, terms::PERCENTS},
+    ledger::{ids::NodeId, period::Period},
     money::NanoUsd,
 };
 

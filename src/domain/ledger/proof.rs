@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     consumption::Row,
     daily_sums::{DailySums, DayTags, SumDifference, SumSubject, Sums, differences},
-    node::NodeId,
     tag::Tag,
 };
+use crate::domain::ledger::ids::NodeId;
 
 /// The sums of an account's day in the ledger, and the rows of that day that were read so far.
 #[derive(Clone, Debug, Default)]

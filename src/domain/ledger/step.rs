@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     keys::key::KeyId,
-    ledger::{consumption::Row, lease::LeaseId, operation_id::OperationId},
+    ledger::{consumption::Row, ids::OperationId, lease::LeaseId},
     money::NanoUsd,
 };
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-pub(crate) use crate::domain::rules::number::JsonNumber;
+pub(crate) use crate::domain::rules::condition::JsonNumber;
 use crate::domain::{
     rules::condition::{Condition, FieldBase, FieldTest, RequestFacts},
     wire::protocol::Protocol,

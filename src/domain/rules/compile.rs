@@ -1,33 +1,34 @@
 //! Compiles a provider file: checks it completely and turns it into what requests need. A compiled file causes no errors later.
 
 mod bodies;
-mod body_path;
-mod conditions;
 mod edits;
 mod resilience;
-mod values;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use http::HeaderName;
 use toml::Spanned;
 
-pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
 use crate::domain::{
     keys::secret::Secret,
     rules::{
         RuleFile,
+        apply::json_string,
+        body::{BodyPathStep, JsonNumber, NumberBound, NumberRange, PATH_STEPS_MAX},
         endpoint::{EndpointTemplate, EndpointTemplates},
         provider::{Auth, Credential, Provider, ProviderTimeouts},
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     strict_toml::{Faults, FileError, parse_all},
     wire::{
-        model_name,
-        operation::Operation,
+        operation::{self, Operation},
         protocol::{Protocol, provider_error::CREDENTIAL_CHARS_MIN},
     },
 };
+
+pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
 
 /// The longest name of a provider, in bytes.
 pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
@@ -52,7 +53,7 @@ impl CompiledProvider {
             let mut models = self.models.iter();
             models.find(|(_, model)| model.aliases.iter().any(|alias| alias == name))
         };
-        let listed = model_name::name_candidates(asked).find_map(|name| named(name).or_else(|| aliased(name)));
+        let listed = operation::name_candidates(asked).find_map(|name| named(name).or_else(|| aliased(name)));
         listed.or_else(|| {
             let fallback = self.provider.fallback.as_ref()?;
             fallback.applies_to(protocol, asked).then(|| named(&fallback.model))?
@@ -261,5 +262,70 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     models
 }
 
-#[cfg(test)]
-mod tests;
+/// Parses the steps of a path: names joined by dots, each followed by one `[]` for every array it enters.
+fn path_steps(text: &str) -> Option<Vec<BodyPathStep>> {
+    let mut path = Vec::new();
+    for part in text.split('.') {
+        let name = part.trim_end_matches("[]");
+        if name.is_empty() || name.contains(['[', ']']) {
+            return None;
+        }
+        path.push(BodyPathStep::Member(name.to_owned()));
+        path.extend(std::iter::repeat_n(BodyPathStep::Each, (part.len() - name.len()) / 2));
+    }
+    (path.len() <= PATH_STEPS_MAX).then_some(path)
+}
+
+/// Parses the names of a path that enters no arrays.
+fn path_members(text: &str) -> Option<Vec<String>> {
+    let name = |segment| match segment {
+        BodyPathStep::Member(name) => Some(name),
+        BodyPathStep::Each => None,
+    };
+    path_steps(text)?.into_iter().map(name).collect()
+}
+
+/// `min` and `max`, of which at least one is required.
+fn bounds(min: Option<&toml::Value>, max: Option<&toml::Value>) -> Result<NumberRange, String> {
+    let min = min.map(bound).transpose()?;
+    let max = max.map(bound).transpose()?;
+    match (&min, &max) {
+        (None, None) => Err("keys `min` and `max` are missing: `clamp` needs one of them".to_owned()),
+        (Some(min), Some(max)) if max.value.is_below(min.value) => Err("key `min` is greater than `max`".to_owned()),
+        (Some(_), _) | (None, Some(_)) => Ok(NumberRange { min, max }),
+    }
+}
+
+fn bound(value: &toml::Value) -> Result<NumberBound, String> {
+    let text = match value {
+        toml::Value::Integer(_) | toml::Value::Float(_) => json_text(value)?,
+        _ => return Err("keys `min` and `max` are numbers".to_owned()),
+    };
+    let value = JsonNumber::read(&text).ok_or("keys `min` and `max` are numbers")?;
+    Ok(NumberBound { text, value })
+}
+
+/// A value's JSON text.
+fn json_text(value: &toml::Value) -> Result<String, String> {
+    let unfit = || "dates and non-finite numbers cannot be written as JSON".to_owned();
+    match value {
+        toml::Value::String(text) => Ok(json_string(text)),
+        toml::Value::Integer(integer) => Ok(integer.to_string()),
+        toml::Value::Float(float) => serde_json::Number::from_f64(*float)
+            .map(|number| number.to_string())
+            .ok_or_else(unfit),
+        toml::Value::Boolean(truth) => Ok(truth.to_string()),
+        toml::Value::Datetime(_) => Err(unfit()),
+        toml::Value::Array(items) => {
+            let items: Result<Vec<String>, String> = items.iter().map(json_text).collect();
+            Ok(format!("[{}]", items?.join(",")))
+        }
+        toml::Value::Table(table) => {
+            let member = |(name, value): (&String, &toml::Value)| {
+                Ok::<String, String>(format!("{}:{}", json_string(name), json_text(value)?))
+            };
+            let members: Result<Vec<String>, String> = table.iter().map(member).collect();
+            Ok(format!("{{{}}}", members?.join(",")))
+        }
+    }
+}

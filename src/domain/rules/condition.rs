@@ -2,8 +2,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::{body::JsonNumber, pattern::matches};
-use crate::domain::wire::{model_name, operation::Operation};
+use crate::domain::wire::operation::{self, Operation};
 
 /// The facts of a request that conditions can test.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +110,72 @@ impl Condition {
 impl ModelPattern {
     /// Whether the pattern matches the name, or the name without its context-window mark or snapshot date.
     pub(super) fn matches(&self, name: &str) -> bool {
-        model_name::name_candidates(name).any(|name| matches(&self.0, name))
+        operation::name_candidates(name).any(|name| matches(&self.0, name))
     }
+}
+
+/// A number of a JSON text, compared by value, not by spelling.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum JsonNumber {
+    /// An integer, compared exactly.
+    Integer(i128),
+    /// A number with a fraction, an exponent, or more digits than an `i128` has; may be infinite.
+    Float(f64),
+}
+
+impl JsonNumber {
+    /// Reads a JSON number.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        match text.parse() {
+            Ok(integer) => Some(Self::Integer(integer)),
+            Err(_) => text.parse().ok().map(Self::Float),
+        }
+    }
+
+    /// Reads the token of a value; `None` if it is not a number.
+    pub(super) fn from_token(token: &[u8]) -> Option<Self> {
+        if !token.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
+            return None;
+        }
+        Self::read(std::str::from_utf8(token).ok()?)
+    }
+
+    /// Whether it has the same value as `other`, even if spelled differently.
+    pub(super) fn equals(self, other: Self) -> bool {
+        !self.is_below(other) && !other.is_below(self)
+    }
+
+    /// Whether it is less than `other`.
+    pub(super) fn is_below(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Integer(left), Self::Integer(right)) => left < right,
+            (left, right) => left.nearest_float() < right.nearest_float(),
+        }
+    }
+
+    fn nearest_float(self) -> f64 {
+        match self {
+            Self::Integer(integer) => integer as f64,
+            Self::Float(float) => float,
+        }
+    }
+}
+
+/// Whether a pattern matches a text. `*` matches any text, everything else matches itself.
+pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut left) = text.strip_prefix(first) else {
+        return false;
+    };
+    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in between.split('*') {
+        // The earliest match leaves the most text for the rest of the pattern.
+        match left.split_once(part) {
+            Some((_, after)) => left = after,
+            None => return false,
+        }
+    }
+    left.ends_with(last)
 }

@@ -6,15 +6,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    keys::credential::CREDENTIAL_HEADERS,
+    keys::CREDENTIAL_HEADERS,
     rules::{
         apply::{EditError, Splice, apply_splices, edit_splices, model_splice},
         body::{BodyOp, BodyRules},
         compile::CompiledProvider,
         condition::RequestFacts,
-        head::{HeadEdit, HeadOp},
+        head::{HeadEdit, HeadOp, QueryEdit, QueryOp},
         provider::Provider,
-        query::{QueryEdit, QueryOp},
         response::ResponseRewriter,
     },
     strict_toml::suggestion,

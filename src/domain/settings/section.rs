@@ -8,8 +8,10 @@ use std::{
 
 use toml::de::{DeTable, DeValue};
 
-use super::places::SettingLines;
-use crate::domain::strict_toml::{self, FileError, nearest};
+use crate::domain::{
+    settings::kind::KeyDescription,
+    strict_toml::{self, FileError, lines, nearest, syntax_faults},
+};
 
 /// A file being read, with the faults found so far.
 pub(super) struct FileReadState<'a> {
@@ -245,5 +247,95 @@ pub(super) fn join(table: &str, key: &str) -> String {
         ("", _) => key.to_owned(),
         (_, "") => table.to_owned(),
         _ => format!("{table}.{key}"),
+    }
+}
+
+/// A table of settings, declared with [`settings!`](super::settings).
+pub(crate) trait Settings: Sized + PartialEq + 'static {
+    /// Its keys in the order of their declaration.
+    fn describe_keys() -> Vec<KeyDescription>;
+
+    /// Reads its keys. `None` if a required key is missing or wrong, which is reported.
+    fn read_keys(from: &Section<'_>) -> Option<Self>;
+
+    /// Adds to `keys` those that differ from `before` and take effect only at the next start; with `all`, all that differ.
+    fn differing(&self, before: &Self, at: &str, all: bool, keys: &mut BTreeSet<String>);
+
+    /// Reads its keys, and reports all other keys of the table.
+    fn read(from: &Section<'_>) -> Option<Self> {
+        let keys: Vec<&str> = Self::describe_keys().iter().map(|told| told.key).collect();
+        from.report_unknown_keys(&keys);
+        Self::read_keys(from)
+    }
+}
+
+/// The settings of a file, and every fault in it. Values at fault are replaced by their defaults.
+#[derive(Debug)]
+pub(crate) struct ParsedSettings<T> {
+    /// The settings; `None` if the text is not TOML or a required value cannot be replaced.
+    pub value: Option<T>,
+    /// The faults, in the order of their lines.
+    pub errors: Vec<FileError>,
+    /// The lines of the keys, for faults that are found later.
+    pub places: SettingLines,
+}
+
+/// Reads a file's text. `file` is its name in errors; paths in it are relative to `folder`, which is absolute.
+pub(crate) fn parse_settings<T: Settings>(file: &str, text: &str, folder: &Path) -> ParsedSettings<T> {
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    let reading = FileReadState::new(file, lines(text), folder);
+    if !syntax.is_empty() {
+        return ParsedSettings {
+            value: None,
+            errors: syntax_faults(file, text, &syntax),
+            places: reading.into_places().0,
+        };
+    }
+    let value = T::read(&Section::root(&reading, document.get_ref()));
+    let (places, mut errors) = reading.into_places();
+    errors.sort_by_key(|error| error.line);
+    ParsedSettings { value, errors, places }
+}
+
+/// The file's name in errors where none is set.
+const SETTINGS_FILE: &str = "weir.toml";
+
+/// A file and the lines of its keys, by paths such as `provider.NAME.KEY` and `model.1.KEY`. All values are equal, because
+/// settings do not depend on their lines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettingLines {
+    /// The file's name in errors; empty for `weir.toml`.
+    pub file: String,
+    /// The line of each key, counted from 1.
+    pub lines: BTreeMap<String, usize>,
+    /// Keys that could not be read, which is already reported.
+    pub unread: BTreeSet<String>,
+}
+
+impl PartialEq for SettingLines {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for SettingLines {}
+
+impl SettingLines {
+    /// The file's name in errors.
+    pub(crate) fn file(&self) -> &str {
+        match self.file.as_str() {
+            "" => SETTINGS_FILE,
+            file => file,
+        }
+    }
+
+    /// A fault of a key, with the line of the key or else of its table.
+    pub(crate) fn fault(&self, key: &str, message: impl Into<String>) -> FileError {
+        let tables = std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
+        FileError {
+            line: tables.filter_map(|key| self.lines.get(key)).copied().next(),
+            key: Some(key.to_owned()),
+            ..FileError::for_file(self.file(), message)
+        }
     }
 }

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 
 use super::{
     page::{at_start, page},
-    reader::ParsedSettings,
     *,
 };
+use crate::domain::settings::section::ParsedSettings;
 
 settings! {
     /// A file.

@@ -9,9 +9,8 @@ use crate::domain::{
         secret::{KeyDigest, KeyPrefix, ServiceKey, random_base62},
     },
     sign_in::{
-        access_token::AccessGrant,
         document_name,
-        refresh_token::{RefreshToken, SIGN_IN_CHARS},
+        tokens::{AccessGrant, RefreshToken, SIGN_IN_CHARS},
     },
 };
 

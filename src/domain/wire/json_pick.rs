@@ -4,30 +4,30 @@
 //! it inert until it is reset, and the picks so far stay readable. A value that is complete in memory is read without
 //! buffers ([`Picker::pick_whole`]), with the same result.
 
-mod heard;
-mod key;
 mod lexer;
-mod marks;
+mod text;
+
 mod path;
 mod picks;
-mod said;
-mod slot;
+
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 mod whole;
 
-pub(crate) use heard::TextCounter;
-use heard::TextCounting;
-use key::KeyBuffer;
-use lexer::{PickLexer, PickToken};
-pub(crate) use marks::ObjectMarks;
-use path::{NO_LEAVES, PathBits, PickNodeId, ROOT};
+use crate::domain::wire::json_pick::lexer::{PickLexer, PickToken};
+use crate::domain::wire::json_pick::path::KeyBuffer;
+pub(crate) use crate::domain::wire::json_pick::path::ObjectMarks;
+pub(in crate::domain) use crate::domain::wire::json_pick::path::replace_bytes;
+use crate::domain::wire::json_pick::path::{NO_LEAVES, PathBits, PickNodeId, ROOT};
 #[cfg(test)]
-pub(crate) use path::{PATHS_MAX, SCALAR_BYTES_MAX};
-pub(crate) use path::{PathSet, PickPath, PickRule, PickSegment, SEGMENTS_MAX, TREE_BYTES_MAX};
-pub(crate) use picks::Picks;
-pub(crate) use said::TextSpan;
-pub(in crate::domain) use slot::replace_bytes;
+pub(crate) use crate::domain::wire::json_pick::path::{PATHS_MAX, SCALAR_BYTES_MAX};
+pub(crate) use crate::domain::wire::json_pick::path::{
+    PathSet, PickPath, PickRule, PickSegment, SEGMENTS_MAX, TREE_BYTES_MAX,
+};
+pub(crate) use crate::domain::wire::json_pick::picks::Picks;
+pub(crate) use crate::domain::wire::json_pick::text::TextCounter;
+use crate::domain::wire::json_pick::text::TextCounting;
+pub(crate) use crate::domain::wire::json_pick::text::TextSpan;
 
 /// Picks values out of JSON that arrives in pieces. A path is identified by its index in the set that the picker was made with.
 #[derive(Debug)]

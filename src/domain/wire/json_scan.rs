@@ -10,48 +10,41 @@
 //! of them but jiter rely on `unsafe` SIMD; this lexer too skips long strings, most of every body, in vector steps.
 
 mod body_position;
-mod error;
 mod facts;
 mod input_tokens;
 mod items;
 mod json_end;
-mod key;
-mod levels;
 mod lexer;
-mod named_models;
-mod number;
-mod output_limits;
 mod references;
-mod scanned;
 mod string;
 mod tape;
-mod turns;
-
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::{JsonFault, ScanError};
-use facts::TopLevelReader;
-pub(crate) use input_tokens::input_estimate;
-pub use json_end::{JsonEnd, JsonEndProgress};
-use key::BodyKey;
-pub(crate) use levels::DEPTH_MAX;
-use lexer::StrictLexer;
-pub(in crate::domain) use lexer::{JsonToken, JsonTokenKind};
-pub use named_models::NamedModels;
-pub(crate) use references::Reference;
-use references::ReferenceReader;
-pub(crate) use scanned::ModelSpan;
-pub use scanned::Scan;
-pub(in crate::domain) use string::{is_text as is_string, unescaped};
-pub(crate) use tape::Tape;
-use tape::TapeRecorder;
-pub(in crate::domain) use tape::{TAPE_ENTRIES_MAX, TapeReader};
-pub(crate) use turns::ConversationTurns;
-use turns::TurnReader;
+use std::ops::Range;
 
-use crate::domain::wire::Protocol;
-use input_tokens::InputTokenEstimate;
+use crate::domain::wire::{
+    Protocol,
+    json_scan::{
+        facts::{OutputLimits, TopLevelReader, TurnReader},
+        input_tokens::InputTokenEstimate,
+        lexer::StrictLexer,
+        references::ReferenceReader,
+        string::BodyKey,
+        tape::TapeRecorder,
+    },
+};
+
+pub(crate) use crate::domain::wire::json_scan::facts::ConversationTurns;
+pub(crate) use crate::domain::wire::json_scan::input_tokens::input_estimate;
+pub use crate::domain::wire::json_scan::items::NamedModels;
+pub use crate::domain::wire::json_scan::json_end::{JsonEnd, JsonEndProgress};
+pub(crate) use crate::domain::wire::json_scan::lexer::DEPTH_MAX;
+pub(in crate::domain) use crate::domain::wire::json_scan::lexer::{JsonToken, JsonTokenKind};
+pub(crate) use crate::domain::wire::json_scan::references::Reference;
+pub(in crate::domain) use crate::domain::wire::json_scan::string::{is_text as is_string, unescaped};
+pub(crate) use crate::domain::wire::json_scan::tape::Tape;
+pub(in crate::domain) use crate::domain::wire::json_scan::tape::{TAPE_ENTRIES_MAX, TapeReader};
 
 /// The limits of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,4 +171,159 @@ fn lone_surrogate_error(at: usize) -> ScanError {
         at,
         fault: JsonFault::LoneSurrogate,
     }
+}
+
+/// The facts that a scan has read from a request body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// The value of `model`; `None` if the key is missing.
+    pub model: Option<ModelSpan>,
+    /// The value of `stream` if it is a boolean. It is up to the provider to refuse other values.
+    pub stream: Option<bool>,
+    /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
+    /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
+    pub output_max: Option<u64>,
+    /// The limits of the output that is billed.
+    pub output_limits: OutputLimits,
+    /// Whether the body has a `contents` key, with any value.
+    pub has_contents: bool,
+    /// A member of a Responses request that would hide the usage from weir: `background`, unless it is false, or
+    /// `stream_options.include_usage`, unless it is true.
+    pub unseen_usage: Option<&'static str>,
+    /// The value of `store` if it is a boolean.
+    pub store: Option<bool>,
+    /// Whether the body has a `thread` or a `diagnostics` object: a later request may name the answer.
+    pub may_be_continued: bool,
+    /// The position of the value of `prompt_cache_key` in the body, with both quotes.
+    pub prompt_cache_key: Option<Range<usize>>,
+    /// The references to state at a provider; at most [`ScanLimits::references_max`].
+    pub references: Vec<Reference>,
+    /// The models that the body names in addition to the one that is to answer.
+    pub models: NamedModels,
+    /// The estimated input tokens, in tokens of o200k (see `input_tokens`).
+    pub input_tokens: u64,
+    /// The turns of the conversation.
+    pub turns: ConversationTurns,
+    /// Whether the body has a member that only one account at the provider can read or has cached.
+    pub is_account_bound: bool,
+    /// The tokens of the body, for its edits.
+    pub tape: Tape,
+}
+
+/// The model that a request names, and the name's position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSpan {
+    /// The name, with escapes decoded. May be empty or implausible: see [`crate::domain::wire::operation::is_plausible`].
+    pub text: String,
+    /// The position of the value in the body, with both quotes: the bytes that an edit replaces.
+    pub value: Range<usize>,
+}
+
+/// Why a request body cannot be routed. Offsets (`at`) are bytes from the start of the body, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ScanError {
+    /// The body has nothing but white space.
+    #[error("the body is empty")]
+    Empty,
+    /// A sender must not add one (RFC 8259 section 8.1), and not all parsers skip it.
+    #[error("the body starts with a byte order mark, which JSON does not allow")]
+    ByteOrderMark,
+    /// The body is not UTF-8.
+    #[error("the body is not valid UTF-8 at byte {at}")]
+    NotUtf8 {
+        /// The first byte that is not part of a valid sequence.
+        at: usize,
+    },
+    /// The grammar of RFC 8259 is broken.
+    #[error("the body is not valid JSON at byte {at}: {fault}")]
+    Malformed {
+        /// The offset of the fault; the body's length if it ends too early.
+        at: usize,
+        /// The fault.
+        fault: JsonFault,
+    },
+    /// The top-level value is not an object.
+    #[error("the body must be a JSON object")]
+    NotObject,
+    /// The body nests deeper than [`ScanLimits::depth_max`].
+    #[error("the body nests deeper than {depth_max} levels")]
+    TooDeep {
+        /// The byte that opens the first level beyond the limit.
+        at: usize,
+        /// The limit, in levels.
+        depth_max: usize,
+    },
+    /// A second value, or anything else, after the object.
+    #[error("data follows the JSON value at byte {at}")]
+    TrailingData {
+        /// The first byte after the object that is not white space.
+        at: usize,
+    },
+    /// Two keys that are `model` once unescaped: parsers differ in which one counts.
+    #[error("`model` occurs twice (byte {at})")]
+    ModelTwice {
+        /// The opening quote of the second key.
+        at: usize,
+    },
+    /// `model` is a number, boolean, null, array or object.
+    #[error("`model` must be a string")]
+    ModelNotString {
+        /// The first byte of the value.
+        at: usize,
+    },
+    /// The body has more references to state at a provider than [`ScanLimits::references_max`].
+    #[error("the body names more than {references_max} files, items and other things at the provider (byte {at})")]
+    TooManyReferences {
+        /// The first byte of the first identifier beyond the limit.
+        at: usize,
+        /// The limit.
+        references_max: usize,
+    },
+    /// Two keys that are `stream` once unescaped: parsers differ in which one counts.
+    #[error("`stream` occurs twice (byte {at})")]
+    StreamTwice {
+        /// The opening quote of the second key.
+        at: usize,
+    },
+}
+
+/// A violation of the JSON grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonFault {
+    /// The body stops inside a value.
+    #[error("the body ends too early")]
+    EndsEarly,
+    /// No value can start here.
+    #[error("a value was expected")]
+    ValueExpected,
+    /// An object needs a key here.
+    #[error("a key in double quotes was expected")]
+    KeyExpected,
+    /// A key without its colon.
+    #[error("a colon was expected")]
+    ColonExpected,
+    /// Neither a further member nor the end of the object.
+    #[error("a comma or a closing brace was expected")]
+    CommaOrBraceExpected,
+    /// Neither a further element nor the end of the array.
+    #[error("a comma or a closing bracket was expected")]
+    CommaOrBracketExpected,
+    /// A misspelt `true`, `false` or `null`.
+    #[error("an unknown literal")]
+    Literal,
+    /// A number outside the grammar.
+    #[error("a digit was expected")]
+    DigitExpected,
+    /// A raw byte below 0x20 in a string.
+    #[error("a control character in a string must be escaped")]
+    ControlCharacter,
+    /// A backslash before anything but `"\/bfnrtu`.
+    #[error("an unknown escape")]
+    Escape,
+    /// `\u` without four hexadecimal digits.
+    #[error("an escape without four hexadecimal digits")]
+    HexDigits,
+    /// Half of a surrogate pair, which is not valid text, in a member's name or in a value that weir reads.
+    #[error("an escaped surrogate without its other half, in a name or an identifier")]
+    LoneSurrogate,
 }

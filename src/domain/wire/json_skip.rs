@@ -1,7 +1,7 @@
 //! Skips JSON values that are complete in memory. It accepts the same values as the picker's lexer, which does not check the
 //! range of numbers or the contents of strings.
 
-use crate::domain::wire::plain_run::plain_run;
+use crate::domain::wire::plain_run;
 
 /// The maximum number of open containers.
 pub(super) const DEPTH_MAX: usize = 512;

@@ -9,15 +9,11 @@
 //! Only text that passes through weir can be counted. Hidden reasoning is not billed unless the provider reports it.
 
 pub(crate) mod bill;
-mod factor;
-mod factors;
 mod steps;
-
 #[cfg(test)]
 mod tests;
 
-pub(crate) use factor::TokenFactor;
-use steps::{CLASS, FIRST_ROW, PACKED_STEPS};
+use crate::domain::wire::tokens::steps::{CLASS, FIRST_ROW, PACKED_STEPS};
 
 /// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.
 pub(crate) const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
@@ -91,4 +87,62 @@ fn add_byte(row: &mut u32, worth: &mut u64, byte: u8) {
 /// The estimate for bytes that cannot be read.
 pub(crate) fn unreadable_tokens(bytes: u64) -> u64 {
     bytes.div_ceil(UNREADABLE_BYTES_PER_TOKEN)
+}
+
+/// The factor from an estimate to a model's own count, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TokenFactor(u32);
+
+impl TokenFactor {
+    /// A factor in thousandths.
+    pub(crate) const fn thousandths(thousandths: u32) -> Self {
+        Self(thousandths)
+    }
+
+    /// The factor 1, which leaves an estimate unchanged.
+    pub(crate) const ONE: Self = Self(1_000);
+
+    /// The corrected estimate, rounded up.
+    pub(crate) fn apply(self, tokens: u64) -> u64 {
+        if let Some(thousandths) = tokens.checked_mul(self.0.into()) {
+            return thousandths.div_ceil(1_000);
+        }
+        let thousandths = u128::from(tokens) * u128::from(self.0);
+        u64::try_from(thousandths.div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The number of kinds of bytes; one of them is worth nothing.
+const KINDS: usize = 80;
+
+/// Tokens per byte of each kind, in millionths.
+///
+/// Fitted on o200k: least squares of the relative error, no factor below zero, over about 2,500 texts of 3 KB from
+/// documentation, fiction, web pages and source code in about 30 languages. English, Chinese, Russian, code, JSON and Markdown
+/// had three times the weight of the rest, Ukrainian and Arabic less. The texts of `tests/golden/tokens/` were not among them.
+const O200K: [u32; KINDS] = [
+    0, 267_654, 767_685, 381_894, 683_593, 977_851, 509_102, 0, 256_857, 0, 0, 0, 0, 0, 0, 641_797, 0, 628_985,
+    1_084_597, 0, 373_840, 851_929, 898_806, 485_110, 0, 0, 124_959, 3_187_927, 1_533_381, 2_103_995, 0, 1_157_149, 0,
+    810_021, 0, 0, 1_308_779, 0, 1_156_845, 767_212, 0, 110_187, 0, 1_148_324, 1_416_082, 857_188, 0, 0, 430_604,
+    1_380_608, 0, 0, 21_997, 338_008, 947_883, 89_655, 518_862, 447_699, 414_940, 150_000, 0, 206_060, 1_776_524, 0,
+    806_297, 708_430, 1_614_998, 1_189_944, 0, 0, 631_810, 1_283_898, 0, 2_111_196, 170_479, 518_318, 1_095_742, 0,
+    917_997, 51_763,
+];
+
+#[cfg(test)]
+mod factor_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_estimate_is_corrected_exactly_and_rounded_up(tokens in any::<u64>(), small in 0..10_000_000_u64, thousandths in 0..5_000_u32) {
+            for tokens in [tokens, small] {
+                let exact = (u128::from(tokens) * u128::from(thousandths)).div_ceil(1_000);
+                let corrected = TokenFactor::thousandths(thousandths).apply(tokens);
+                prop_assert_eq!(u128::from(corrected), exact.min(u128::from(u64::MAX)));
+            }
+        }
+    }
 }

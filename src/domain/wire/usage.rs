@@ -1,5 +1,12 @@
 //! The usage of a request, independent of the protocol.
 
+pub(in crate::domain) mod fields;
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+pub(in crate::domain) use crate::domain::wire::usage::fields::Modalities;
+
 /// The usage of one request in tokens, or calls for tools that are counted by call.
 ///
 /// The parts do not overlap: each token is in exactly one field, so a price per field can be summed.
@@ -249,16 +256,142 @@ fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     }
 }
 
-pub(in crate::domain) mod fields;
-mod modalities;
-mod run;
-mod source;
-mod unlimited;
+/// The purpose of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    /// The requested model works on the answer. It may have declined, and another one answered instead.
+    Answer,
+    /// Another model answers instead of one that declined.
+    Fallback,
+    /// The requested model shortens a long conversation.
+    Compaction,
+    /// A model advises the answering one.
+    Advisor,
+}
 
-pub(in crate::domain) use modalities::Modalities;
-pub(crate) use run::{Run, RunKind, total_usage};
-pub use source::{PriceModifiers, UsageSource};
-pub(crate) use unlimited::UnlimitedWork;
+impl RunKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Answer, Self::Fallback, Self::Compaction, Self::Advisor];
+
+    /// The word in the consumption log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Fallback => "fallback",
+            Self::Compaction => "compaction",
+            Self::Advisor => "advisor",
+        }
+    }
+
+    /// Whether the output of such a run is part of the answer, to which the request's output limit applies.
+    pub const fn is_part_of_answer(self) -> bool {
+        matches!(self, Self::Answer | Self::Fallback)
+    }
+}
+
+/// One run of a model for an answer. Several runs, each of its own model, may make one answer: a Messages answer lists them in
+/// `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The purpose of the run.
+    pub kind: RunKind,
+    /// The model, by the provider's name; `None` for the requested model.
+    pub model: Option<String>,
+    /// The tokens that the run used.
+    pub usage: Usage,
+}
+
+impl Run {
+    /// A run of the requested model for the answer.
+    pub fn answer(usage: Usage) -> Self {
+        Self {
+            kind: RunKind::Answer,
+            model: None,
+            usage,
+        }
+    }
+}
+
+/// The sum of the runs' usage.
+pub(crate) fn total_usage(runs: &[Run]) -> Usage {
+    runs.iter().fold(Usage::default(), |sum, run| sum.plus(&run.usage))
+}
+
+/// Where a row's usage comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageSource {
+    /// The provider reported it at the end of its answer.
+    Reported,
+    /// The provider reported a part of it before the answer was interrupted, or omitted a part from a complete answer; the rest
+    /// is estimated.
+    Partial,
+    /// Estimated from the text that passed.
+    Estimated,
+    /// The provider reported more than the limits allow; the accepted maximum is billed.
+    Bounded,
+}
+
+impl UsageSource {
+    /// Every source.
+    pub const ALL: [Self; 4] = [Self::Reported, Self::Partial, Self::Estimated, Self::Bounded];
+
+    /// The word in the consumption log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Partial => "partial",
+            Self::Estimated => "estimated",
+            Self::Bounded => "bounded",
+        }
+    }
+
+    /// The source with this word in the consumption log.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
+}
+
+/// The properties of an answer that change its price, as reported by the provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriceModifiers {
+    /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<SmolStr>,
+    /// The speed, such as `fast`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<SmolStr>,
+    /// The geography of the inference, such as `us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geo: Option<SmolStr>,
+}
+
+impl PriceModifiers {
+    /// The modifiers of a run. An advisor has a service tier and a speed of its own, which the answer does not report
+    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"); the geography is the
+    /// same for all runs.
+    #[must_use]
+    pub fn for_run(&self, run: RunKind) -> Self {
+        match run {
+            RunKind::Answer | RunKind::Fallback | RunKind::Compaction => self.clone(),
+            RunKind::Advisor => Self {
+                geo: self.geo.clone(),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// The work in an answer that the request's output limit does not cover: the limit applies to each run of a model, and the model
+/// runs again after a call of a provider's own tool; images do not count toward the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnlimitedWork {
+    /// Calls of the provider's own tools, such as searches and code execution.
+    pub tool_calls: u64,
+    /// Images in the answer.
+    pub images: u64,
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,8 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{client::ClientAddress, *};
+use super::*;
+use crate::edges::limiter::ClientAddress;
 
 fn allowance(per_minute: u32, burst: u32, clients_max: usize) -> RateAllowance {
     RateAllowance {

@@ -11,15 +11,11 @@ use crate::{
     domain::wire::protocol::{AnswerFraming, AnswerReport},
     edges::clock,
     gateway::{
-        answer::{error, interim, shape},
+        answer::{self, error, fields},
         coding,
         forward::Forward,
         meter::AnswerMeter,
-        outlet::{
-            Outlet,
-            unbegun::{UNBEGUN_BYTES_MAX, UnbegunAnswer},
-            withheld_error::{ErrorJudgement, WithheldError},
-        },
+        outlet::{ErrorJudgement, Outlet, UNBEGUN_BYTES_MAX, UnbegunAnswer, WithheldError},
         upstream::verdict::{self, AttemptEvent},
     },
     telemetry::metrics::Metrics,
@@ -50,7 +46,7 @@ pub(crate) fn hold_head(
     announced: AnswerFraming,
 ) -> Result<()> {
     let due = clock::instant() + forward.request.live.config.upstream.head_wait;
-    let held = std::mem::replace(head, interim::interim_head()?);
+    let held = std::mem::replace(head, fields::interim_head()?);
     let keeps_alive = session.get_keepalive().is_some();
     forward.client.write_gate.head.hold(Box::new(held), due, keeps_alive);
     forward.unbegun = Some(Box::new(UnbegunAnswer::new(announced)));
@@ -162,7 +158,7 @@ fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>
     };
     let announced = unbegun.announced;
     *piece = unbegun.into_body(piece.take());
-    shape::release(session, forward, announced)
+    answer::release(session, forward, announced)
 }
 
 /// Has Pingora's session write a head that the client's connection has already sent because it waited too long.

@@ -6,7 +6,7 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        faults::end::End,
+        faults::End,
         wire::protocol::{AnswerFraming, Break, MessageBoundaries},
     },
     edges::clock,
@@ -14,7 +14,7 @@ use crate::{
         answer::{beginning, error},
         attempt::deadline::Fate,
         forward::Forward,
-        outlet::{Outlet, append, masking::MaskFailure, rewrite},
+        outlet::{MaskFailure, Outlet, append, rewrite},
         parts::Gateway,
     },
     telemetry::metrics::Metrics,

@@ -19,14 +19,11 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        answer::{fields, interim},
+        answer::fields,
         attempt::deadline::Fate,
         coding,
         forward::Forward,
-        outlet::{
-            Outlet,
-            withheld_error::{ErrorJudgement, ErrorReply, WithheldError},
-        },
+        outlet::{ErrorJudgement, ErrorReply, Outlet, WithheldError},
         upstream::verdict::{self, AttemptEvent},
     },
     telemetry::metrics::Metrics,
@@ -40,7 +37,7 @@ pub(crate) fn withhold(
     head: &mut ResponseHeader,
     judged: ErrorJudgement,
 ) -> Result<()> {
-    let withheld = std::mem::replace(head, interim::interim_head()?);
+    let withheld = std::mem::replace(head, fields::interim_head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
     let operation = forward.request.operation;

@@ -2,20 +2,22 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
+use pingora_proxy::Session;
 use smallvec::SmallVec;
 
 use crate::{
     domain::{
-        keys::{account_headers, plain_search},
-        wire::protocol::provider_error::redact,
+        keys::{account_headers, forwarding},
+        ledger::spend_limit,
+        wire::protocol::{Protocol, provider_error::redact},
     },
-    gateway::{answer::spend_limit, forward::Forward, reply::REQUEST_ID},
+    gateway::{forward::Forward, reply::REQUEST_ID},
 };
 
 /// Removes the fields that must not reach the client, and adds the request ids and the key's quota.
 pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
-    spend_limit::add_spend_limit(forward, head)?;
+    add_spend_limit(forward, head)?;
     // Replaces the provider's reason phrase by the standard one.
     head.set_reason_phrase(None)?;
     let request_id = HeaderValue::from_str(&forward.ticket.request_id)
@@ -36,7 +38,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {
         true => redact(value, credential).is_some(),
-        false => plain_search::contains_secret(value, credential.as_bytes()),
+        false => forwarding::contains_secret(value, credential.as_bytes()),
     };
     let headers = &head.headers;
     let is_unwanted = |name: &HeaderName| {
@@ -89,6 +91,38 @@ pub(crate) fn announces_no_body(head: &ResponseHeader) -> bool {
     let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
     matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
         || !is_chunked && length.is_some_and(|length| length.as_bytes().iter().all(|digit| *digit == b'0'))
+}
+
+/// Keeps interim heads (RFC 9110 section 15.2) from this client. They concern the provider only, and once any head has reached
+/// the client no further attempt can follow. Over HTTP/2 Pingora sends none anyway.
+pub(crate) fn suppress_interim_heads(session: &mut Session) {
+    session.set_ignore_info_resp(true);
+}
+
+/// An empty interim head that replaces a head which the client must not get yet (see [`keep_from_client`]). Not 100, which would
+/// reach a client that expects one.
+pub(crate) fn interim_head() -> Result<ResponseHeader> {
+    ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))
+}
+
+/// Adds headers that tell a Messages client about its key's quota, in place of the provider's about the operator's account. Only
+/// for successes and keys with a quota: an error keeps the provider's headers, which say when to try again.
+pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+    let Some(standing) = forward.ticket.quota() else {
+        return Ok(());
+    };
+    if forward.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
+        return Ok(());
+    }
+    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);
+    let names: SmallVec<[HeaderName; 8]> = head.headers.keys().filter(is_the_operators).cloned().collect();
+    for name in names {
+        head.remove_header(&name);
+    }
+    for (name, value) in spend_limit::success_headers(&standing) {
+        head.insert_header(name, value)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{
-    config::connections::HeadsConfig,
-    domain::faults::pace::{BodyTimeLimit, MinimumSpeed},
-    front::{client_times::ClientTimes, head_budget::HeadBudget},
+    config::limits::HeadsConfig,
+    domain::faults::{BodyTimeLimit, MinimumSpeed},
+    front::{ClientTimes, head_budget::HeadBudget},
     gateway::presence::DetachLimits,
     telemetry::metrics::Metrics,
 };

@@ -24,11 +24,11 @@ use crate::{
             consumption::RETENTION_DAYS,
             daily_sums::{DailySum, SumSelector, SumSubject},
             period::resets_at,
-            usage_report::{self, SplitBy, UsageReport},
+            reports::{self, SplitBy, UsageReport},
         },
         money::NanoUsd,
     },
-    edges::limiter::{Limiter, RateAllowance, client::ClientAddress},
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
     store::{StoreError, ledger::LedgerStore},
 };
 
@@ -250,8 +250,8 @@ fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
     by_model.add_lines(sums, SplitBy::Model);
     by_day.add_total(sums);
     json!({
-        "from": usage_report::date_of_day(first).to_string(),
-        "until": usage_report::date_of_day(last + 1).to_string(),
+        "from": reports::date_of_day(first).to_string(),
+        "until": reports::date_of_day(last + 1).to_string(),
         "by_day": UsageLine::from_report(SplitBy::Day, by_day.lines(SplitBy::Day, usize::MAX)),
         "by_model": UsageLine::from_report(SplitBy::Model, by_model.lines(SplitBy::Model, usize::MAX)),
         "total": UsageSums::from(by_day.total()),

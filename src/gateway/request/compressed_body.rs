@@ -18,7 +18,7 @@ use crate::{
             decoding::{Decoding, DecodingError, Following},
         },
         request::{
-            bodies,
+            body,
             body_work::{FREE_BYTES_MAX, KeyWork, timed},
         },
     },
@@ -127,7 +127,7 @@ impl BodyDecoder {
                 Ok(None) => return Ok(true),
                 Err(error) => return Err(self.refusal(error)),
             };
-            bodies::grow_lease(&mut self.lease, part.len())?;
+            body::grow_lease(&mut self.lease, part.len())?;
             self.text.extend_from_slice(part);
             self.is_complete = matches!(self.end.push(part), JsonEndProgress::CompleteAt(_));
         }

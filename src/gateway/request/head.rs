@@ -1,18 +1,25 @@
 //! Reads a request's head: the target, the presented keys, the client's address, the tags, and the refusals that need no body.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
-use pingora::http::RequestHeader;
+use ipnet::IpNet;
+use pingora::{http::RequestHeader, protocols::http::ServerSession};
+use pingora_proxy::Session;
 
 use crate::{
     config::GatewayConfig,
     domain::{
         faults::refusal::Refusal,
-        keys::credential::PresentedCredentials,
+        keys::PresentedCredentials,
+        ledger::tag::{self, TAGS_MAX, Tag, TagsFault},
         wire::{
             operation::{self, OWN_USAGE_PATH, RequestTarget, RequestTargetError},
             protocol::Protocol,
+            session_hint,
         },
     },
+    edges::limiter::ClientAddress,
     gateway::coding::{self, Coding, MessageCoding},
 };
 
@@ -230,6 +237,59 @@ fn bearer_text(value: &str) -> &str {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer ") => rest.trim(),
         _ => "",
     }
+}
+
+/// The peer's address; unspecified if unknown.
+pub(crate) fn peer_address(session: &Session) -> IpAddr {
+    let peer = session.client_addr().and_then(|address| address.as_inet());
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+}
+
+/// The client as in [`client`]; `None` if a trusted proxy has named none.
+pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<ClientAddress> {
+    ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
+}
+
+/// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
+pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> ClientAddress {
+    ClientAddress::from_headers(peer_address(session), &session.req_header().headers, trusted)
+}
+
+/// Returns when the client has disconnected. Never returns while the end of an HTTP/1.1 body is unread, because a
+/// disconnect cannot be seen then.
+pub(crate) async fn wait_for_disconnect(session: &mut Session) {
+    let body_is_done = session.is_body_done();
+    match &mut *session.downstream_session {
+        ServerSession::H2(stream) => {
+            let _ = stream.idle().await;
+        }
+        http1 if body_is_done => {
+            // Ends only with an error: the client has closed, or sent data behind its request.
+            while http1.read_body_or_idle(true).await.is_ok() {}
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+/// The header that lists tags (docs/interface.md, Tags).
+static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
+
+/// The tags of a request: those of `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because without
+/// it the cost would silently be attributed to nothing. An agent's session name is not written for weir, so it is ignored if it
+/// is not a valid tag or the request has the maximum number of tags.
+pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
+    let values = head.headers.get_all(&TAG_HEADER).iter();
+    let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();
+    let texts = texts.map_err(|_| Refusal::TagsInvalid(TagsFault::Malformed { place: 1 }))?;
+    let mut tags = tag::read(texts).map_err(Refusal::TagsInvalid)?;
+    if config.session_tag
+        && let Some(session) = session_hint::session_name(&head.headers).and_then(Tag::of_session)
+        && tags.len() < TAGS_MAX
+        && !tags.contains(&session)
+    {
+        tags.push(session);
+    }
+    Ok(tags)
 }
 
 #[cfg(test)]

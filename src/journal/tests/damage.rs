@@ -119,7 +119,7 @@ impl Template {
     fn standing(&self) -> Vec<(usize, usize)> {
         let mut all = Vec::new();
         for number in self.folder.segments().unwrap() {
-            let file = Arc::new(fs::File::open(self.folder.segment(number)).unwrap());
+            let file = Arc::new(File::open(self.folder.segment(number)).unwrap());
             let end = file.metadata().unwrap().len();
             let mut frames = FrameReader::new(file, number, HEADER as u64, end);
             while let FrameOutcome::Frame { at, payload } = frames.next_frame().unwrap() {
@@ -299,7 +299,7 @@ fn damage_that_comes_while_weir_runs_hides_nothing_either() {
     }
     let damage = |segment: u64, at: u64| {
         let path = folder.path().join(format!("{segment:012}.wal"));
-        let file = fs::File::options().write(true).open(path).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
         RealDisk.write(&file, b"damage", at).unwrap();
     };
     // One in a complete segment, and one in the segment that is written.

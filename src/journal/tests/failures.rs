@@ -32,7 +32,7 @@ fn fails(left: &AtomicU64) -> io::Result<()> {
 }
 
 impl Disk for Failing {
-    fn write(&self, file: &fs::File, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         if let Err(error) = fails(&self.writes) {
             // Half of it gets there.
             RealDisk.write(file, &bytes[..bytes.len() / 2], at)?;
@@ -41,7 +41,7 @@ impl Disk for Failing {
         RealDisk.write(file, bytes, at)
     }
 
-    fn sync(&self, file: &fs::File) -> io::Result<()> {
+    fn sync(&self, file: &File) -> io::Result<()> {
         fails(&self.syncs)?;
         RealDisk.sync(file)
     }

@@ -9,10 +9,9 @@ use super::*;
 use crate::{
     domain::ledger::AccountRecord,
     journal::{
-        contents::{JournalContents, RunningRequest, SegmentSummary},
         folder::JournalFolder,
         frame::HEADER,
-        index,
+        index::{self, JournalContents, RunningRequest, SegmentSummary},
         replay::{self, JournalReplay},
     },
 };
@@ -186,7 +185,7 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
     fs::write(path(3), "").unwrap();
     fs::remove_file(path(4)).unwrap();
     fs::copy(path(6), path(5)).unwrap();
-    let cut = fs::File::options().write(true).open(owned.segment(7)).unwrap();
+    let cut = File::options().write(true).open(owned.segment(7)).unwrap();
     cut.set_len(good[6].end - 1).unwrap();
     for number in 2..=5 {
         assert_eq!(index::read(&owned, number), None, "{number}");

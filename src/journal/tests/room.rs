@@ -26,7 +26,7 @@ use crate::domain::{
 struct Full(Arc<AtomicBool>);
 
 impl Disk for Full {
-    fn allocate(&self, file: &fs::File, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
         if self.0.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }

@@ -8,7 +8,7 @@ use crate::config::JournalSink;
 struct Free(u64);
 
 impl Disk for Free {
-    fn free_percent(&self, _: &Path) -> std::io::Result<u64> {
+    fn free_percent(&self, _: &Path) -> io::Result<u64> {
         Ok(self.0)
     }
 }
@@ -115,7 +115,7 @@ async fn steps_that_an_embedded_store_has_not_written_are_kept_also_where_no_row
 struct Slow(Arc<parking_lot::Mutex<()>>);
 
 impl Disk for Slow {
-    fn sync(&self, file: &fs::File) -> std::io::Result<()> {
+    fn sync(&self, file: &File) -> io::Result<()> {
         let _turn = self.0.lock();
         RealDisk.sync(file)
     }

@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         catalogue::route::PricedRoute,
-        faults::end::End,
+        faults::End,
         ledger::{
             AccountChange, AdmittedRequest, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, TopUpReply,
             consumption::{PriceModifiers, Row, UsageSource},
@@ -22,7 +22,11 @@ use crate::{
         wire::usage::Usage,
     },
     journal::Reservation,
-    money::billing::{engine::BillingEngine, growth::TopUpAnswer, running::BilledRequest, tally::SettledCharge},
+    money::billing::{
+        engine::{BilledRequest, BillingEngine},
+        growth::TopUpAnswer,
+        tally::SettledCharge,
+    },
 };
 
 /// The minimum interval between two computations of a running answer's cost that events with a usage cause.

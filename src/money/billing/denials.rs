@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
+        QuickMap,
         keys::key::{KeyId, KeyRecord},
         ledger::{Denial, LimitScope, QuotaReset, QuotaUse, RateKind, RateLimits, period},
         money::NanoUsd,
-        quick_map::QuickMap,
     },
     edges::clock,
     store::{ledger::LedgerStore, time::StoreTime},

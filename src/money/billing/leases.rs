@@ -9,17 +9,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::domain::{
+    QuickMap,
     keys::key::{KeyId, KeyRecord},
     ledger::{
         NodeId,
         lease::{
-            LeaseCall, LeaseId, LeaseReply,
-            demand::Demand,
+            Demand, LeaseCall, LeaseId, LeaseReply,
             node::{Allocation, LeaseTarget, NodeLease},
         },
     },
     money::NanoUsd,
-    quick_map::QuickMap,
 };
 
 /// Maximum number of keys whose demand is counted. Each request of a further key asks the store.

@@ -1,11 +1,22 @@
 //! This node's own counts for one key or account: what is running, what was charged since the store's last answer, and what was
 //! committed by grace.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
+};
 
-use crate::domain::{
-    ledger::{Denial, LimitScope, RateKind, RateLimits, account::bucket::RateBuckets, lease::RateUse},
-    money::NanoUsd,
+use crate::{
+    domain::{
+        ledger::{
+            Denial, LimitScope, RateKind, RateLimits,
+            account::bucket::RateBuckets,
+            consumption::{Row, UsageSource},
+            lease::RateUse,
+        },
+        money::NanoUsd,
+    },
+    money::billing::Billing,
 };
 
 /// Maximum number of charges remembered one by one. Further ones are added to the last.
@@ -192,6 +203,112 @@ impl LocalCounts {
         {
             self.buckets = buckets;
         }
+    }
+}
+
+impl Billing {
+    /// The number of accounts whose balance was low when the store last reported it.
+    pub(crate) fn low_accounts(&self) -> usize {
+        self.engine.grace.low_accounts()
+    }
+
+    /// The number of running requests.
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
+        self.engine.running.len()
+    }
+
+    /// The sum of the running requests' holds.
+    pub(crate) fn held(&self) -> NanoUsd {
+        self.engine.running.held()
+    }
+
+    /// The money that this node has committed by grace and the store has not counted yet.
+    pub(crate) fn grace_committed(&self) -> NanoUsd {
+        self.engine.grace.committed()
+    }
+
+    /// Whether this node could admit any request by grace if the store became unreachable now.
+    pub(crate) fn has_grace(&self) -> bool {
+        self.engine.grace.can_admit_any()
+    }
+
+    /// Rows charged since the start, by the source of their usage.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
+        self.engine.counters.rows()
+    }
+
+    /// The sum charged since the start.
+    pub(crate) fn charged(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.engine.counters.cost.load(Ordering::Relaxed))
+    }
+
+    /// The maximum amount by which a charge has exceeded its hold since the start. Each running request can exceed a quota that
+    /// is used up by about this much.
+    pub(crate) fn excess_max(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
+    }
+
+    /// Records that could not be written, since the start.
+    pub(crate) fn failures(&self) -> u64 {
+        let failed = self.engine.counters.failed.load(Ordering::Relaxed);
+        failed.saturating_add(self.engine.unconfirmed.dropped())
+    }
+
+    /// Requests admitted from leases, since the start.
+    pub(crate) fn lease_admissions(&self) -> u64 {
+        self.engine.counters.lease_admissions.load(Ordering::Relaxed)
+    }
+
+    /// The number of leases, and the amount that the store holds for them.
+    pub(crate) fn leases(&self) -> (usize, NanoUsd) {
+        let figures = self.engine.leases.figures();
+        (figures.leases, figures.amount)
+    }
+
+    /// Requests admitted by grace, since the start.
+    pub(crate) fn grace_admissions(&self) -> u64 {
+        self.engine.counters.grace_admissions.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts since the start of the process.
+#[derive(Debug, Default)]
+pub(super) struct BillingCounters {
+    /// By the source of the usage, in the order of [`UsageSource::ALL`].
+    rows: [AtomicU64; UsageSource::ALL.len()],
+    pub(super) cost: AtomicI64,
+    pub(super) failed: AtomicU64,
+    pub(super) excess_max: AtomicI64,
+    pub(super) grace_admissions: AtomicU64,
+    pub(super) lease_admissions: AtomicU64,
+}
+
+impl BillingCounters {
+    /// Records the charge of a request whose hold was `hold`.
+    pub(super) fn record_charge(&self, row: &Row, hold: NanoUsd) {
+        for (_, rows) in self.by_source().filter(|(source, _)| *source == row.usage_source) {
+            rows.fetch_add(1, Ordering::Relaxed);
+        }
+        let cost = row.cost_nano_usd;
+        self.cost.fetch_add(cost.nanos(), Ordering::Relaxed);
+        let excess = cost.saturating_sub(hold).nanos();
+        self.excess_max.fetch_max(excess, Ordering::Relaxed);
+    }
+
+    /// Records that a journal record could not be written.
+    pub(super) fn record_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Rows charged, by the source of their usage.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
+        self.by_source()
+            .map(|(source, count)| (source, count.load(Ordering::Relaxed)))
+    }
+
+    fn by_source(&self) -> impl Iterator<Item = (UsageSource, &AtomicU64)> {
+        UsageSource::ALL.into_iter().zip(&self.rows)
     }
 }
 

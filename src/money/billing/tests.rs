@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
+use crate::money::billing::tests::fixture::*;
+use crate::money::billing::tests::ledger::{Ledger, Way};
 use crate::{
     config::{
         JournalConfig,
@@ -17,7 +19,7 @@ use crate::{
     },
     domain::{
         catalogue::route::{PricedEndpoint, PricedRoute},
-        faults::{end::End, refusal::Refusal},
+        faults::{End, refusal::Refusal},
         keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{
             AccountChange, AccountView, Denial, Record, Settlement, Step,
@@ -40,8 +42,6 @@ use crate::{
         },
     },
 };
-use fixture::*;
-use ledger::{Ledger, Way};
 
 mod admission;
 mod clocks;

@@ -8,8 +8,8 @@ use std::{
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::breaker::{Breaker, CircuitPermit, Probing};
 use crate::domain::{faults::retry::COOLDOWN_MAX, rules::Credential};
+use crate::providers::pools::{Breaker, CircuitPermit, Probing};
 
 /// A provider's credentials.
 #[derive(Debug, Default)]

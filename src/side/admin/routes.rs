@@ -12,9 +12,10 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use super::{openapi::Description, streams};
+use super::openapi::Description;
+use crate::side::admin;
 use crate::{
-    admin::{Admin, ConnectionExtension, ask::AdminHandler, author::Author},
+    admin::{Admin, ConnectionExtension, errors::AdminHandler, peer::Author},
     api::{
         AdminQuestion,
         accounts::{
@@ -30,8 +31,7 @@ use crate::{
                 VerifyJournal, VerifyLog,
             },
         },
-        node::{Backup, ListAuditedChanges, Upgrade},
-        providers::{DisableProvider, EnableProvider, ListModels, ListProviders},
+        node::{Backup, DisableProvider, EnableProvider, ListAuditedChanges, ListModels, ListProviders, Upgrade},
         sessions::{
             CreateConsoleLink, DecideSignIn, EndAllSessions, EndSession, EndSignIns, ListSessions, ListSignIns,
         },
@@ -109,7 +109,7 @@ pub(super) fn all_routes() -> AdminRoutes {
     let routes = with_question::<VerifyCounters>(routes);
     let routes = with_question::<ShowUsage>(routes);
     let routes = with_question::<ShowOverview>(routes);
-    let routes = with_route::<ExportLog>(routes, get(streams::log_export));
+    let routes = with_route::<ExportLog>(routes, get(admin::log_export));
     let routes = with_question::<ListModels>(routes);
     let routes = with_question::<ListProviders>(routes);
     let routes = with_question::<EnableProvider>(routes);
@@ -123,7 +123,7 @@ pub(super) fn all_routes() -> AdminRoutes {
     let routes = with_question::<EndAllSessions>(routes);
     let routes = with_question::<ListAuditedChanges>(routes);
     let routes = with_question::<Upgrade>(routes);
-    with_route::<Backup>(routes, get(streams::backup))
+    with_route::<Backup>(routes, get(admin::backup))
 }
 
 /// The description of the given questions.

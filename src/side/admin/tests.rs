@@ -10,10 +10,7 @@ use tokio::{net::UnixListener, sync::watch};
 use super::serve_unix;
 use crate::{
     admin::{Admin, AdminLogBackends, AdminStores, ProviderDirectory, audit::Audit},
-    api::{
-        node::Backup,
-        providers::{ModelView, ProviderView},
-    },
+    api::node::{Backup, ModelView, ProviderView},
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
         keys::secret::{KeyPrefix, ServiceKey},
@@ -28,7 +25,7 @@ use crate::{
         archive::{Archive, file},
         embedded::EmbeddedStore,
         ledger::{LedgerStore, contract::memory},
-        web_sessions::WebSessionStore,
+        sessions::WebSessionStore,
     },
 };
 

@@ -7,18 +7,16 @@ use crate::{
         keys::key::KeyId,
         ledger::{
             consumption::Row,
-            log_filter::LogFilter,
-            log_place::{self, LogPosition},
+            log_query::{self, LogFilter, LogPosition},
             tag::Tag,
         },
     },
     edges::clock,
     journal::NumberedRow,
     sinks::{
+        Batch, FedLogBackend, LogBackend,
         asks::{LatestKeyRows, LogPageQuery, NewestRowsQuery},
         contract::samples::{BEGIN_MS, node, row},
-        home::{FedLogBackend, LogBackend},
-        sink::Batch,
     },
 };
 
@@ -95,7 +93,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let batches = [batches(1), batches(2)].concat();
     let numbered = batches.into_iter().flat_map(|batch| batch.rows);
     let mut rows: Vec<Row> = numbered.map(|numbered| numbered.row.clone()).collect();
-    rows.sort_by(|one, other| log_place::row_sort_key(one).cmp(&log_place::row_sort_key(other)));
+    rows.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
     rows
 }
 

@@ -5,17 +5,17 @@ use std::path::Path;
 use super::*;
 use crate::{
     config::{JournalConfig, JournalSink},
-    domain::ledger::{AccountChange, Settlement, consumption::Row, log_filter::LogFilter},
+    domain::ledger::{AccountChange, Settlement, consumption::Row, log_query::LogFilter},
     edges::clock,
     journal::{
         JournalError, STEP_BYTES_MAX,
         tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
     },
     sinks::{
-        batching::{BatchLimits, Linger},
+        batcher::{BatchLimits, Linger},
         contract::samples::{BEGIN_MS, row},
         memory::{Fault, Memory},
-        tails::LogTails,
+        tail::LogTails,
     },
 };
 

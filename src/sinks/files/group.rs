@@ -8,18 +8,18 @@ use parquet::{
 };
 use smol_str::SmolStr;
 
-use super::{
-    schema::{self, COLUMNS, ColumnForm, ParquetColumn},
-    wanted::RowFilter,
-};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::consumption::{PriceModifiers, Row, UsageSource},
+        ledger::{
+            consumption::{PriceModifiers, Row, UsageSource},
+            log_query::{LogFilter, LogPosition},
+        },
         money::NanoUsd,
         wire::usage::Usage,
     },
     journal::NumberedRow,
+    sinks::files::schema::{self, COLUMNS, ColumnForm, ParquetColumn},
 };
 
 /// Reads the rows of a group.
@@ -240,4 +240,41 @@ fn read_column(reader: &mut ColumnReader, column: &ParquetColumn, rows: &mut [Nu
         }
     }
     Ok(())
+}
+
+/// The rows that match a filter, from an account and time onwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RowFilter {
+    pub(super) filter: LogFilter,
+    /// The first account and time. The request id is ignored.
+    pub(super) from: LogPosition,
+}
+
+impl RowFilter {
+    /// All rows that match a filter.
+    pub(super) fn for_filter(filter: LogFilter) -> Self {
+        Self {
+            filter,
+            from: LogPosition::default(),
+        }
+    }
+
+    pub(super) fn matches(&self, row: &NumberedRow) -> bool {
+        let row = &row.row;
+        self.filter.matches(row)
+            && (row.account.as_str(), row.time_ms) >= (self.from.account.as_str(), self.from.time_ms)
+    }
+
+    /// Whether [`Wanted::takes`] needs a column.
+    pub(super) fn is_decided_by(&self, column: &str) -> bool {
+        let filter = &self.filter;
+        match column {
+            "account" | "time" => true,
+            "key_id" => filter.key.is_some(),
+            "model" | "model_asked" => filter.model.is_some(),
+            "status" => filter.status.is_some(),
+            "tags" => filter.tag.is_some(),
+            _ => false,
+        }
+    }
 }

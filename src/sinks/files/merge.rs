@@ -3,22 +3,27 @@
 //! The merged file is added first. The others stay for a while, so that a program that has listed them can read them, and every
 //! list contains either them or the new one. Until they are removed, each of their rows is in more than one file.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufWriter},
+};
 
 use parking_lot::Mutex;
 use parquet::errors::Result;
 use tokio::sync::Notify;
 
-use super::{
-    place::{self, FileName},
-    query::is_missing,
-    schema::GROUP_ROWS,
-    storage::FileStorage,
-    stream::RowStream,
-    workplace::StagingFolder,
-    write,
+use crate::{
+    domain::ledger::NodeId,
+    sinks::files::{
+        query::is_missing,
+        schema::GROUP_ROWS,
+        staging::{self, FileName, StagingFolder},
+        storage::FileStorage,
+        stream::RowStream,
+        table::TableWriter,
+    },
 };
-use crate::domain::ledger::NodeId;
 
 /// The maximum number of files merged at once: each takes some memory. If there are more, the results are merged again. Today
 /// fewer files of similar size are not merged: a file every 30 seconds then leaves some 50 a day.
@@ -88,12 +93,12 @@ impl FileMerger {
     }
 
     fn merge_days(&self, workplace: &StagingFolder, storage: &dyn FileStorage, now_ms: i64) -> io::Result<()> {
-        let today = place::day_of(now_ms.saturating_sub(SLACK_MS));
+        let today = staging::day_of(now_ms.saturating_sub(SLACK_MS));
         for of_day in storage.all_files()?.chunk_by(|one, next| one.day == next.day) {
             let Some(day) = of_day.first().map(|place| place.day) else {
                 continue;
             };
-            let mut places = place::without_merged(of_day);
+            let mut places = staging::without_merged(of_day);
             while let Some(run) = self.next_run(storage, &places, day < today)? {
                 match merge(workplace, storage, &run) {
                     Ok(()) => places = storage.unmerged_files(day)?,
@@ -111,7 +116,7 @@ impl FileMerger {
     /// Removes files that were merged a while ago.
     fn remove_merged(&self, storage: &dyn FileStorage, now_ms: i64) -> io::Result<()> {
         let all = storage.all_files()?;
-        let counting = place::without_merged(&all);
+        let counting = staging::without_merged(&all);
         let covered = all.into_iter().filter(|place| counting.binary_search(place).is_err());
         let old: BTreeMap<FileName, i64> = {
             let mut known = self.merged.lock();
@@ -189,7 +194,7 @@ fn merge(workplace: &StagingFolder, storage: &dyn FileStorage, run: &[FileName])
         .map(|place| storage.open(place))
         .collect::<Result<Vec<_>>>()?;
     let mut stream = RowStream::open(tables, None)?;
-    write::write_file(workplace, storage, &merged, |out| {
+    write_file(workplace, storage, &merged, |out| {
         let mut group = Vec::with_capacity(GROUP_ROWS);
         while let Some(row) = stream.next()? {
             group.push(row);
@@ -204,4 +209,19 @@ fn merge(workplace: &StagingFolder, storage: &dyn FileStorage, run: &[FileName])
             out.write_group(&group)
         }
     })
+}
+
+/// Writes a file of the log with the rows that `fill` adds, and puts it into the storage.
+pub(super) fn write_file(
+    workplace: &StagingFolder,
+    storage: &dyn FileStorage,
+    place: &FileName,
+    fill: impl FnOnce(&mut TableWriter<BufWriter<File>>) -> Result<()>,
+) -> Result<()> {
+    let partial = workplace.new_partial_file()?;
+    let mut out = TableWriter::new(BufWriter::new(partial.reopen()?), place)?;
+    fill(&mut out)?;
+    out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    storage.put(place, partial)?;
+    Ok(())
 }

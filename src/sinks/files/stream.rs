@@ -3,16 +3,20 @@
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BTreeSet, BinaryHeap, VecDeque},
+    io,
 };
 
 use parquet::errors::{ParquetError, Result};
 
-use super::{
-    group::RowGroup,
-    table::{TableReader, sort_key},
-    wanted::RowFilter,
+use crate::{
+    domain::ledger::{NodeId, consumption::Row},
+    journal::NumberedRow,
+    sinks::files::{
+        group::{RowFilter, RowGroup},
+        schema::GROUP_ROWS,
+        table::{TableReader, TableWriter, sort_key},
+    },
 };
-use crate::{domain::ledger::NodeId, journal::NumberedRow};
 
 /// The rows of all files in memory, and the minimum and maximum of one file.
 const ROWS_IN_MEMORY: usize = 8192;
@@ -202,5 +206,54 @@ impl RowSource {
                 }
             }
         }
+    }
+}
+
+/// Exports rows in any order as a Parquet file in the format of the log's files, piece by piece. Numbers the rows from 1. Up to a
+/// group of rows is in memory.
+pub(crate) struct ParquetExport {
+    out: TableWriter<Vec<u8>>,
+    rows: Vec<NumberedRow>,
+    last: u64,
+}
+
+impl ParquetExport {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// The schema is invalid, which is a bug.
+    pub(crate) fn begin() -> io::Result<Self> {
+        Ok(Self {
+            out: TableWriter::unsorted(Vec::new(), &NodeId::none())?,
+            rows: Vec::new(),
+            last: 0,
+        })
+    }
+
+    /// Adds a row; returns the next bytes of the file, if there are any yet.
+    ///
+    /// # Errors
+    /// A value does not fit into its column.
+    pub(crate) fn add_row(&mut self, row: Row) -> io::Result<Vec<u8>> {
+        self.last += 1;
+        let number = self.last;
+        self.rows.push(NumberedRow { number, row });
+        if self.rows.len() < GROUP_ROWS {
+            return Ok(Vec::new());
+        }
+        self.out.write_group(&self.rows)?;
+        self.rows.clear();
+        Ok(std::mem::take(self.out.output()?))
+    }
+
+    /// Completes the file; returns its last bytes.
+    ///
+    /// # Errors
+    /// As for [`Export::row`].
+    pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
+        if !self.rows.is_empty() {
+            self.out.write_group(&self.rows)?;
+        }
+        Ok(self.out.finish()?)
     }
 }

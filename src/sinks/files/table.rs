@@ -1,30 +1,41 @@
 //! Writes and reads rows as Parquet, by groups.
 
-use std::{borrow::Borrow, io::Write, ops::Range, sync::Arc};
+use std::{
+    borrow::Borrow,
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    ops::Range,
+    sync::Arc,
+};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use parquet::{
     data_type::{BoolType, ByteArray, ByteArrayType, Int64Type},
     errors::{ParquetError, Result},
     file::{
         metadata::{KeyValue, RowGroupMetaData},
-        reader::{FileReader, SerializedFileReader},
+        reader::{ChunkReader, FileReader, Length, SerializedFileReader},
         statistics::Statistics,
         writer::{SerializedColumnWriter, SerializedFileWriter},
     },
 };
 use smol_str::SmolStr;
 
-use super::{
-    group::RowGroup,
-    place::FileName,
-    schema::{self, COLUMNS, ColumnForm, ParquetColumn},
-    source::{FileSource, PartFetcher},
-    wanted::RowFilter,
-};
 use crate::{
-    domain::ledger::{NodeId, log_filter::LogFilter, log_place::LogPosition, tag::Tag},
+    domain::ledger::{
+        NodeId,
+        log_query::{LogFilter, LogPosition},
+        tag::Tag,
+    },
     journal::NumberedRow,
+    sinks::files::{
+        group::{RowFilter, RowGroup},
+        s3::{BucketObject, ObjectReader},
+        schema::{self, COLUMNS, ColumnForm, ParquetColumn},
+        staging::FileName,
+    },
 };
 
 /// Writes a file.
@@ -312,5 +323,121 @@ fn ends_before(group: &RowGroupMetaData, place: &LogPosition) -> bool {
             !has_integer(group, "time", place.time_ms, i64::MAX)
         }
         _ => false,
+    }
+}
+
+/// The source of a log file's bytes.
+pub(super) enum FileSource {
+    File(File),
+    Object(BucketObject),
+}
+
+/// Reads a source from an offset onwards.
+pub(super) enum SourceReader {
+    File(BufReader<File>),
+    Object(ObjectReader),
+}
+
+impl From<File> for FileSource {
+    fn from(file: File) -> Self {
+        Self::File(file)
+    }
+}
+
+impl From<BucketObject> for FileSource {
+    fn from(object: BucketObject) -> Self {
+        Self::Object(object)
+    }
+}
+
+/// Fetches parts of an object that are about to be read.
+pub(super) struct PartFetcher(Option<BucketObject>);
+
+impl PartFetcher {
+    /// Fetches parts of this source; does nothing for a local file.
+    pub(super) fn for_source(source: &FileSource) -> Self {
+        match source {
+            FileSource::File(_) => Self(None),
+            FileSource::Object(object) => Self(Some(object.clone())),
+        }
+    }
+
+    /// Fetches a part; it replaces the previous one.
+    pub(super) fn fetch(&self, range: Range<u64>) -> Result<()> {
+        let brought = self.0.as_ref().map_or(Ok(()), |object| object.prefetch(range));
+        Ok(brought?)
+    }
+}
+
+impl Length for FileSource {
+    fn len(&self) -> u64 {
+        match self {
+            Self::File(file) => file.len(),
+            Self::Object(object) => object.length(),
+        }
+    }
+}
+
+impl ChunkReader for FileSource {
+    type T = SourceReader;
+
+    fn get_read(&self, start: u64) -> Result<SourceReader> {
+        match self {
+            Self::File(file) => file.get_read(start).map(SourceReader::File),
+            Self::Object(object) => Ok(SourceReader::Object(object.reader(start))),
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        match self {
+            Self::File(file) => file.get_bytes(start, length),
+            Self::Object(object) => Ok(object.bytes(start, length)?),
+        }
+    }
+}
+
+impl Read for SourceReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(into),
+            Self::Object(object) => object.read(into),
+        }
+    }
+}
+
+/// The maximum number of ends in memory. Each has at most 64 KiB.
+const FOOTERS_MAX: usize = 128;
+
+/// The ends of files in a bucket, which describe where in them the rows are. If there are too many, those of the latest days.
+/// They never become invalid, because a file's name determines its bytes.
+#[derive(Debug, Default)]
+pub(super) struct FooterCache(Mutex<BTreeMap<FileName, BucketObject>>);
+
+impl FooterCache {
+    /// The object of a file. Its end is read with `open` if it is not known.
+    pub(super) fn object(
+        &self,
+        place: &FileName,
+        open: impl FnOnce() -> io::Result<BucketObject>,
+    ) -> io::Result<BucketObject> {
+        let known = self.0.lock().get(place).and_then(BucketObject::with_end_only);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let object = open()?;
+        if let Some(end) = object.with_end_only() {
+            let mut known = self.0.lock();
+            if known.len() >= FOOTERS_MAX {
+                // Removes the oldest day's: reading the same files again and again still finds most, and today's are read most.
+                known.pop_first();
+            }
+            known.insert(place.clone(), end);
+        }
+        Ok(object)
+    }
+
+    /// Forgets the other files.
+    pub(super) fn retain(&self, is_kept: impl Fn(&FileName) -> bool) {
+        self.0.lock().retain(|place, _| is_kept(place));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
-    domain::ledger::{consumption::Row, log_filter::LogFilter},
+    domain::ledger::{consumption::Row, log_query::LogFilter},
     edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
     sinks::contract::{
@@ -106,7 +106,7 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
 
 /// The names of the files that count.
 fn names(files: &LogFiles) -> Vec<String> {
-    let counting = place::without_merged(&files.storage.all_files().unwrap());
+    let counting = staging::without_merged(&files.storage.all_files().unwrap());
     counting.iter().map(FileName::name).collect()
 }
 

@@ -7,15 +7,11 @@ use std::{
 
 use smol_str::SmolStr;
 
-use super::error::OwnJournalError;
+use crate::sinks::own_journal::OwnJournalError;
 use crate::{
     domain::ledger::{consumption::Row, daily_sums},
     journal::{Journal, JournalError, NumberedRow},
-    sinks::{
-        batching::BatchLimits,
-        fill,
-        sink::{Batch, Sink, SinkError},
-    },
+    sinks::{Batch, Sink, SinkError, backfill, batcher::BatchLimits},
     store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX},
 };
 
@@ -43,7 +39,7 @@ impl FillTarget<'_> {
                 for row in &rows {
                     *brought.entry(account_day(row)).or_default() += 1;
                 }
-                fill::append_copied(home, rows).await?;
+                backfill::append_copied(home, rows).await?;
             }
             Self::Store(lists, ledger) => {
                 let mut by_day: BTreeMap<(SmolStr, i64), Vec<Row>> = BTreeMap::new();

@@ -11,15 +11,14 @@ use crate::{
     },
     journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
+        Batch, FedLog, Sink,
         asks::LogPageQuery,
+        backfill,
         contract::{
             pages::of_day,
             samples::{BEGIN_MS, row},
         },
         files::LogFiles,
-        fill,
-        open_home::FedLog,
-        sink::{Batch, Sink},
         store_log::StoreLog,
     },
     store::ledger::{
@@ -333,7 +332,7 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
     let files = scratch();
     let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
     let former = StoreLog::new(Arc::clone(&store.ledger) as _, Arc::clone(&store.ledger) as _);
-    let moved = fill::fill(&home, &former, ("acme", DAY), i64::MAX).await;
+    let moved = backfill::fill(&home, &former, ("acme", DAY), i64::MAX).await;
     assert_eq!(moved.unwrap(), 88);
     let day = store.ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
     assert!(store.ledger.remove("acme", &day).await.unwrap());

@@ -23,7 +23,7 @@ use crate::{
         wire::usage::Usage,
     },
     journal::NumberedRow,
-    sinks::postgres::error::PostgresError,
+    sinks::postgres::PostgresError,
 };
 
 /// The names and types, in the order in which rows are written. New columns are added at the end.

@@ -1,16 +1,38 @@
 //! Connections to the database, with a timeout for each wait.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tokio::task::JoinHandle;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::JoinHandle,
+};
 use tokio_postgres::{
     Client, Config, NoTls,
     config::{SslMode, TargetSessionAttrs},
+    tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
 };
+use tokio_rustls::{TlsConnector, client};
 
 use crate::{
-    config::log_postgres::PostgresTls,
-    sinks::postgres::{error::PostgresError, settings::PostgresSettings, tls::DatabaseTls},
+    config::log::PostgresTls,
+    edges::web_client::roots,
+    sinks::postgres::{PostgresError, PostgresSettings},
 };
 
 /// The application name that the server shows.
@@ -122,4 +144,184 @@ pub(super) async fn with_timeout<T>(
     tokio::time::timeout(limit, work)
         .await
         .unwrap_or(Err(PostgresError::Timeout(limit)))
+}
+
+/// Secures connections to a database with TLS. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct DatabaseTls(Arc<ClientConfig>);
+
+impl DatabaseTls {
+    /// Trusts the authorities in a PEM file, or else the platform's.
+    pub(super) fn new(demand: PostgresTls, ca: Option<&[u8]>) -> Result<Self, PostgresError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| setup_error(&error))?;
+        let verifier: Arc<dyn ServerCertVerifier> = match demand {
+            PostgresTls::Require | PostgresTls::Disable => Arc::new(AnyServer(provider)),
+            PostgresTls::VerifyFull => verifier(ca, provider)?,
+            PostgresTls::VerifyCa => Arc::new(AnyServerName(verifier(ca, provider)?)),
+        };
+        // The weaker modes, libpq's `require` and `verify-ca`, need a custom verifier.
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        Ok(Self(Arc::new(builder.with_no_client_auth())))
+    }
+}
+
+fn setup_error(error: &dyn std::fmt::Display) -> PostgresError {
+    PostgresError::Settings(format!("TLS cannot be set up: {error}"))
+}
+
+fn verifier(ca: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, PostgresError> {
+    let roots = roots(ca).map_err(|error| match ca {
+        Some(_) => PostgresError::Settings(format!("ca_file: {error}")),
+        None => setup_error(&error),
+    })?;
+    let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    built.map_err(|error| setup_error(&error))
+}
+
+/// Accepts a certificate of a trusted authority for any name.
+#[derive(Debug)]
+struct AnyServerName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyServerName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = (self.0).verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // The name is checked last, so everything else is valid.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Accepts any certificate.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for DatabaseTls {
+    type Stream = DatabaseTlsStream<S>;
+    type TlsConnect = Handshake;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, io::Error> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Handshake {
+            connector: TlsConnector::from(Arc::clone(&self.0)),
+            name,
+        })
+    }
+}
+
+/// A TLS handshake with a server of this name.
+pub(super) struct Handshake {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
+    type Stream = DatabaseTlsStream<S>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<DatabaseTlsStream<S>>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move { self.connector.connect(self.name, stream).await.map(DatabaseTlsStream) })
+    }
+}
+
+/// A connection with TLS.
+pub(super) struct DatabaseTlsStream<S>(client::TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for DatabaseTlsStream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for DatabaseTlsStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for DatabaseTlsStream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
 }

@@ -1,28 +1,30 @@
 //! The log in a database: writes batches of rows, each in one transaction with its lane's watermark, and reads pages.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, pin::pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use tokio::sync::Mutex;
-use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter};
+use jiff::{ToSpan, civil::Date, tz::TimeZone};
+use tokio::sync::{Mutex, watch};
+use tokio_postgres::{Client, Transaction, binary_copy::BinaryCopyInWriter};
 
 use crate::{
     domain::{keys::key::KeyId, ledger::NodeId},
+    journal::NumberedRow,
     sinks::{
+        Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        batching::{BatchLimits, Linger},
-        home::LogBackend,
+        batcher::{BatchLimits, Linger},
         postgres::{
-            columns,
+            self, PostgresError, PostgresSettings, columns,
             connection::{PostgresConnection, PostgresDialer, with_timeout},
-            error::PostgresError,
-            migrations,
-            pages::LogQuery,
-            partitions::KnownPartitions,
-            reading::PostgresReader,
-            settings::PostgresSettings,
+            query::{LogQuery, PostgresReader},
         },
-        sink::{Batch, Sink, SinkError},
     },
 };
 
@@ -31,7 +33,7 @@ pub(crate) const NAME: &str = "postgres";
 /// The limits of a batch, which is one transaction.
 const BATCHING: BatchLimits = BatchLimits {
     rows_max: 10_000,
-    linger: Linger::For(std::time::Duration::from_secs(1)),
+    linger: Linger::For(Duration::from_secs(1)),
 };
 
 /// The consumption log in a database.
@@ -71,7 +73,7 @@ impl PostgresLog {
             return Ok(session);
         }
         let connection = self.dialer.connect(self.settings.write).await?;
-        with_timeout(self.settings.write, migrations::check(&connection.client)).await?;
+        with_timeout(self.settings.write, postgres::check(&connection.client)).await?;
         Ok(WriteSession {
             connection,
             partitions: KnownPartitions::default(),
@@ -254,4 +256,142 @@ fn unreadable(error: PostgresError) -> LogBackendError {
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn unavailable(error: PostgresError) -> SinkError {
     SinkError::Unavailable(error.to_string())
+}
+
+/// The number of days after the newest row's for which partitions are created ahead.
+const AHEAD_DAYS: i64 = 3;
+/// The maximum number of days that are remembered; beyond it all are forgotten, and their partitions are requested again.
+const KNOWN_MAX: usize = 1024;
+
+/// The days that are known to have a partition.
+#[derive(Debug, Default)]
+pub(super) struct KnownPartitions(BTreeSet<Date>);
+
+impl KnownPartitions {
+    /// Creates the partitions that the rows need, unless they are known to exist.
+    pub(super) async fn create_for(&mut self, client: &Client, rows: &[Arc<NumberedRow>]) -> Result<(), PostgresError> {
+        for day in self.lacking(rows) {
+            client.execute("SELECT weir.make_partition($1)", &[&day]).await?;
+            if self.0.len() >= KNOWN_MAX {
+                self.0.clear();
+            }
+            self.0.insert(day);
+        }
+        Ok(())
+    }
+
+    fn lacking(&self, rows: &[Arc<NumberedRow>]) -> BTreeSet<Date> {
+        let mut days: BTreeSet<Date> = rows.iter().map(|row| day(row.row.time_ms)).collect();
+        // On a new day, the next days' partitions are created as well.
+        if let Some(last) = days.last().copied().filter(|last| !self.0.contains(last)) {
+            days.extend((1..=AHEAD_DAYS).filter_map(|ahead| last.checked_add(ahead.days()).ok()));
+        }
+        days.retain(|day| !self.0.contains(day));
+        days
+    }
+}
+
+fn day(unix_ms: i64) -> Date {
+    columns::moment(unix_ms).to_zoned(TimeZone::UTC).date()
+}
+
+/// The interval of dropping a partition, if one is old enough. The server drops one an hour (`weir.drop_oldest`), however many
+/// nodes request it. So weir catches up by 24 days a day, and a clock that is wrong for an hour costs at most one day of rows.
+const EVERY: Duration = Duration::from_secs(3600);
+/// The pause after a failure.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The task that drops old partitions. Each node runs one; only one at a time has an effect.
+pub(crate) struct PostgresRetention {
+    dialer: PostgresDialer,
+    settings: PostgresSettings,
+}
+
+impl PostgresRetention {
+    /// Creates the task without connecting.
+    ///
+    /// # Errors
+    /// [`PostgresError::Settings`].
+    pub(crate) fn new(settings: PostgresSettings) -> Result<Self, PostgresError> {
+        Ok(Self {
+            dialer: PostgresDialer::new(&settings)?,
+            settings,
+        })
+    }
+
+    /// Runs until `stopped` turns true.
+    pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
+        loop {
+            let pause = match self.drop_oldest().await {
+                Ok(dropped) => {
+                    if let Some(day) = dropped {
+                        tracing::info!(%day, "the rows of a day are no longer in postgres");
+                    }
+                    EVERY
+                }
+                // The feeder reports that the database is unreachable or not set up.
+                Err(error @ (PostgresError::Unreachable(_) | PostgresError::Timeout(_) | PostgresError::NotReady)) => {
+                    tracing::debug!(%error, "old rows stay in postgres for now");
+                    AGAIN
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "old rows stay in postgres, weir tries again in an hour");
+                    EVERY
+                }
+            };
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Drops the oldest partition if it is too old; returns its day.
+    pub(super) async fn drop_oldest(&self) -> Result<Option<Date>, PostgresError> {
+        let connection = self.dialer.connect(self.settings.write).await?;
+        let keep = i32::try_from(self.settings.keep_days).unwrap_or(i32::MAX);
+        let row = with_timeout(self.settings.write, async {
+            let statement = "SELECT weir.drop_oldest($1)";
+            Ok(connection.client.query_one(statement, &[&keep]).await?)
+        });
+        let row = row.await?;
+        Ok(row.try_get(0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::ledger::consumption::Row,
+        sinks::contract::samples::{BEGIN_MS, row},
+    };
+
+    fn at(times: &[i64]) -> Vec<Arc<NumberedRow>> {
+        let numbered = |(number, time_ms): (u64, &i64)| NumberedRow {
+            number,
+            row: Row {
+                time_ms: *time_ms,
+                ..row(number, BEGIN_MS)
+            },
+        };
+        (1..).zip(times).map(numbered).map(Arc::new).collect()
+    }
+
+    #[test]
+    fn days_of_rows_have_partitions_and_a_new_day_has_the_next_ones_too() {
+        let day_ms = 24 * 3_600_000;
+        let mut known = KnownPartitions::default();
+        let lacking = |known: &KnownPartitions, times: &[i64]| -> Vec<String> {
+            known.lacking(&at(times)).iter().map(ToString::to_string).collect()
+        };
+        let first = ["2026-11-01", "2026-11-02", "2026-11-03", "2026-11-04"];
+        assert_eq!(lacking(&known, &[BEGIN_MS, BEGIN_MS + day_ms - 1]), first);
+        known.0 = known.lacking(&at(&[BEGIN_MS]));
+        assert!(lacking(&known, &[BEGIN_MS, BEGIN_MS + 3 * day_ms]).is_empty());
+        assert_eq!(lacking(&known, &[BEGIN_MS - 1]), ["2026-10-31"]);
+        // Clocks that are off by ages name a day all the same.
+        assert_eq!(lacking(&known, &[i64::MIN])[0], "1970-01-01");
+        assert_eq!(lacking(&known, &[i64::MAX]), ["9999-12-30", "9999-12-31"]);
+    }
 }

@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_postgres::NoTls;
 
-use super::{retention::PostgresRetention, *};
+use super::*;
+use crate::sinks::postgres::sink::PostgresRetention;
 use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
+        Batch, LogBackend, Sink, SinkError,
         asks::LogPageQuery,
         contract::{
             self, Place, batch,
             samples::{BEGIN_MS, node, row},
         },
-        home::LogBackend,
-        sink::{Batch, Sink, SinkError},
     },
 };
 
@@ -25,7 +25,7 @@ mod plans;
 mod reach;
 mod server;
 
-use server::Server;
+use crate::sinks::postgres::tests::server::Server;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 const WRITER: &str = "weir_writer";

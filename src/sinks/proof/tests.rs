@@ -7,7 +7,7 @@ use crate::{
     domain::ledger::{AccountChange, Settlement, Step},
     journal::NumberedRow,
     sinks::{
-        batching::{BatchLimits, Linger},
+        batcher::{BatchLimits, Linger},
         contract::samples::{BEGIN_MS, node, row},
         tail::LogTail,
     },
@@ -19,7 +19,7 @@ use crate::{
 
 mod places;
 
-use places::{GrowingLists, Shelf};
+use crate::sinks::proof::tests::places::{GrowingLists, Shelf};
 
 const DAY: i64 = BEGIN_MS / 86_400_000;
 const PLACE: (&str, i64) = ("acme", DAY);
@@ -138,7 +138,7 @@ async fn a_day_is_open_while_a_lane_is_behind_and_then_a_row_that_is_gone_is_a_d
 #[tokio::test]
 async fn a_lane_whose_rows_have_not_been_read_is_as_far_as_the_home_says() {
     let fed = FedDay::new().await;
-    let tails = crate::sinks::tails::LogTails::waiting(std::time::Duration::ZERO);
+    let tails = crate::sinks::tail::LogTails::waiting(std::time::Duration::ZERO);
     let tail = tail(2, (4, 4, 6));
     tails.add(&tail);
     let home = FedLog { tails, ..fed.home };

@@ -11,14 +11,13 @@ use super::{LogReadError, LogReader};
 use crate::{
     domain::ledger::{
         consumption::Row,
-        log_filter::LogFilter,
-        log_place::{self, LogPosition},
+        log_query::{self, LogFilter, LogPosition},
     },
     edges::clock,
     journal::NumberedRow,
     sinks::{
+        LogBackend,
         asks::{LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        home::LogBackend,
     },
 };
 
@@ -121,7 +120,7 @@ impl LogRows {
                 return Ok(found);
             };
             // A row may be in several places, or twice in one.
-            if log_place::row_sort_key(&row) > self.at.place.sort_key() {
+            if log_query::row_sort_key(&row) > self.at.place.sort_key() {
                 self.at.place.move_to(&row);
                 found.push(row);
             }
@@ -134,7 +133,7 @@ impl LogRows {
         let on_their_way = self.reading.pending_rows(&self.filter.within_day(self.at.day)).await?;
         let behind = on_their_way
             .into_iter()
-            .filter(|row| log_place::row_sort_key(&row.row) > self.at.place.sort_key());
+            .filter(|row| log_query::row_sort_key(&row.row) > self.at.place.sort_key());
         let homes = self.reading.backends();
         Ok(DayMerge {
             pending: behind.map(|row| Reverse(OrderedRow(row))).collect(),
@@ -163,7 +162,7 @@ struct OrderedRow(Arc<NumberedRow>);
 
 impl OrderedRow {
     fn order(&self) -> (&str, i64, &str) {
-        log_place::row_sort_key(&self.0.row)
+        log_query::row_sort_key(&self.0.row)
     }
 }
 
@@ -250,7 +249,7 @@ impl DayMerge {
     fn pop(&mut self) -> Option<Row> {
         let stops_at = self.stops_at();
         let heads = self.backends.iter().enumerate();
-        let heads = heads.filter_map(|(index, of)| Some((log_place::row_sort_key(of.rows.front()?), Some(index))));
+        let heads = heads.filter_map(|(index, of)| Some((log_query::row_sort_key(of.rows.front()?), Some(index))));
         let on_its_way = self.pending.peek().map(|Reverse(first)| (first.order(), None));
         let (order, index) = heads.chain(on_its_way).min()?;
         if stops_at.is_some_and(|place| order > place.sort_key()) {

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    domain::ledger::{consumption::Row, log_place, tag::Tag},
+    domain::ledger::{consumption::Row, log_query, tag::Tag},
     edges::clock,
     sinks::{
-        batching::{BatchLimits, Linger},
+        batcher::{BatchLimits, Linger},
         contract::samples::{BEGIN_MS, node, row},
         store_log::{StoreLog, tests::shelf::StoreShelf},
         tail::LogTail,
@@ -21,7 +21,7 @@ mod newest;
 mod program;
 mod shelves;
 
-use shelves::HomeShelf;
+use crate::sinks::reading::tests::shelves::HomeShelf;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -36,7 +36,7 @@ fn expected(rows: &[Row], filter: &LogFilter) -> Vec<Row> {
     let mut rows: Vec<Row> = rows.iter().filter(|row| filter.matches(row)).cloned().collect();
     rows.sort_by(|one, other| {
         let place = |row: &Row| row.time_ms.div_euclid(DAY_MS);
-        (place(one), log_place::row_sort_key(one)).cmp(&(place(other), log_place::row_sort_key(other)))
+        (place(one), log_query::row_sort_key(one)).cmp(&(place(other), log_query::row_sort_key(other)))
     });
     rows
 }

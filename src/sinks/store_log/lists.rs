@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::{
-    domain::ledger::{LogDay, consumption::Row, log_filter::LogFilter},
+    domain::ledger::{LogDay, consumption::Row, log_query::LogFilter},
     sinks::asks::{ListsCursor, LogBackendError, NewestCursor, NewestRows, NewestRowsQuery, has_passed},
     store::{
         StoreError,

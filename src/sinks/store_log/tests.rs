@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{
-    domain::ledger::{AccountChange, Settlement, Step, consumption::Row, log_filter::LogFilter, log_place},
+    domain::ledger::{
+        AccountChange, Settlement, Step,
+        consumption::Row,
+        log_query::{self, LogFilter},
+    },
     edges::clock,
     sinks::contract::{
         pages,
@@ -16,7 +20,7 @@ use crate::{
 mod newest;
 pub(in crate::sinks) mod shelf;
 
-use shelf::StoreShelf;
+use crate::sinks::store_log::tests::shelf::StoreShelf;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -83,7 +87,7 @@ fn ids(rows: &[Row]) -> Vec<&str> {
 /// What a filter takes of a day, in the order of the log.
 fn expected(rows: &[Row], filter: &LogFilter) -> Vec<Row> {
     let mut rows: Vec<Row> = rows.iter().filter(|row| filter.matches(row)).cloned().collect();
-    rows.sort_by(|one, other| log_place::row_sort_key(one).cmp(&log_place::row_sort_key(other)));
+    rows.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
     rows
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     domain::ledger::consumption::Row,
     sinks::{
-        batching::Linger,
+        batcher::Linger,
         contract::samples::{BEGIN_MS, node, row},
     },
 };

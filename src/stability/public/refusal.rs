@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use crate::stability::public::answer::{ALLOW, PublicResponse, open_headers};
+use crate::stability::public::{ALLOW, PublicResponse, open_headers};
 
 /// A refusal. It repeats nothing of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

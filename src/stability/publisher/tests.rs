@@ -17,9 +17,11 @@ use crate::{
     store::{
         contract::until,
         embedded::ledger::EmbeddedLedger,
-        ledger::contract::{node, row},
+        ledger::{
+            contract::{node, row},
+            stability_contract::{share, this_hour},
+        },
         redis::test_server::TestServer,
-        stability::contract::{share, this_hour},
     },
 };
 

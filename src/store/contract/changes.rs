@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{digest, found, id, record, to, version};
 use crate::domain::keys::change::{ChangeAuthor, ChangePrecondition, KeyChange, KeyChangeError, KeyUpdate};
 use crate::domain::keys::key::KeyId;
-use crate::domain::keys::rotation::Rotation;
+use crate::domain::keys::key::Rotation;
 use crate::domain::ledger::{KeyTermsChange, RateLimitsChange};
 use crate::store::{ChangeError, KeyStore, KeyView, StoreError};
 

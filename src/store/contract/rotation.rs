@@ -1,8 +1,8 @@
 //! The contract of rotations: a key gets a new text.
 
 use super::{Changing, digest, found, id, record, version};
+use crate::domain::keys::key::Rotation;
 use crate::domain::keys::key::{KeyInvalid, KeyRecord, KeyState};
-use crate::domain::keys::rotation::Rotation;
 use crate::store::{KeyStore, StoreError};
 
 /// The rotation to this text.

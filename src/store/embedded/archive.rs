@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use super::{
     EmbeddedStore, blocking,
-    database::unavailable,
     file::{GONE, KEYS, StoreFile, UNFINISHED, USED, decode, encode},
     key_index::KeyMutation,
 };
+use crate::store::embedded::file::unavailable;
 use crate::{
     domain::keys::key::KeyId,
     store::{

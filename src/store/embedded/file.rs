@@ -1,20 +1,30 @@
 //! The durable form of the embedded store: one redb file, and how redb files are opened. Every commit is on disk when it returns.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::{
+    collections::HashSet,
+    fs::{DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
 
 use redb::{
-    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
     WriteTransaction,
 };
 use serde::{Deserialize, Serialize};
 
-use super::database::{self, unavailable};
-use super::key_index::KeyMutation;
-use crate::domain::keys::key::{KeyId, KeyRecord};
-use crate::domain::keys::secret::KeyDigest;
-use crate::domain::wire::provider_state::StateKey;
-use crate::store::{KeyView, StoreError, StoreOpenError};
+use crate::{
+    domain::{
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
+        wire::provider_state::StateKey,
+    },
+    store::{KeyView, StoreError, StoreOpenError, embedded::key_index::KeyMutation},
+};
 
 /// Key id to a [`StoredKey`] as JSON.
 pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
@@ -54,23 +64,19 @@ impl StoreFile {
     /// keys, and the ids of deleted keys.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyView>, HashSet<KeyId>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
-        database::catch_damage(&path, || {
-            let mut database = database::open(&path, PAGE_CACHE_BYTES)?;
+        catch_damage(&path, || {
+            let mut database = open(&path, PAGE_CACHE_BYTES)?;
             // redb verifies the checksums of its pages only on request. It repairs its map of free pages here; damage to the
             // keys is an error, because all commits are two-phase.
-            if !database
-                .check_integrity()
-                .map_err(|error| database::open_error(&path, error))?
-            {
+            if !database.check_integrity().map_err(|error| open_error(&path, error))? {
                 tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
             }
             let this = Self {
                 database: Some(database),
             };
-            this.settle_format()
-                .map_err(|reason| database::corrupt(&path, reason))?;
-            let keys = this.read_all().map_err(|reason| database::corrupt(&path, reason))?;
-            let gone = this.read_gone().map_err(|reason| database::corrupt(&path, reason))?;
+            this.settle_format().map_err(|reason| corrupt(&path, reason))?;
+            let keys = this.read_all().map_err(|reason| corrupt(&path, reason))?;
+            let gone = this.read_gone().map_err(|reason| corrupt(&path, reason))?;
             Ok((this, keys, gone))
         })
     }
@@ -206,7 +212,7 @@ impl StoreFile {
             transaction.open_table(WEB_SESSIONS)?;
             Ok(transaction)
         };
-        database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
+        settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
     }
 
     fn read_gone(&self) -> Result<HashSet<KeyId>, String> {
@@ -265,4 +271,90 @@ pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<
         record: stored.record,
         last_used,
     })
+}
+
+/// Opens `path`, creating it and its folder if necessary.
+pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, StoreOpenError> {
+    let file = open_file(path).map_err(|error| StoreOpenError::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(page_cache_bytes);
+    builder.create_file(file).map_err(|error| open_error(path, error))
+}
+
+/// Runs `work`, which opens and reads a file at the start. redb panics on some damaged pages; such a panic is returned as an
+/// error, and nothing of the database is used after it.
+pub(super) fn catch_damage<T>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, StoreOpenError>,
+) -> Result<T, StoreOpenError> {
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    outcome.unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
+    if let Some(folder) = path.parent() {
+        // A power cut must not lose the name of a file that others rely on.
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(file)
+}
+
+/// The table that contains the format of a file.
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const META_FORMAT: &str = "format";
+
+/// Writes the format into a new file, or checks that of an existing one, and commits the tables opened in `transaction`.
+pub(super) fn settle_format(transaction: WriteTransaction, format: u64) -> Result<(), String> {
+    let settle = || -> Result<u64, redb::Error> {
+        let found = {
+            let mut meta = transaction.open_table(META)?;
+            let found = meta.get(META_FORMAT)?.map(|found| found.value());
+            if found.is_none() {
+                meta.insert(META_FORMAT, format)?;
+            }
+            found.unwrap_or(format)
+        };
+        transaction.commit()?;
+        Ok(found)
+    };
+    match settle().map_err(|error| error.to_string())? {
+        found if found == format => Ok(()),
+        found => Err(format!("its format is {found}, this weir reads format {format}")),
+    }
+}
+
+pub(super) fn open_error(path: &Path, error: DatabaseError) -> StoreOpenError {
+    let path = PathBuf::from(path);
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => StoreOpenError::InUse(path),
+        DatabaseError::Storage(redb::StorageError::Io(error)) => StoreOpenError::File {
+            path,
+            reason: error.to_string(),
+        },
+        other => StoreOpenError::Corrupt {
+            path,
+            reason: other.to_string(),
+        },
+    }
+}
+
+pub(super) fn corrupt(path: &Path, reason: String) -> StoreOpenError {
+    StoreOpenError::Corrupt {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
+pub(super) fn unavailable(error: redb::Error) -> StoreError {
+    StoreError::Unavailable(format!("the store file cannot be used: {error}"))
 }

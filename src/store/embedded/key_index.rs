@@ -6,7 +6,7 @@ use std::ops::Bound;
 use crate::domain::keys::change::{ChangePrecondition, KeyChange};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
-use crate::store::feed::Feed;
+use crate::store::ledger::Feed;
 use crate::store::{ChangeError, Changes, KeyLookup, KeyView, LIST_KEYS_MAX, StoreError};
 
 /// A change to one key. Deciding it changes nothing, so that it can be made durable before it is applied.

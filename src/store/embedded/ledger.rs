@@ -6,43 +6,55 @@
 //! with the sums of the days that receive rows (`OpenDays`). Other sums and the hourly buckets are only in the file. Rows are
 //! not stored here: they go from the journal to the log backend.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use tokio::sync::watch;
-
-use self::books::ApplyOutcome;
-use self::commits::CommitSignals;
-use super::blocking;
-use super::ownership::{FilesOwner, Ownership, call::SuccessorCall};
-use crate::domain::{
-    keys::key::KeyId,
-    ledger::{
-        Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey, Step,
-        TopUp, TopUpReply,
-        daily_sums::{DailySum, DailySums, SumSelector},
-        lease::{LeaseCall, LeaseReply},
-        notice::{NoticeId, TakenNotices},
-        period::Period,
-    },
-    money::NanoUsd,
-};
-use crate::store::ledger::{LIST_ACCOUNTS_MAX, LedgerStore, limit_steps};
-use crate::store::{StoreError, StoreOpenError};
-
-mod archive;
-mod books;
-mod commits;
+pub(crate) mod accounts;
 mod file;
-mod stability;
+#[cfg(test)]
+mod stability_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
-pub(crate) use books::{AccountTable, HandoverState};
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    domain::{
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
+        keys::key::KeyId,
+        ledger::{
+            Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey,
+            Step, TopUp, TopUpReply,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
+            period::Period,
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError, StoreOpenError,
+        archive::{Archive, ArchiveItem},
+        embedded::{
+            blocking,
+            ledger::accounts::ApplyOutcome,
+            ownership::{FilesOwner, Ownership, SuccessorCall},
+        },
+        ledger::{APPLY_STEPS_MAX, HOURS_MAX, LIST_ACCOUNTS_MAX, LedgerStore, SHARES_MAX, StabilityStore, limit_steps},
+    },
+};
+
+pub(crate) use crate::store::embedded::ledger::accounts::{AccountTable, HandoverState};
 
 /// The clock of a ledger: milliseconds since the Unix epoch.
 pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -143,7 +155,7 @@ impl EmbeddedLedger {
     /// [`StoreError::Unavailable`] if the disk refuses.
     pub(crate) async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
         self.run_blocking(move |books, now_ms| {
-            if day > books::first_kept_day(now_ms) {
+            if day > accounts::first_kept_day(now_ms) {
                 return Ok(None);
             }
             books.prune(day, now_ms).map(Some)
@@ -210,7 +222,7 @@ impl LedgerStore for EmbeddedLedger {
         };
         let now_ms = (self.now_ms)();
         books.check_written(now_ms)?;
-        let (steps, upto) = limit_steps(steps, upto);
+        let (steps, upto) = limit_steps(steps, upto, APPLY_STEPS_MAX);
         loop {
             match books.apply(node, account, steps, upto, now_ms) {
                 ApplyOutcome::To(watermark) => return Ok(watermark),
@@ -341,5 +353,86 @@ impl LedgerStore for EmbeddedLedger {
 
     fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
+    }
+}
+
+#[async_trait]
+impl Archive for EmbeddedLedger {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
+        // The guard is dropped: other calls, and a handover that waits for them to end, do not wait for the client.
+        let books = Arc::clone(&*self.ownership.here().await?);
+        flush(&books, (self.now_ms)()).await?;
+        blocking(move || books.file().dump(&to)).await
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.accounts(None, 1).await?.is_empty())
+    }
+
+    /// Loaded items are visible when the ledger is opened again. Rows are not loaded: this store never keeps the log.
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
+        let is_own = |item: &&ArchiveItem| {
+            !matches!(
+                item,
+                ArchiveItem::Key { .. } | ArchiveItem::KeyGone { .. } | ArchiveItem::Row { .. }
+            )
+        };
+        let items: Vec<ArchiveItem> = items.iter().filter(is_own).cloned().collect();
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.run_blocking(move |books, _| books.file().load(&items)).await
+    }
+}
+
+#[async_trait]
+impl StabilityStore for EmbeddedLedger {
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError> {
+        let owner = self.ownership.owner().await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Tell(node.clone(), shares.to_vec())).await;
+        };
+        let shares: Vec<NodeHourCounters> = shares.iter().take(SHARES_MAX).cloned().collect();
+        let (books, node) = (Arc::clone(books), node.clone());
+        blocking(move || books.file().put_shares(&node, &shares)).await
+    }
+
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
+        let owner = self.ownership.owner().await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Buckets(first, last)).await;
+        };
+        let first = first.max(last.plus(1 - HOURS_MAX));
+        let books = Arc::clone(books);
+        blocking(move || books.file().buckets(first, last)).await
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+}
+
+const HOUR_MS: i64 = 3600 * 1000;
+/// How long a change may wait to be written together with others.
+const COMMIT_AFTER: Duration = Duration::from_secs(1);
+/// How long writing may fail before no further steps are applied, in milliseconds. The journal keeps them.
+const FAILING_MAX_MS: i64 = 60 * 1000;
+
+/// Wakes the task that writes the file. Outlives the file, which may be opened again.
+#[derive(Debug, Default)]
+struct CommitSignals {
+    /// Something has changed, after everything was written.
+    changed: Notify,
+}
+
+impl CommitSignals {
+    /// Waits until a turn of the upkeep is due: changes have waited for `most`, or a new hour has begun.
+    async fn wait_until_due(&self, most: Duration, now_ms: i64) {
+        let changes = async {
+            self.changed.notified().await;
+            sleep(most).await;
+        };
+        let hour = HOUR_MS.saturating_sub(now_ms.rem_euclid(HOUR_MS));
+        let _ = timeout(Duration::from_millis(hour.unsigned_abs()), changes).await;
     }
 }

@@ -5,16 +5,25 @@
 //! call that holds a guard must not take a second one: somebody who waits for the first one to end may be queued between the
 //! two.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use serde::de::DeserializeOwned;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc, oneshot},
+    time::timeout,
+};
 
-use self::{call::SuccessorCall, successor::Successor};
-use crate::store::StoreError;
-
-pub(super) mod call;
-pub(crate) mod successor;
+use crate::{
+    domain::{
+        faults::stability::{Hour, NodeHourCounters},
+        keys::{key::KeyId, secret::KeyDigest},
+        ledger::{AdmitCall, NodeId, OperationId, Step, TopUp},
+        wire::{provider_state::StateKey, session_hint::ServedBy},
+    },
+    store::StoreError,
+};
 
 /// The owner of the files `F`.
 pub(super) enum FilesOwner<F> {
@@ -84,4 +93,91 @@ pub(super) fn not_owner_error() -> StoreError {
     StoreError::Unavailable(
         "another weir process has taken over this store: run the command again to reach that one".to_owned(),
     )
+}
+
+/// One call, named after its method in the traits of [`crate::store`]. A process that is stopping needs no others: it accepts
+/// nothing new from operators, and an embedded ledger grants no leases.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::store::embedded) enum SuccessorCall {
+    Find(KeyDigest),
+    Touch(Vec<(KeyId, i64)>),
+    ChangesSince(u64),
+    Recall(Vec<StateKey>),
+    Remember(Vec<(StateKey, ServedBy)>, i64),
+    Admit(Box<AdmitCall>),
+    TopUp(Box<TopUp>),
+    Apply(NodeId, String, Vec<Step>, u64),
+    Watermark(NodeId, String),
+    Renew(NodeId, Vec<String>),
+    Release(NodeId, String),
+    Operation(String, OperationId),
+    Tell(NodeId, Vec<NodeHourCounters>),
+    Buckets(Hour, Hour),
+}
+
+/// The maximum length of a call or an answer, in bytes: hundreds of steps, or all hours of the public record.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+/// The maximum number of calls that wait for their turn.
+const CALLS_WAITING_MAX: usize = 1024;
+/// The timeout of a call, including the wait for its turn.
+const CALL_WAIT: Duration = Duration::from_secs(5);
+
+/// A call on its way, with the channel for its answer.
+type PendingCall = (Vec<u8>, oneshot::Sender<Vec<u8>>);
+
+/// The connection to the successor process. It ends when the last of its clones is dropped.
+#[derive(Clone)]
+pub(crate) struct Successor {
+    calls: mpsc::Sender<PendingCall>,
+}
+
+impl Successor {
+    /// Uses a stream on which the successor answers. Must be called on a runtime.
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
+        tokio::spawn(carry(stream, waiting));
+        Self { calls }
+    }
+
+    /// Makes a call, and waits for the answer.
+    ///
+    /// # Errors
+    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor is gone.
+    async fn call<T: DeserializeOwned>(&self, call: &SuccessorCall) -> Result<T, StoreError> {
+        let gone = || StoreError::Unavailable("the process that has taken over the store does not answer".to_owned());
+        let garbled = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
+        let text = serde_json::to_vec(call).map_err(garbled)?;
+        let (to, answer) = oneshot::channel();
+        let asked = async {
+            self.calls.send((text, to)).await.ok()?;
+            answer.await.ok()
+        };
+        let answer = timeout(CALL_WAIT, asked).await.ok().flatten().ok_or_else(gone)?;
+        serde_json::from_slice::<Result<T, StoreError>>(&answer).map_err(garbled)?
+    }
+}
+
+/// Carries calls and answers, one after another. Ends with the stream; later calls fail.
+async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<PendingCall>) {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    while let Some((mut call, to)) = waiting.recv().await {
+        call.push(b'\n');
+        if write.write_all(&call).await.is_err() {
+            return;
+        }
+        let Some(answer) = read_line(&mut read).await else {
+            return;
+        };
+        // The caller may have stopped waiting.
+        let _ = to.send(answer);
+    }
+}
+
+/// One line without its line feed; `None` at the end of the stream.
+pub(in crate::store::embedded) async fn read_line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    read.take(LINE_BYTES_MAX).read_until(b'\n', &mut text).await.ok()?;
+    (text.pop() == Some(b'\n')).then_some(text)
 }

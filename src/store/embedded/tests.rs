@@ -44,7 +44,7 @@ async fn sessions_are_remembered_by_their_latest_word() {
 async fn web_sessions_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(folder.path()).unwrap();
-    crate::store::web_sessions::contract::web_sessions_are_kept(&store).await;
+    sessions::web_sessions_contract::web_sessions_are_kept(&store).await;
 }
 
 #[tokio::test]

@@ -5,15 +5,22 @@
 //! because it holds for its shard: a change and its version take effect here in one step.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use lru::LruCache;
 
-use crate::domain::{
-    keys::{key::KeyRecord, secret::KeyDigest},
-    sign_in::access_token::AccessGrant,
+use crate::{
+    domain::{
+        keys::{key::KeyRecord, secret::KeyDigest},
+        sign_in::tokens::AccessGrant,
+    },
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
+    store::key_cache::{KeyCache, KeyLookupError},
 };
 
 /// The owner of a digest, as the store knows it.
@@ -189,5 +196,125 @@ fn put<V>(table: &mut LruCache<KeyDigest, V>, digest: KeyDigest, value: V, max: 
     table.put(digest, value);
     if table.len() > max {
         table.pop_lru();
+    }
+}
+
+/// The caller that a presented digest belongs to.
+#[derive(Clone, Debug)]
+pub(crate) enum PresentedCaller {
+    /// The key of this digest, presented itself or through an access token.
+    Key(KeyDigest, Arc<KeyRecord>),
+    /// The presented access token has expired.
+    TokenExpired,
+}
+
+impl KeyCache {
+    /// Like [`KeyCache::find`], for a digest that may also be that of an access token: then returns the key that the token
+    /// stands for at `now_unix`. `None` if the digest is unknown, or the key has another text by now.
+    pub(crate) async fn lookup(
+        &self,
+        digest: &KeyDigest,
+        (now, now_unix): (Instant, i64),
+        asker: impl Fn() -> ClientAddress,
+    ) -> Result<Option<PresentedCaller>, KeyLookupError> {
+        let grant = match self.find_owner(digest, now, &asker).await? {
+            None => return Ok(None),
+            Some(DigestOwner::Key(record)) => return Ok(Some(PresentedCaller::Key(*digest, record))),
+            Some(DigestOwner::Token(grant)) => grant,
+        };
+        let Some(key) = grant.key_digest_at(now_unix) else {
+            return Ok(Some(PresentedCaller::TokenExpired));
+        };
+        let record = self.find(&key, now, asker).await?;
+        Ok(record.map(|record| PresentedCaller::Key(key, record)))
+    }
+}
+
+/// Counts of events since the start.
+#[derive(Debug, Default)]
+pub(super) struct KeyCacheCounters {
+    pub(super) hits: AtomicU64,
+    pub(super) negative_hits: AtomicU64,
+    /// Lookups in the store.
+    pub(super) misses: AtomicU64,
+    pub(super) offline_hits: AtomicU64,
+    pub(super) flushes: AtomicU64,
+    /// Lookups in the store that found nothing.
+    pub(super) unknown: AtomicU64,
+    /// Lookups that were refused because too many found nothing: from one address, and in all.
+    pub(super) limited_address: AtomicU64,
+    pub(super) limited_all: AtomicU64,
+}
+
+impl KeyCacheCounters {
+    /// The name and the count of each event.
+    pub(super) fn events(&self) -> [(&'static str, u64); 8] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("hit", read(&self.hits)),
+            ("negative_hit", read(&self.negative_hits)),
+            ("miss", read(&self.misses)),
+            ("offline_hit", read(&self.offline_hits)),
+            ("flush", read(&self.flushes)),
+            ("unknown", read(&self.unknown)),
+            ("limited_address", read(&self.limited_address)),
+            ("limited_all", read(&self.limited_all)),
+        ]
+    }
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Limits on the cost of made-up keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnknownKeySettings {
+    /// The maximum number of digests remembered as unknown.
+    pub entries_max: usize,
+    /// The failing lookups that one client may cause.
+    pub per_address: RateAllowance,
+    /// The failing lookups that all clients together may cause; `clients_max` is not used.
+    pub in_all: RateAllowance,
+}
+
+/// Limits lookups of unknown keys, per client address and for the whole node. Only failed lookups count, so many real keys
+/// may come from one address. Beyond the limit an unknown digest is not looked up until time has passed.
+#[derive(Debug)]
+pub(super) struct UnknownKeyLimits {
+    per_address: Limiter<ClientAddress>,
+    in_all: Limiter<()>,
+}
+
+/// The limit that is reached, and the time until it allows a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReachedLimit {
+    Address(Duration),
+    All(Duration),
+}
+
+impl UnknownKeyLimits {
+    /// Limits without any lookup yet. `start` is a time before the first use.
+    pub(super) fn new(settings: &UnknownKeySettings, start: Instant) -> Self {
+        let in_all = RateAllowance {
+            clients_max: 1,
+            ..settings.in_all
+        };
+        Self {
+            per_address: Limiter::new(settings.per_address, start),
+            in_all: Limiter::new(in_all, start),
+        }
+    }
+
+    /// Checks that the store may be asked for an unknown digest.
+    pub(super) fn check(&self, asker: ClientAddress, now: Instant) -> Result<(), ReachedLimit> {
+        self.per_address.check(asker, now).map_err(ReachedLimit::Address)?;
+        self.in_all.check((), now).map_err(ReachedLimit::All)
+    }
+
+    /// Counts a lookup that found no key.
+    pub(super) fn count_failure(&self, asker: ClientAddress, now: Instant) {
+        self.per_address.count(asker, now);
+        self.in_all.count((), now);
     }
 }

@@ -30,27 +30,29 @@ mod program;
 mod records;
 mod sums;
 
-pub(crate) use cases::*;
-pub(crate) use leases::{
+pub(crate) use crate::store::ledger::contract::cases::*;
+pub(crate) use crate::store::ledger::contract::leases::{
     a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
     a_lease_is_held_charged_and_given_back, a_used_up_quota_is_not_put_off_by_leases_of_other_keys,
     leases_stay_far_from_limits_and_come_back_near_one, what_a_lease_has_of_a_rate_is_not_filled_up,
 };
-pub(crate) use lists::{
+pub(crate) use crate::store::ledger::contract::lists::{
     rows_are_paged_by_account_and_day, rows_that_were_lost_are_put_back,
     the_rows_of_a_day_are_removed_as_they_were_seen,
 };
-pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
-pub(crate) use notices::{
+pub(crate) use crate::store::ledger::contract::midnight::a_request_counts_in_the_periods_of_its_admission;
+pub(crate) use crate::store::ledger::contract::notices::{
     notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
 };
-pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
-pub(crate) use program::an_engine_answers_as_the_model_does;
-pub(crate) use records::{
+pub(crate) use crate::store::ledger::contract::operations::{
+    an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered,
+};
+pub(crate) use crate::store::ledger::contract::program::an_engine_answers_as_the_model_does;
+pub(crate) use crate::store::ledger::contract::records::{
     a_record_is_replaced_by_one_that_was_made_from_it, of_two_records_from_one_only_one_holds,
     what_a_store_forgot_of_an_account_is_told_again,
 };
-pub(crate) use sums::{
+pub(crate) use crate::store::ledger::contract::sums::{
     how_far_the_sums_come_is_known_of_each_node, so_many_tags_a_day_are_summed_one_by_one,
     sums_of_more_keys_than_a_script_unpacks_are_put, sums_of_the_requests_that_were_seen_are_replaced,
     what_was_used_is_summed_by_day_model_key_and_tag,

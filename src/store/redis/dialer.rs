@@ -7,11 +7,11 @@ use ::redis::{
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
 };
 
-use super::address::RedisAddress;
 use super::rights::{MissingUserRights, RequiredRights};
 use super::settings::{RedisMode, RedisSettings};
 use crate::domain::keys::secret::Secret;
 use crate::store::StoreOpenError;
+use crate::store::redis::settings::RedisAddress;
 
 /// The maximum number of concurrent calls to one server, including queued ones. Further calls are refused at once.
 pub(super) const CALLS_MAX: usize = 4096;

@@ -23,50 +23,56 @@
 //! generation tells them apart: an account remembers the generation it belongs to, and before an account counts as missing
 //! the generation is checked.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use async_trait::async_trait;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::watch;
-
-use super::ledger_scripts::LedgerScripts;
-use super::link::{CallPolicy, KeyNaming};
-use super::script::{RedisScript, ScriptCall};
-use super::{ADMIN_BUDGET, RedisStore};
-use crate::domain::keys::key::KeyId;
-use crate::domain::ledger::daily_sums::{DailySum, DailySums, SumSelector};
-use crate::domain::ledger::lease::{LeaseCall, LeaseChange, LeaseReply};
-use crate::domain::ledger::notice::{NoticeId, TakenNotices};
-use crate::domain::ledger::period::Period;
-use crate::domain::ledger::{
-    AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, Denial, KeySpend, NodeId, OperationId,
-    SpendByKey, Step, TopUp, TopUpReply,
-};
-use crate::domain::money::NanoUsd;
-use crate::store::StoreError;
-use crate::store::ledger::{LIST_ACCOUNTS_MAX, LedgerStore, limit_steps};
-
-use self::answer::LedgerReply;
-use self::entered::KnownAccounts;
-use self::together::BatchItem;
-
 mod answer;
 mod archive;
 mod arguments;
+mod batch;
 mod daily_sums;
-mod entered;
-mod index;
-mod lists;
-mod record;
 mod stored_account;
-mod summing;
 #[cfg(test)]
 mod tests;
-mod together;
 
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, Denial, KeySpend, NodeId, OperationId,
+            SpendByKey, Step, TopUp, TopUpReply,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseChange, LeaseReply},
+            notice::{NoticeId, TakenNotices},
+            period::Period,
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError,
+        ledger::{APPLY_STEPS_MAX, BATCH_STEPS_MIN, LIST_ACCOUNTS_MAX, LedgerStore, limit_steps},
+        redis::{
+            ADMIN_BUDGET, RedisStore,
+            ledger::{answer::LedgerReply, batch::BatchItem},
+            link::{CallPolicy, KeyNaming},
+            scripts::{LedgerScripts, RedisScript, ScriptCall},
+        },
+    },
+};
+
+/// The maximum number of settlements of leases per call if no rows are kept: they cost Redis little more than their groups.
+const BATCH_STEPS_MAX: usize = 2048;
 /// The maximum number of accounts that are queried at once.
 const AT_ONCE: usize = 32;
 
@@ -186,7 +192,7 @@ impl RedisLedger {
     ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create)).arg(upto);
-        together::add_arguments(&mut call, pieces, self.keeps_rows)?;
+        batch::add_arguments(&mut call, pieces, self.keeps_rows)?;
         // Steps that are sent twice have one effect.
         self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await
     }
@@ -240,9 +246,15 @@ impl LedgerStore for RedisLedger {
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
-        let (steps, upto) = limit_steps(steps, upto);
+        let is_batch = steps.iter().all(batch::is_leased);
+        let max = if is_batch {
+            self.batch_steps_max().max(APPLY_STEPS_MAX)
+        } else {
+            APPLY_STEPS_MAX
+        };
+        let (mut steps, mut upto) = limit_steps(steps, upto, max);
         let at = (node, account);
-        let mut pieces = together::batch_items(steps);
+        let mut pieces = batch::batch_items(steps);
         let (mut status, mut answer) = self.apply_items(at, &pieces, upto, false).await?;
         let is_new = status == "missing";
         if is_new {
@@ -250,6 +262,7 @@ impl LedgerStore for RedisLedger {
             (status, answer) = self.apply_items(at, &pieces, upto, true).await?;
         }
         if status == "each" {
+            (steps, upto) = limit_steps(steps, upto, APPLY_STEPS_MAX);
             pieces = steps.iter().map(BatchItem::One).collect();
             (status, answer) = self.apply_items(at, &pieces, upto, is_new).await?;
         }
@@ -264,6 +277,13 @@ impl LedgerStore for RedisLedger {
             self.enter(account, is_new || opened).await?;
         }
         Ok(watermark)
+    }
+
+    fn batch_steps_max(&self) -> usize {
+        match self.keeps_rows {
+            true => BATCH_STEPS_MIN,
+            false => BATCH_STEPS_MAX,
+        }
     }
 
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
@@ -382,5 +402,55 @@ impl LedgerStore for RedisLedger {
 
     fn epochs(&self) -> watch::Receiver<u64> {
         self.store.link.epochs()
+    }
+}
+
+/// How many accounts are remembered. Beyond that all are forgotten, and entered again.
+const ENTERED_MAX: usize = 100_000;
+
+/// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two
+/// round trips. In the next epoch they may be missing again.
+#[derive(Default)]
+struct KnownAccounts(Mutex<(u64, HashSet<String>)>);
+
+impl KnownAccounts {
+    fn contains(&self, account: &str, epoch: u64) -> bool {
+        let entered = self.0.lock();
+        entered.0 == epoch && entered.1.contains(account)
+    }
+
+    fn insert(&self, account: &str, epoch: u64) {
+        let mut entered = self.0.lock();
+        if entered.0 != epoch || entered.1.len() >= ENTERED_MAX {
+            *entered = (epoch, HashSet::new());
+        }
+        entered.1.insert(account.to_owned());
+    }
+}
+
+impl RedisLedger {
+    fn index(&self) -> String {
+        format!("{{{}:accounts}}:index", self.store.namespace)
+    }
+
+    /// Enters an account into the index, unless it is not new and this process knows that it is there.
+    async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
+        let epoch = *self.store.link.epochs().borrow();
+        if !is_new && self.entered.contains(account, epoch) {
+            return Ok(());
+        }
+        let mut call = self.scripts().enter.call();
+        call.key(self.index()).arg(account);
+        self.send(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        self.entered.insert(account, epoch);
+        Ok(())
+    }
+
+    /// Up to `limit` names after `after`.
+    async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let mut call = self.scripts().names.call();
+        call.key(self.index()).arg(after).arg(limit);
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        Ok(answer.remaining().collect())
     }
 }

@@ -8,48 +8,55 @@
 //! The crate's own clients for sentinels and clusters are not used: they split accounts, hang, and do not leave a silent
 //! master (docs/redis.md, "Why weir has a link of its own").
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use ::redis::{Client, Pipeline, RedisResult};
-use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-
-use self::call_timeout::{CallTimeout, TimeoutCheck};
-use self::cluster::Cluster;
-use self::finder::{MasterFinder, Sentinels};
-use self::lane::{LaneState, MasterLane, unavailable};
-use self::live_connection::Wire;
-use self::verdict::RedisErrorMeaning;
-use super::address::RedisAddress;
-use super::dialer::RedisDialer;
-use super::script::ScriptCall;
-use super::settings::{RedisMode, RedisSettings};
-use crate::edges::clock;
-use crate::store::{StoreError, StoreOpenError};
-
 mod breaker;
-mod call_timeout;
 mod cluster;
-mod connecting;
+mod connection;
 mod dial;
-mod finder;
-mod inspection;
-mod lane;
-mod live_connection;
-mod misplaced_keys;
-mod report;
-mod runtime_connections;
+pub(crate) mod inspection;
+mod master;
+mod sentinel;
 mod slots;
 mod supervisor;
-mod verdict;
 
-pub(super) use connecting::{CONNECT_WAIT_MAX, RetryPauses};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ::redis::{Client, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    edges::clock,
+    store::{
+        StoreError, StoreOpenError,
+        redis::{
+            dialer::RedisDialer,
+            link::{
+                breaker::{CallTimeout, TimeoutCheck},
+                cluster::Cluster,
+                connection::Wire,
+                master::{LaneState, MasterLane, unavailable},
+                sentinel::{MasterFinder, Sentinels},
+            },
+            rights,
+            scripts::ScriptCall,
+            settings::{RedisAddress, RedisMode, RedisSettings},
+        },
+    },
+};
+
 #[cfg(test)]
-pub(super) use runtime_connections::CALLS_MIN as RUNTIME_CALLS_MIN;
+pub(super) use crate::store::redis::link::connection::CALLS_MIN as RUNTIME_CALLS_MIN;
+pub(super) use crate::store::redis::link::connection::{CONNECT_WAIT_MAX, RetryPauses};
 
 /// The maximum number of redirects of one call.
 const REDIRECTS_MAX: usize = 8;
@@ -345,7 +352,7 @@ impl Link {
     pub(super) async fn wait_until_elsewhere(&self, key: &str, master: &RedisAddress) {
         let is_elsewhere = || self.master_of(key).is_some_and(|now| now != *master);
         match &self.route {
-            LinkTopology::One { lane, .. } => lane::wait_until(lane.state.subscribe(), is_elsewhere).await,
+            LinkTopology::One { lane, .. } => master::wait_until(lane.state.subscribe(), is_elsewhere).await,
             LinkTopology::Cluster(cluster) => cluster.wait_until(is_elsewhere).await,
         }
     }
@@ -353,5 +360,141 @@ impl Link {
     /// A client for a server that holds data.
     pub(super) fn client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.dialer.data_client(address)
+    }
+}
+
+/// What an error means for the call.
+#[derive(Debug, PartialEq, Eq)]
+enum RedisErrorMeaning {
+    /// Not run: this server owns the slot for good.
+    Moved(String),
+    /// Not run: the slot is being moved to this server, which has to be asked with ASKING.
+    Ask(String),
+    /// Not run: the slot is being moved, and one of its keys is not, or no longer, at this server; try again in a moment.
+    Wait,
+    /// Not run: the server is no longer a master.
+    NotMaster,
+    /// The connection is lost, so it is unknown whether the call ran.
+    Broken,
+    /// Refused because a right is missing, perhaps in the middle of a script.
+    Denied,
+    /// Refused. A script's first write is refused before anything is written.
+    Refused,
+}
+
+impl RedisErrorMeaning {
+    fn of(error: &RedisError) -> Self {
+        let redirect = || error.redirect_node().map(|(address, _)| address.to_owned());
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => redirect().map_or(Self::Refused, Self::Moved),
+            ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
+            // A script met a key whose name it had derived. It does so before it writes.
+            ErrorKind::Server(ServerErrorKind::ResponseError)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("attempted to access a non local key")) =>
+            {
+                Self::Wait
+            }
+            // Before Redis 7 a script's error contains the real one in its text.
+            ErrorKind::Server(ServerErrorKind::ResponseError)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains(": -READONLY ") || detail.contains(": -MASTERDOWN ")) =>
+            {
+                Self::NotMaster
+            }
+            _ if rights::is_refused(error) => Self::Denied,
+            _ if error.is_unrecoverable_error() => Self::Broken,
+            _ => Self::Refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::redis::{Value, parse_redis_value};
+
+    fn verdict(code: &str, detail: &str) -> RedisErrorMeaning {
+        let line = format!("-{code} {detail}\r\n");
+        let error = parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+        RedisErrorMeaning::of(&error.unwrap_err())
+    }
+
+    #[test]
+    fn errors_have_one_meaning_each() {
+        let moved = || "10.0.0.1:7000".to_owned();
+        for (code, detail, meaning) in [
+            ("MOVED", "3999 10.0.0.1:7000", RedisErrorMeaning::Moved(moved())),
+            ("ASK", "3999 10.0.0.1:7000", RedisErrorMeaning::Ask(moved())),
+            (
+                "TRYAGAIN",
+                "Multiple keys request during rehashing of slot",
+                RedisErrorMeaning::Wait,
+            ),
+            (
+                "ERR",
+                "Script attempted to access a non local key in a cluster node script: f_1, on @user_script:1.",
+                RedisErrorMeaning::Wait,
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: Lua script attempted to access a \
+                 non local key in a cluster node",
+                RedisErrorMeaning::Wait,
+            ),
+            (
+                "READONLY",
+                "You can't write against a read only replica.",
+                RedisErrorMeaning::NotMaster,
+            ),
+            ("MASTERDOWN", "Link with MASTER is down", RedisErrorMeaning::NotMaster),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write",
+                RedisErrorMeaning::NotMaster,
+            ),
+            ("CLUSTERDOWN", "The cluster is down", RedisErrorMeaning::Refused),
+            (
+                "NOREPLICAS",
+                "Not enough good replicas to write.",
+                RedisErrorMeaning::Refused,
+            ),
+            (
+                "MISCONF",
+                "Redis is configured to save RDB snapshots",
+                RedisErrorMeaning::Refused,
+            ),
+            (
+                "OOM",
+                "command not allowed when used memory > 'maxmemory'.",
+                RedisErrorMeaning::Refused,
+            ),
+            ("BUSY", "Redis is busy running a script.", RedisErrorMeaning::Refused),
+            (
+                "LOADING",
+                "Redis is loading the dataset in memory",
+                RedisErrorMeaning::Refused,
+            ),
+            ("NOAUTH", "Authentication required.", RedisErrorMeaning::Refused),
+            ("NOPERM", "this user has no permissions", RedisErrorMeaning::Denied),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand script: 4d, on @user_script:1.",
+                RedisErrorMeaning::Denied,
+            ),
+            ("ERR", "unknown command", RedisErrorMeaning::Refused),
+        ] {
+            assert_eq!(verdict(code, detail), meaning, "{code} {detail}");
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_leaves_it_open_what_happened() {
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(RedisErrorMeaning::of(&broken), RedisErrorMeaning::Broken);
     }
 }

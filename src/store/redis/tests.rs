@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::test_server::{Joined, TestServer};
 use super::{AdoptPolicy, InitOutcome};
-use crate::domain::keys::rotation::Rotation;
+use crate::domain::keys::key::Rotation;
 use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
 use crate::edges::clock;
 use crate::store::archive::Archive;
@@ -53,11 +53,11 @@ async fn the_contract_of_sign_ins_holds() {
     let Some(server) = TestServer::start().await else {
         return;
     };
-    use crate::store::sign_ins::contract;
+    use crate::store::sessions::sign_ins_contract;
     let store = async |namespace| server.join(namespace).await;
-    contract::documents_change_all_at_once_or_not_at_all(&*store("atomic").await.store).await;
-    contract::a_document_ends_with_its_time(&*store("short").await.store).await;
-    contract::an_access_token_is_found_until_it_ends(&*store("token").await.store).await;
+    sign_ins_contract::documents_change_all_at_once_or_not_at_all(&*store("atomic").await.store).await;
+    sign_ins_contract::a_document_ends_with_its_time(&*store("short").await.store).await;
+    sign_ins_contract::an_access_token_is_found_until_it_ends(&*store("token").await.store).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn web_sessions_are_kept() {
         return;
     };
     let joined = server.join("weir").await;
-    crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
+    crate::store::sessions::web_sessions_contract::web_sessions_are_kept(&*joined.store).await;
 }
 
 /// How long it takes until a change is acknowledged.

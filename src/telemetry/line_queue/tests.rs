@@ -82,7 +82,7 @@ impl Write for Full {
         let _told = self.1.send(mended.then(|| bytes.to_vec()));
         match mended {
             true => Ok(bytes.len()),
-            false => Err(io::ErrorKind::StorageFull.into()),
+            false => Err(ErrorKind::StorageFull.into()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of `wiring::tls`.
 
 use super::*;
-use crate::front::tls::certificate::tests::{Kind, certificate};
+use crate::front::tls::certificate_tests::{Kind, certificate};
 
 const DAY: i64 = 86_400;
 
@@ -40,10 +40,10 @@ fn every_file_of_a_listener_is_watched_and_every_broken_one_told() {
                 [stability.tls]\ncertificate = [{ chain = \"b.pem\", key = \"env:WEIR_TEST_NO_SUCH_KEY\" }]\n\
                 [admin]\nlisten = \"127.0.0.1:0\"\n\
                 [admin.tls]\nclient_ca_file = \"ca.pem\"\ncertificate = [{ chain = \"a.pem\", key = \"file:a.key\" }]\n";
-    std::fs::write(folder.path().join("b.pem"), "").unwrap();
-    std::fs::write(folder.path().join("ca.pem"), "no authority").unwrap();
+    fs::write(folder.path().join("b.pem"), "").unwrap();
+    fs::write(folder.path().join("ca.pem"), "no authority").unwrap();
     let file = folder.path().join("weir.toml");
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     let config = Config::load(&file).unwrap();
     let names: Vec<PathBuf> = files(&config);
     for name in ["a.pem", "a.key", "b.pem", "ca.pem"] {

@@ -70,10 +70,7 @@ fn who_leaves_early_pays_what_the_provider_bills_for_the_whole_answer() {
         assert_eq!(row["output_reasoning"], HIDDEN, "{row}");
     }
     let metrics = weir.metrics();
-    assert!(
-        metrics.contains("\nweir_unattended_answers 0\n"),
-        "places are given back"
-    );
+    assert!(metrics.contains("\nweir_detached_answers 0\n"), "places are given back");
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Turns a refusal into an HTTP answer.
 
 mod body;
-mod echo;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::echo::{model_phrase, shortened};
+use crate::domain::faults::refusal::reply::body::{model_phrase, shortened};
 use crate::domain::faults::refusal::{Refusal, limit::retry_info};
 use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};

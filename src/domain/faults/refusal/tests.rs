@@ -10,7 +10,7 @@ use crate::domain::wire::protocol::ErrorForm;
 mod bodies;
 mod every;
 
-use every::all;
+use crate::domain::faults::refusal::tests::every::all;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 

@@ -22,14 +22,14 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::domain::{
+    QuickMap,
     keys::key::KeyId,
     ledger::{
+        ids::{LEASE_MS, NodeId},
         lease::RateUse,
-        node::{LEASE_MS, NodeId},
         period::{Period, day_at},
     },
     money::NanoUsd,
-    quick_map::QuickMap,
 };
 
 /// The hold of one running request, or a lease.

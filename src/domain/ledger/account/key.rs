@@ -10,10 +10,7 @@ use crate::domain::{
         terms::KeyTerms,
     },
     ledger::{
-        account::{
-            amounts::{charge, sum},
-            bucket::RateBuckets,
-        },
+        account::{bucket::RateBuckets, charge, sum},
         admission::Denial,
         period::{COUNTERS_KEPT_MS, Period, day_at},
         step::Settlement,

@@ -9,7 +9,7 @@ use super::{
     bucket::RateBuckets,
     holds::{Hold, LeaseHold},
 };
-use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
+use crate::domain::{keys::key::KeyId, ledger::ids::NodeId, money::NanoUsd};
 
 /// The state of one account that is in no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,12 +90,13 @@ mod tests {
 
     use super::*;
     use crate::domain::{
-        keys::key::{KeyRecord, KeyState},
-        keys::terms::{KeyTerms, RateLimits},
+        keys::{
+            key::{KeyRecord, KeyState},
+            terms::{KeyTerms, RateLimits},
+        },
         ledger::{
-            admission::{AdmitCall, AdmitReply, Denial},
+            admission::{AdmitCall, AdmitReply, Denial, TopUp, TopUpReply},
             step::{AccountChange, Step},
-            top_up::{TopUp, TopUpReply},
         },
     };
 

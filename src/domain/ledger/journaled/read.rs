@@ -7,9 +7,9 @@ use crate::domain::{
     ledger::{
         consumption::{CostShare, PriceModifiers, Row},
         daily_sums::Sums,
-        journaled::{AdmittedRequest, Checkpoint, Record, VERSION, bytes::RecordReader, has, kind},
+        ids::NodeId,
+        journaled::{AdmittedRequest, Checkpoint, Record, RecordReader, VERSION, has, kind},
         lease::LeaseId,
-        node::NodeId,
         step::{AccountChange, Settlement, Step},
         tag::Tag,
     },

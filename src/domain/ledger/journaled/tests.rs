@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::ledger::{
-    account_record::tests::record as account_record,
     consumption::row_json::tests::{count, modifiers, parts, row, source, text, usage},
     daily_sums::Sums,
-    node::NodeId,
+    ids::NodeId,
     step::{AccountChange, Settlement},
+    tests::record as account_record,
 };
 
 fn lease() -> impl Strategy<Value = Option<LeaseId>> {

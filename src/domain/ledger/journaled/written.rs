@@ -4,11 +4,7 @@ use crate::domain::{
     ledger::{
         consumption::{CostShare, PriceModifiers, Row},
         daily_sums::Sums,
-        journaled::{
-            AdmittedRequest, Checkpoint, Record, VERSION,
-            bytes::{RecordWriter, without_zeros},
-            has, kind,
-        },
+        journaled::{AdmittedRequest, Checkpoint, Record, RecordWriter, VERSION, has, kind, without_zeros},
         lease::LeaseId,
         step::{AccountChange, Settlement, Step},
     },

@@ -5,7 +5,8 @@ use std::{borrow::Cow, ops::Range};
 
 use smallvec::SmallVec;
 
-use super::{EditError, Splice, fields::ValueView, json_string, refusal::refuse_matching, siblings::Siblings};
+use super::{EditError, Splice, json_string};
+use crate::domain::rules::apply::{Siblings, ValueView, refuse_matching};
 use crate::domain::{
     rules::{
         body::{BodyEdit, BodyOp, BodyPathStep},

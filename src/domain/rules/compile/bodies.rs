@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::{body_path::path_steps, conditions, values};
+use crate::domain::rules::compile::{self, edits, path_steps};
 use crate::domain::{
     rules::{
         apply::json_string,
@@ -49,7 +49,7 @@ fn edit(raw: &Spanned<RawBodyEdit>, direction: Direction, faults: &mut Faults<'_
     let raw = raw.get_ref();
     let path = path(&raw.path, direction, faults);
     let op = op(raw, direction);
-    let when = conditions::conditions(&raw.when.0);
+    let when = edits::conditions(&raw.when.0);
     for (key, message) in [("op", op.as_ref().err()), ("when", when.as_ref().err())] {
         if let Some(message) = message {
             faults.add_at(&raw.op, key, message);
@@ -131,7 +131,7 @@ fn op(raw: &RawBodyEdit, direction: Direction) -> Result<BodyOp, String> {
                 .as_ref()
                 .ok_or("key `value` is missing: give the value to set")?;
             Ok(BodyOp::Set {
-                value: values::json_text(value)?,
+                value: compile::json_text(value)?,
             })
         }
         RawBodyOp::Remove => Ok(BodyOp::Remove),
@@ -140,7 +140,7 @@ fn op(raw: &RawBodyEdit, direction: Direction) -> Result<BodyOp, String> {
             Some(to) => Ok(BodyOp::Rename { to: to.to_owned() }),
         },
         RawBodyOp::Clamp => Ok(BodyOp::Clamp {
-            range: values::bounds(raw.min.as_ref(), raw.max.as_ref())?,
+            range: compile::bounds(raw.min.as_ref(), raw.max.as_ref())?,
         }),
         RawBodyOp::Map => map(raw.values.as_ref()),
         RawBodyOp::Refuse if direction == Direction::ToClient => {
@@ -175,7 +175,7 @@ fn refuse(raw: &RawBodyEdit) -> Result<BodyOp, String> {
     }
     let which = match (&raw.values, &raw.min, &raw.max) {
         (None, None, None) => RefusedValues::Any,
-        (None, min, max) => RefusedValues::Outside(values::bounds(min.as_ref(), max.as_ref())?),
+        (None, min, max) => RefusedValues::Outside(compile::bounds(min.as_ref(), max.as_ref())?),
         (Some(list), None, None) => {
             let strings = list.as_array().filter(|list| !list.is_empty());
             let strings: Option<Vec<String>> =

@@ -8,10 +8,8 @@ use crate::domain::{
     faults::retry::RetryPolicy,
     rules::{
         endpoint::Origin,
-        error::{ErrorRule, ErrorRules},
-        provider::{Fallback, WeightedOrigin},
-        raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
-        secret_ref::SecretRef,
+        provider::{ErrorRule, ErrorRules, Fallback, WeightedOrigin},
+        raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry, SecretRef},
     },
     strict_toml::Faults,
 };

@@ -3,7 +3,8 @@
 use http::HeaderMap;
 use proptest::prelude::*;
 
-use super::{event::EVENT_BYTES_MAX, *};
+use super::*;
+use crate::domain::rules::response::EVENT_BYTES_MAX;
 use crate::domain::{
     rules::{RuleFile, compile::compile},
     wire::operation::Operation,

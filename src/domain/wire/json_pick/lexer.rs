@@ -2,7 +2,7 @@
 
 mod completion;
 
-use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run::plain_run};
+use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run};
 
 /// One bit for each open container; deeper nesting makes the lexer inert.
 const STACK_WORDS: usize = DEPTH_MAX / 64;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::marks::ObjectMarks;
 use super::path::{PATHS_MAX, PathBits, PathSet, PickLeaves, PickRule};
-use super::slot::{self, PickSlot, PickSlotState, set_bits};
+use crate::domain::wire::json_pick::path::ObjectMarks;
+use crate::domain::wire::json_pick::path::{self, PickSlot, PickSlotState, set_bits};
 use crate::domain::wire::{
     json_skip::without_end,
     usage::fields::{self, ReportField},
@@ -130,9 +130,9 @@ impl<'b> Picks<'b> {
         self.for_each_slot(leaves, |slot, take, marks| {
             let too_long = too_long || json.len() > take.bytes_max();
             match take {
-                PickRule::Presence if too_long || !slot::is_blank(json) => slot.state = PickSlotState::Taken,
+                PickRule::Presence if too_long || !path::is_blank(json) => slot.state = PickSlotState::Taken,
                 PickRule::MarkPresence { bits, none }
-                    if too_long || !slot::is_blank(json) && none.iter().all(|none| none.as_bytes() != json) =>
+                    if too_long || !path::is_blank(json) && none.iter().all(|none| none.as_bytes() != json) =>
                 {
                     slot.state = PickSlotState::Taken;
                     marks.bits |= bits;
@@ -214,22 +214,22 @@ impl<'b> Picks<'b> {
 
     /// The string kept at this path, or the text of the number or boolean; `None` for `null`.
     pub(crate) fn text(&self, path: usize) -> Option<Cow<'_, str>> {
-        slot::scalar_text(self.raw(path)?)
+        path::scalar_text(self.raw(path)?)
     }
 
     /// Like [`Self::text`], all texts kept at this path: several for a [`Take::List`].
     pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
-        slot::list_texts(self.raw(path).unwrap_or_default())
+        path::list_texts(self.raw(path).unwrap_or_default())
     }
 
     /// The marks of all objects at this path (see [`Take::ListMarked`]).
     pub(crate) fn each_marks(&self, path: usize) -> impl Iterator<Item = ObjectMarks> {
-        slot::list_marks(self.raw(path).unwrap_or_default())
+        path::list_marks(self.raw(path).unwrap_or_default())
     }
 
     /// Whether the text kept at this path equals `text`.
     pub(crate) fn has_text(&self, path: usize, text: &str) -> bool {
-        self.raw(path).is_some_and(|raw| slot::has_scalar_text(raw, text))
+        self.raw(path).is_some_and(|raw| path::has_scalar_text(raw, text))
     }
 
     /// Whether a value is present at this path (see [`Take::Presence`]); for others, whether one was kept, counted or too long.

@@ -7,8 +7,8 @@
 //! user's own data and in reports of models that have run. Arrays have no position of their own, because a provider may accept
 //! an element without its array.
 
-use super::key::BodyKey;
 use crate::domain::wire::Protocol;
+use crate::domain::wire::json_scan::string::BodyKey;
 use crate::domain::wire::provider_state::StateKind;
 
 /// The position of a value in a request's body, or of each element of an array.

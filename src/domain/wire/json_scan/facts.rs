@@ -1,8 +1,13 @@
 //! Reads the members of the top level that weir needs.
 
-use super::key::BodyKey;
-use super::lexer::{JsonToken, JsonTokenKind};
-use super::{ModelSpan, Scan, ScanError, string};
+use crate::domain::wire::{
+    json_scan::{
+        ModelSpan, Scan, ScanError,
+        lexer::{JsonToken, JsonTokenKind},
+        string::{self, BodyKey},
+    },
+    protocol::Protocol,
+};
 
 /// Collects facts. Gets every key and value in order; only the first value after a key belongs to it.
 #[derive(Debug, Default)]
@@ -150,5 +155,214 @@ impl TopLevelReader {
         if kind != JsonTokenKind::Null {
             self.scan.unseen_usage.get_or_insert(place);
         }
+    }
+}
+
+/// The output limits of a request, under all names. They limit its bill.
+///
+/// Only the name of the request's own protocol counts, and an ambiguous value does not count. Otherwise a request could set a
+/// small number that limits its bill but not its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutputLimits {
+    pub(super) max_tokens: OutputLimit,
+    pub(super) max_output_tokens: OutputLimit,
+    pub(super) generation_config: OutputLimit,
+    pub(super) candidates: OutputLimit,
+}
+
+/// The values under one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum OutputLimit {
+    #[default]
+    Absent,
+    /// The largest value; all are positive integers.
+    Number(u64),
+    /// Another value, at least once: `null`, a text, a fraction, or zero, which some servers read as unlimited.
+    Unclear,
+}
+
+impl OutputLimit {
+    /// Adds a value; `None` if it is not an integer.
+    pub(super) fn add(&mut self, integer: Option<u64>) {
+        *self = match (*self, integer) {
+            (Self::Unclear, _) | (_, None | Some(0)) => Self::Unclear,
+            (Self::Absent, Some(number)) => Self::Number(number),
+            (Self::Number(before), Some(number)) => Self::Number(before.max(number)),
+        };
+    }
+
+    fn number(self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Absent | Self::Unclear => None,
+        }
+    }
+}
+
+impl OutputLimits {
+    /// The maximum output tokens of the answer, reasoning included, of a request in this protocol; `None` without an unambiguous
+    /// limit. In a Messages request, the limit is for each run of the model, and is the largest one if a model of `fallbacks` has
+    /// its own; in a Gemini-style request, it covers all candidates.
+    pub fn for_protocol(&self, protocol: Protocol) -> Option<u64> {
+        match protocol {
+            Protocol::Messages => self.max_tokens.number(),
+            Protocol::Responses => self.max_output_tokens.number(),
+            Protocol::Gemini => {
+                let candidates = match self.candidates {
+                    OutputLimit::Absent => 1,
+                    OutputLimit::Number(candidates) => candidates,
+                    OutputLimit::Unclear => return None,
+                };
+                Some(self.generation_config.number()?.saturating_mul(candidates))
+            }
+        }
+    }
+}
+
+/// The depth of an object in an array of the top level.
+const TURN_DEPTH: usize = 3;
+
+/// The facts about a conversation's turns. Everything before the model's last answer was sent before and may be cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConversationTurns {
+    /// The estimated tokens from the beginning of the model's last answer to the end of the conversation; `None` if the model
+    /// has not answered yet.
+    pub since_answer: Option<u64>,
+    /// Whether a part of the body is marked for the cache (`cache_control`).
+    pub marks_cache: bool,
+}
+
+/// Finds the model's last answer in a conversation. Gets every key and string from the scan of the body.
+///
+/// Turns are the objects in the top-level array `messages`, `input` or `contents`. An answer is recognised by its `role`, or in
+/// Responses by its item's `type`.
+#[derive(Debug, Default)]
+pub(super) struct TurnReader {
+    turns: ConversationTurns,
+    is_in_conversation: bool,
+    /// Whether the next string names the author of the turn.
+    is_author_next: bool,
+    /// Whether the last turn was the model's.
+    in_answer: bool,
+    /// The tokens before the model's last answer.
+    tokens_before_answer: Option<u64>,
+}
+
+impl TurnReader {
+    /// Handles a key of an object at `depth` (1: the top level); `read` returns the number of tokens before it.
+    pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, read: impl Fn() -> u64) {
+        if depth == 1 {
+            self.end_conversation(read);
+            self.is_in_conversation = matches!(key, Some(BodyKey::Messages | BodyKey::Input | BodyKey::Contents));
+        }
+        self.is_author_next =
+            depth == TURN_DEPTH && self.is_in_conversation && matches!(key, Some(BodyKey::Role | BodyKey::Type));
+        self.turns.marks_cache |= key == Some(BodyKey::CacheControl);
+    }
+
+    /// Handles a string as it is written between its quotes; `read` returns the number of tokens before it.
+    pub(super) fn on_string(&mut self, raw: &[u8], read: impl Fn() -> u64) {
+        if !std::mem::take(&mut self.is_author_next) {
+            return;
+        }
+        let is_answer = match raw {
+            b"assistant" | b"model" | b"reasoning" => true,
+            // Its role names the author.
+            b"message" => return,
+            other => other.ends_with(b"_call"),
+        };
+        if is_answer && !self.in_answer {
+            self.tokens_before_answer = Some(read());
+        }
+        self.in_answer = is_answer;
+    }
+
+    /// Ends the conversation, if one is being read.
+    fn end_conversation(&mut self, read: impl Fn() -> u64) {
+        if std::mem::take(&mut self.is_in_conversation) {
+            self.turns.since_answer = self.tokens_before_answer.take().map(|at| read().saturating_sub(at));
+            self.in_answer = false;
+        }
+    }
+
+    /// Returns the facts, after the complete body.
+    pub(super) fn into_turns(mut self, read: impl Fn() -> u64) -> ConversationTurns {
+        self.end_conversation(read);
+        self.turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Protocol, ScanLimits, scan},
+        *,
+    };
+    use serde_json::{Value, json};
+
+    fn turns(body: &Value) -> ConversationTurns {
+        let limits = ScanLimits {
+            depth_max: 64,
+            references_max: 64,
+        };
+        scan(body.to_string().as_bytes(), Protocol::Messages, &limits)
+            .unwrap()
+            .turns
+    }
+
+    fn words(count: usize) -> String {
+        "word ".repeat(count)
+    }
+
+    #[test]
+    fn what_comes_since_the_last_answer_is_measured_in_every_protocol() {
+        let bodies = [
+            json!({ "messages": [
+                { "role": "user", "content": words(5_000) },
+                { "role": "assistant", "content": words(9) },
+                { "role": "user", "content": words(3_000) },
+                { "role": "assistant", "content": [{ "type": "tool_use", "input": { "role": "user" } }] },
+                { "role": "user", "content": [{ "type": "tool_result", "content": words(1_000) }] },
+            ], "system": words(2_000) }),
+            json!({ "instructions": words(2_000), "input": [
+                { "role": "user", "content": words(8_000) },
+                { "type": "reasoning", "summary": [] },
+                { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": words(20) }] },
+                { "type": "function_call", "call_id": "c", "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "c", "output": words(970) },
+            ] }),
+            json!({ "systemInstruction": { "parts": [{ "text": words(2_000) }] }, "contents": [
+                { "role": "user", "parts": [{ "text": words(8_000) }] },
+                { "role": "model", "parts": [{ "functionCall": { "name": "f" } }] },
+                { "role": "user", "parts": [{ "functionResponse": { "response": { "result": words(990) } } }] },
+            ] }),
+        ];
+        for body in bodies {
+            let since = turns(&body).since_answer.unwrap();
+            assert!((900..1_200).contains(&since), "{since}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_begins_has_no_answer() {
+        for body in [
+            json!({ "messages": [{ "role": "user", "content": "role assistant" }], "tools": [{ "role": "assistant" }] }),
+            json!({ "input": "hi" }),
+            json!({ "metadata": [{ "role": "assistant" }], "contents": [{ "parts": [{ "text": "hi" }] }] }),
+        ] {
+            assert_eq!(turns(&body), ConversationTurns::default(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_mark_for_the_cache_is_seen_wherever_it_stands() {
+        for body in [
+            json!({ "cache_control": { "type": "ephemeral" } }),
+            json!({ "system": [{ "text": "x", "cache_control": { "type": "ephemeral" } }] }),
+            json!({ "messages": [{ "content": [{ "content": [{ "cache_control": {} }] }] }] }),
+        ] {
+            assert!(turns(&body).marks_cache, "{body}");
+        }
+        assert!(!turns(&json!({ "system": "cache_control" })).marks_cache);
     }
 }

@@ -1,8 +1,6 @@
 //! The grammar of RFC 8259: reads the tokens of an object's text one by one, without recursion.
 
-use super::levels::DEPTH_MAX;
-use super::levels::{LevelKind, Levels};
-use super::{JsonFault, ScanError, number, string};
+use crate::domain::wire::json_scan::{JsonFault, ScanError, string};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +184,7 @@ impl StrictLexer {
             Some(b'{') => return self.open(LevelKind::Object),
             Some(b'[') => return self.open(LevelKind::Array),
             Some(b'-' | b'0'..=b'9') => {
-                let length = number::number_length(rest);
+                let length = number_length(rest);
                 (
                     JsonTokenKind::Number,
                     length.map_err(|at| self.fault_after(text, (at, JsonFault::DigitExpected)))?,
@@ -295,5 +293,112 @@ impl StrictLexer {
         let at = self.at + offset;
         let fault = if at >= text.len() { JsonFault::EndsEarly } else { fault };
         ScanError::Malformed { at, fault }
+    }
+}
+
+/// The maximum of the configurable nesting limit, in levels.
+pub(crate) const DEPTH_MAX: usize = 1024;
+
+const WORD_BITS: usize = 64;
+
+/// The kind of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LevelKind {
+    Object,
+    Array,
+}
+
+/// The stack of open containers, one bit each, without allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Levels {
+    /// A bit for each enclosing level, set for objects. The innermost level is in `innermost` instead, because it is read after
+    /// every value.
+    outer: [u64; DEPTH_MAX / WORD_BITS],
+    innermost: LevelKind,
+    depth: usize,
+    depth_max: usize,
+}
+
+impl Levels {
+    /// `depth_max` is at most [`DEPTH_MAX`].
+    pub(super) fn new(depth_max: usize) -> Levels {
+        Levels {
+            outer: [0; DEPTH_MAX / WORD_BITS],
+            innermost: LevelKind::Object,
+            depth: 0,
+            depth_max,
+        }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn depth_max(&self) -> usize {
+        self.depth_max
+    }
+
+    /// The innermost container; meaningless at depth 0.
+    pub(super) fn innermost(&self) -> LevelKind {
+        self.innermost
+    }
+
+    /// Opens a level; false, and nothing changes, if it would exceed the limit.
+    #[must_use]
+    pub(super) fn enter(&mut self, container: LevelKind) -> bool {
+        if self.depth >= self.depth_max {
+            return false;
+        }
+        let Some(word) = self.outer.get_mut(self.depth / WORD_BITS) else {
+            return false;
+        };
+        let bit = 1_u64 << (self.depth % WORD_BITS);
+        match self.innermost {
+            LevelKind::Object => *word |= bit,
+            LevelKind::Array => *word &= !bit,
+        }
+        self.innermost = container;
+        self.depth += 1;
+        true
+    }
+
+    /// Closes the innermost level.
+    pub(super) fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        let word = self.outer.get(self.depth / WORD_BITS).copied().unwrap_or_default();
+        let is_object = word >> (self.depth % WORD_BITS) & 1 == 1;
+        self.innermost = if is_object { LevelKind::Object } else { LevelKind::Array };
+    }
+}
+
+/// Returns the length of the number at the beginning of `text` (RFC 8259 section 6), whose first byte is a minus sign or a digit.
+/// The caller checks what follows.
+///
+/// # Errors
+/// The offset at which a digit is missing.
+pub(super) fn number_length(text: &[u8]) -> Result<usize, usize> {
+    let peek = |at: usize| text.get(at).copied();
+    let mut at = usize::from(peek(0) == Some(b'-'));
+    if peek(at) == Some(b'0') {
+        // No digit may follow a leading zero; the caller finds it as an error.
+        at += 1;
+    } else {
+        at = digits_end(text, at)?;
+    }
+    if peek(at) == Some(b'.') {
+        at = digits_end(text, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = peek(at) {
+        let has_sign = matches!(peek(at + 1), Some(b'+' | b'-'));
+        at = digits_end(text, at + 1 + usize::from(has_sign))?;
+    }
+    Ok(at)
+}
+
+fn digits_end(text: &[u8], start: usize) -> Result<usize, usize> {
+    let rest = text.get(start..).unwrap_or_default();
+    match rest.iter().take_while(|byte| byte.is_ascii_digit()).count() {
+        0 => Err(start),
+        digits => Ok(start + digits),
     }
 }

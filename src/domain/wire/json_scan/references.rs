@@ -5,12 +5,12 @@ use std::{borrow::Cow, ops::Range};
 
 use super::body_position::BodyPosition;
 use super::items::InputItem;
-use super::key::BodyKey;
-use super::levels::DEPTH_MAX;
 use super::lexer::{JsonToken, JsonTokenKind};
-use super::named_models::NamedModels;
 use super::{ScanError, string};
 use crate::domain::wire::Protocol;
+use crate::domain::wire::json_scan::items::NamedModels;
+use crate::domain::wire::json_scan::lexer::DEPTH_MAX;
+use crate::domain::wire::json_scan::string::BodyKey;
 use crate::domain::wire::provider_state::{StateId, StateKind, is_in_provider_store};
 
 /// The prefix of the identifiers of an operator's own skills; all other skills are public.

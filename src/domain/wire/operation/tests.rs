@@ -85,7 +85,7 @@ fn a_path_may_name_any_model() {
 
 #[test]
 fn a_path_that_names_no_model_is_refused() {
-    let long = "m".repeat(model_name::BYTES_MAX + 1);
+    let long = "m".repeat(BYTES_MAX + 1);
     for bad in [
         "..",
         "%2e%2e",
@@ -186,7 +186,7 @@ proptest! {
         let path = format!("/v1beta/models/{path}");
         for method in ["POST", "GET"] {
             if let Ok(RequestTarget::Forward { model: Some(model), .. } | RequestTarget::ShowModel { model }) = read_target(method, &path) {
-                prop_assert!(model_name::is_plausible(&model));
+                prop_assert!(is_plausible(&model));
                 prop_assert!(model.split('/').all(|part| !matches!(part, "" | "." | "..")));
             }
         }

@@ -1,8 +1,8 @@
 //! The three protocols as a closed enum, whose functions delegate to the protocol's own module.
 
 use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
-use crate::domain::wire::protocol::facts::AnswerFacts;
-use crate::domain::wire::protocol::made::CreatedState;
+use crate::domain::wire::protocol::AnswerFacts;
+use crate::domain::wire::protocol::created_state::CreatedState;
 use crate::domain::wire::protocol::varying::TextDelta;
 use crate::domain::wire::protocol::{Break, Protocol, gemini, messages, responses};
 use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};

@@ -1,7 +1,6 @@
 //! The Gemini-style protocol: reads its answers, and writes weir's errors in its form.
 
 mod candidates;
-mod own_tools;
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
@@ -11,13 +10,13 @@ use smol_str::SmolStr;
 
 use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, Picks};
-use crate::domain::wire::protocol::facts::{AnswerFacts, in_band_error, reported_source, update_json, update_text};
+use crate::domain::wire::protocol::gemini::candidates::ProviderToolCounts;
+use crate::domain::wire::protocol::gemini::candidates::{Candidates, content_part};
 use crate::domain::wire::protocol::varying::{TextDelta, VaryingKind, VaryingMember, VerbatimMember};
-use crate::domain::wire::protocol::{Break, made, spoken};
+use crate::domain::wire::protocol::{AnswerFacts, in_band_error, reported_source, update_json, update_text};
+use crate::domain::wire::protocol::{Break, created_state, varying};
 use crate::domain::wire::usage::{Modalities, Usage, fields::ReportField};
 use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
-use candidates::{Candidates, content_part};
-use own_tools::ProviderToolCounts;
 
 const USAGE: usize = 0;
 const MODEL: usize = 1;
@@ -42,16 +41,16 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
         &[
             PICKS,
             &candidates::CANDIDATE_PATHS,
-            &own_tools::TOOL_PATHS,
-            spoken::GEMINI,
-            made::GEMINI,
+            &candidates::TOOL_PATHS,
+            varying::GEMINI,
+            created_state::GEMINI,
         ]
         .concat(),
     )
 });
 
 /// The index of the first path of created state.
-pub(super) const MADE: usize = OWN_TOOLS + own_tools::TOOL_PATHS.len() + spoken::GEMINI.len();
+pub(super) const MADE: usize = OWN_TOOLS + candidates::TOOL_PATHS.len() + varying::GEMINI.len();
 /// The index of the first path that marks candidates.
 const CANDIDATES: usize = PICKS.len();
 /// The index of the first path that counts the work of the provider's tools.

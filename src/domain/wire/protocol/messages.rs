@@ -1,19 +1,20 @@
 //! The Messages protocol: reads its answers, and writes weir's errors in its form.
 
-mod counts;
 mod iterations;
 
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::domain::wire::json_pick::PickSegment::{Each, Key};
-use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, Picks};
-use crate::domain::wire::protocol::facts::{AnswerFacts, in_band_error, reported_source, update_json, update_text};
-use crate::domain::wire::protocol::{Break, made, spoken};
-use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
-use crate::domain::wire::usage::{Run, Usage, fields::ReportField, total_usage};
-use counts::{InputCounts, newest_count, thinking_tokens};
+use crate::domain::wire::{
+    json_pick::{
+        PathSet, PickPath, PickRule,
+        PickSegment::{Each, Key},
+        Picks,
+    },
+    protocol::{AnswerFacts, Break, created_state, in_band_error, reported_source, update_json, update_text, varying},
+    usage::{COUNT_MAX, PriceModifiers, Run, UnlimitedWork, Usage, UsageSource, fields::ReportField, total_usage},
+};
 
 const TYPE: usize = 0;
 const START_USAGE: usize = 1;
@@ -41,10 +42,10 @@ const OWN_TOOLS: usize = 22;
 
 /// The paths to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> =
-    LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES, made::MESSAGES].concat()));
+    LazyLock::new(|| PathSet::new(&[PICKS, varying::MESSAGES, created_state::MESSAGES].concat()));
 
 /// The index of the first path of created state.
-pub(super) const MADE: usize = PICKS.len() + spoken::MESSAGES.len();
+pub(super) const MADE: usize = PICKS.len() + varying::MESSAGES.len();
 
 const PICKS: &[PickPath] = &[
     PickPath::new(&[Key("type")], PickRule::Scalar),
@@ -75,7 +76,7 @@ const PICKS: &[PickPath] = &[
     ),
 ];
 
-/// The fields of a usage object: output, price modifiers, runs, and input (see [`counts::InputFields`]).
+/// The fields of a usage object: output, price modifiers, runs, and input (see [`InputFields`]).
 const USAGE_FIELDS: [&str; 11] = [
     "output_tokens",
     "output_tokens_details",
@@ -357,4 +358,89 @@ pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str
 /// An error body without a wrapper.
 pub(in crate::domain) fn root_error_body(code: &str, kind: &str, message: &str, request_id: &str) -> Value {
     json!({ "code": code, "message": message, "type": kind, "request_id": request_id })
+}
+
+/// The count after another event: the newer one, but a zero replaces nothing.
+fn newest_count(before: Option<u64>, now: Option<u64>) -> Option<u64> {
+    match (before, now) {
+        (Some(before), Some(0)) => Some(before),
+        (before, now) => now.or(before),
+    }
+}
+
+/// The thinking tokens in the details of the output.
+fn thinking_tokens(details: ReportField<'_>) -> Option<u64> {
+    let [thinking] = details.fields(&["thinking_tokens"]);
+    thinking.count()
+}
+
+/// The input side of one usage object: `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` and
+/// `cache_creation`.
+type InputFields<'a> = [ReportField<'a>; 4];
+
+/// The input side of one usage object, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct InputCounts {
+    input: Option<u64>,
+    cache_read: Option<u64>,
+    cache_creation: Option<u64>,
+    split: Option<(u64, u64)>,
+}
+
+impl InputCounts {
+    /// The counts of one run of an answer. If the run does not split its cache writes, they are split like the answer's.
+    fn of_run(run: InputFields<'_>, answer: &Self) -> Self {
+        let mut counts = Self::default();
+        counts.merge(run);
+        if counts.cache_creation.is_some() {
+            counts.split = counts.split.or(answer.split);
+        }
+        counts
+    }
+
+    /// Whether the input was reported.
+    fn has_input(&self) -> bool {
+        self.input.is_some()
+    }
+
+    fn merge(&mut self, [input, read, written, split]: InputFields<'_>) {
+        self.input = newest_count(self.input, input.count());
+        self.cache_read = newest_count(self.cache_read, read.count());
+        self.cache_creation = newest_count(self.cache_creation, written.count());
+        let parts = split.fields(&["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"]);
+        let parts = parts.map(ReportField::count);
+        let [short, long] = parts.map(Option::unwrap_or_default);
+        let is_known = parts.iter().any(Option::is_some);
+        let is_erased = (short, long) == (0, 0) && self.split.is_some();
+        if is_known && !is_erased {
+            self.split = Some((short, long));
+        }
+    }
+
+    /// The cache writes with short and with long lifetime. The total is the newest count; the split comes only with
+    /// `message_start`, and is scaled to the total. Without a split, all have the short lifetime, the protocol's default.
+    fn cache_writes(&self) -> (u64, u64) {
+        let (short, long) = self.split.unwrap_or((0, 0));
+        let parts = u128::from(short) + u128::from(long);
+        let Some(total) = self.cache_creation else {
+            return (short, long);
+        };
+        if parts == 0 {
+            return (total, 0);
+        }
+        let scaled = u128::from(total) * u128::from(long) / parts;
+        let long = u64::try_from(scaled).unwrap_or(COUNT_MAX).min(total);
+        (total - long, long)
+    }
+
+    fn usage(&self) -> Usage {
+        let (cache_write_short, cache_write_long) = self.cache_writes();
+        Usage {
+            input_uncached: self.input.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write_short,
+            cache_write_long,
+            ..Usage::default()
+        }
+    }
 }

@@ -1,11 +1,8 @@
 //! Reads an answer's bytes as they pass, in bounded memory.
 
-mod answer_progress;
-mod boundaries;
-mod frame;
 mod framing;
 mod sink;
-mod tail;
+
 mod template;
 #[cfg(test)]
 mod tests;
@@ -15,20 +12,20 @@ use std::borrow::Cow;
 use smol_str::SmolStr;
 
 use crate::domain::wire::json_pick::{Picker, TextCounter};
+use crate::domain::wire::protocol::AnswerFacts;
 use crate::domain::wire::protocol::Protocol;
+use crate::domain::wire::protocol::created_state::CreatedState;
 use crate::domain::wire::protocol::dialect::AnswerDialect;
-use crate::domain::wire::protocol::facts::AnswerFacts;
-use crate::domain::wire::protocol::made::CreatedState;
+use crate::domain::wire::protocol::observer::framing::FirstBytes;
+use crate::domain::wire::protocol::observer::framing::{EventStreamState, FramingState};
+use crate::domain::wire::protocol::observer::sink::AnswerEventSink;
+use crate::domain::wire::protocol::observer::sink::{AnswerFlags, AnswerProgress, AnswerReader, BodyProgress};
 use crate::domain::wire::tokens::{CharClasses, unreadable_tokens};
-use answer_progress::{AnswerFlags, AnswerProgress, AnswerReader, BodyProgress};
-use frame::{EventStreamState, FramingState};
-use framing::FirstBytes;
-use sink::AnswerEventSink;
 
-pub use answer_progress::AnswerReport;
-pub(crate) use boundaries::MessageBoundaries;
-pub use framing::AnswerFraming;
-pub(crate) use framing::framing_from_content_type;
+pub use crate::domain::wire::protocol::observer::framing::AnswerFraming;
+pub(crate) use crate::domain::wire::protocol::observer::framing::MessageBoundaries;
+pub(crate) use crate::domain::wire::protocol::observer::framing::framing_from_content_type;
+pub use crate::domain::wire::protocol::observer::sink::AnswerReport;
 
 /// The maximum heap memory of an observer, in bytes.
 pub const HEAP_BYTES_MAX: usize = 128 * 1024;

@@ -1,18 +1,16 @@
 //! Reads a provider's error body, converts it into the client's form, and masks whatever resembles the credential.
 
-use serde_json::Value;
-
-use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
-
-mod credential_search;
-pub(crate) mod passing_mask;
-mod redact;
+pub(crate) mod credential_mask;
 #[cfg(test)]
 mod tests;
-mod words;
 
-pub(crate) use redact::{CREDENTIAL_CHARS_MIN, redact};
-use words::word_from_value;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::domain::wire::protocol::{
+    ErrorForm, Protocol, gemini, messages, provider_error::credential_mask::CredentialSearch, responses,
+};
 
 /// The maximum length of an error body; a longer one is treated as empty.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -141,12 +139,12 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
     }
-    let value = serde_json::from_slice(body).ok().or_else(|| words::event_data(body));
+    let value = serde_json::from_slice(body).ok().or_else(|| event_data(body));
     let Some(value) = value else {
-        return words::plain_text(body).map(ErrorContent::from_text);
+        return plain_text(body).map(ErrorContent::from_text);
     };
     if let Value::String(text) = &value {
-        return words::plain_text(text.as_bytes()).map(ErrorContent::from_text);
+        return plain_text(text.as_bytes()).map(ErrorContent::from_text);
     }
     let root = match &value {
         Value::Array(elements) => elements.first()?,
@@ -164,7 +162,7 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
         _ => (
             text(root, &["type"]).filter(|kind| kind != "error"),
             text(root, &["code"]),
-            text(root, &["message", "msg"]).or_else(|| words::detail_message(root.get("detail")?)),
+            text(root, &["message", "msg"]).or_else(|| detail_message(root.get("detail")?)),
             None,
         ),
     };
@@ -210,4 +208,135 @@ fn is_number(code: &str) -> bool {
 
 fn truncate_chars(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max).collect()
+}
+
+/// The maximum number of reports of a FastAPI validation that are read.
+const REPORTS_MAX: usize = 16;
+/// The maximum number of steps of a report's location that are read.
+const STEPS_MAX: usize = 16;
+/// Texts that show markup, as does `<` at the beginning.
+const MARKUP: [&str; 5] = ["<html", "<!doctype", "<head", "<body", "<title"];
+
+/// The text of a body that is not JSON, without white space at its ends; `None` for markup, for truncated JSON, and for bytes
+/// that are not text.
+fn plain_text(body: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim();
+    let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    let lower = text.to_ascii_lowercase();
+    let is_markup = lower.starts_with('<') || MARKUP.iter().any(|mark| lower.contains(mark));
+    let is_text = !text.is_empty() && !text.starts_with(['{', '[']) && !text.contains(is_control);
+    (is_text && !is_markup).then_some(text)
+}
+
+/// The data of a body that is an event, as when the client requested a stream.
+fn event_data(body: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(body).ok()?.trim_start();
+    let is_event = ["data:", "event:"].iter().any(|field| text.starts_with(field));
+    let data = text.lines().find_map(|line| line.strip_prefix("data:"))?;
+    serde_json::from_str(data).ok().filter(|_| is_event)
+}
+
+/// The message of a `detail`: a text; the reports of a validation, each as `location: message`; or an object with a message.
+fn detail_message(detail: &Value) -> Option<String> {
+    match detail {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(reports) => {
+            let said: Vec<String> = reports
+                .iter()
+                .take(REPORTS_MAX)
+                .filter_map(validation_message)
+                .collect();
+            (!said.is_empty()).then(|| said.join("; "))
+        }
+        Value::Object(_) => validation_message(detail),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// Turns `{"loc":["body","messages",0],"msg":"Field required"}` into `body.messages.0: Field required`.
+fn validation_message(report: &Value) -> Option<String> {
+    let said = ["msg", "message", "error"]
+        .iter()
+        .find_map(|key| report.get(*key)?.as_str());
+    let said = said.or_else(|| report.as_str()).filter(|said| !said.is_empty())?;
+    let steps = report
+        .get("loc")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let place: Vec<String> = steps.iter().take(STEPS_MAX).filter_map(word_from_value).collect();
+    Some(match place.is_empty() {
+        true => said.to_owned(),
+        false => format!("{}: {said}", place.join(".")),
+    })
+}
+
+/// A string, or a number as text.
+fn word_from_value(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The minimum length of a provider's secret, in characters. Parts of a shorter one also occur in unrelated texts, so it could
+/// not be masked where a provider repeats it.
+pub(crate) const CREDENTIAL_CHARS_MIN: usize = 12;
+/// Replaces a part that resembles the credential.
+const MASK: &[u8] = b"***";
+/// Replaces each byte of such a part where the length must not change.
+const MASK_BYTE: u8 = b'*';
+
+/// Masks the parts of a provider's error body that resemble `credential`: the credential itself, any 8 consecutive bytes of it,
+/// and shortened echoes such as `sk-ab***wxyz` whose head and tail are the credential's. `None` if there is nothing to mask.
+pub(crate) fn redact(body: &[u8], credential: &str) -> Option<Vec<u8>> {
+    let credential = Some(credential.as_bytes()).filter(|credential| can_be_masked(credential))?;
+    let parts = matching_parts(body, &CredentialSearch::new(credential));
+    if parts.is_empty() {
+        return None;
+    }
+    let (mut clean, mut end) = (Vec::with_capacity(body.len()), 0);
+    for part in parts {
+        clean.extend_from_slice(body.get(end..part.start).unwrap_or_default());
+        clean.extend_from_slice(MASK);
+        end = part.end;
+    }
+    clean.extend_from_slice(body.get(end..).unwrap_or_default());
+    Some(clean)
+}
+
+/// Whether a credential is long enough to be masked: a shorter one would remove words from every text.
+fn can_be_masked(credential: &[u8]) -> bool {
+    credential.len() >= CREDENTIAL_CHARS_MIN
+}
+
+/// Masks the parts that the search finds, keeping the length. Returns whether it found any.
+fn mask_in_place(text: &mut [u8], search: &CredentialSearch<'_>) -> bool {
+    let parts = matching_parts(text, search);
+    for part in &parts {
+        mask_range(text, part.clone());
+    }
+    !parts.is_empty()
+}
+
+/// Masks this part of a text, keeping the length.
+fn mask_range(text: &mut [u8], part: Range<usize>) {
+    if let Some(part) = text.get_mut(part) {
+        part.fill(MASK_BYTE);
+    }
+}
+
+/// The parts that the search finds, in order; overlapping and adjacent ones are merged.
+fn matching_parts(text: &[u8], search: &CredentialSearch<'_>) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    search.for_each_match(text, |part| parts.push(part));
+    parts.sort_unstable_by_key(|part| part.start);
+    parts.dedup_by(|next, part| {
+        let touches = next.start <= part.end;
+        if touches {
+            part.end = part.end.max(next.end);
+        }
+        touches
+    });
+    parts
 }

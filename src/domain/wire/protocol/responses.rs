@@ -1,24 +1,29 @@
 //! The Responses protocol: reads its answers, and writes weir's errors in its form.
 
 mod calls;
-mod report;
 
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_pick::PickSegment::{Each, Key};
-use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, Picks};
-use crate::domain::wire::protocol::facts::{AnswerFacts, in_band_error, reported_source, update_name, update_text};
-use crate::domain::wire::protocol::varying::{VaryingKind, VaryingMember};
-use crate::domain::wire::protocol::{Break, made, spoken};
-use crate::domain::wire::usage::{
-    PriceModifiers, UnlimitedWork, Usage, UsageSource,
-    fields::{self, ReportField},
+use crate::domain::wire::{
+    json_pick::{
+        PathSet, PickPath, PickRule,
+        PickSegment::{Each, Key},
+        Picks,
+    },
+    protocol::{
+        AnswerFacts, Break, created_state, in_band_error, reported_source,
+        responses::calls::ToolCalls,
+        update_name, update_text,
+        varying::{self, VaryingKind, VaryingMember},
+    },
+    usage::{
+        Modalities, PriceModifiers, UnlimitedWork, Usage, UsageSource,
+        fields::{self, ReportField},
+    },
 };
-use calls::ToolCalls;
-use report::ResponsesReport;
 
 const TYPE: usize = 0;
 const SEQUENCE: usize = 1;
@@ -68,8 +73,8 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
         &calls::IN_EVENT,
         BODY,
         &calls::IN_BODY,
-        spoken::RESPONSES,
-        made::RESPONSES,
+        varying::RESPONSES,
+        created_state::RESPONSES,
     ];
     PathSet::new(&all.concat())
 });
@@ -81,7 +86,7 @@ pub(super) const MADE: usize = EVENT.len()
     + calls::IN_EVENT.len()
     + BODY.len()
     + calls::IN_BODY.len()
-    + spoken::RESPONSES.len();
+    + varying::RESPONSES.len();
 
 const EVENT: &[PickPath] = &[
     PickPath::new(&[Key("type")], PickRule::Scalar),
@@ -116,7 +121,7 @@ const BODY: &[PickPath] = &[
     PickPath::new(&[Key("created_at")], PickRule::Scalar),
     PickPath::new(&[Key("model")], PickRule::Scalar),
     PickPath::new(&[Key("status")], PickRule::Scalar),
-    PickPath::new(&[Key("usage")], PickRule::Fields(&report::FIELDS)),
+    PickPath::new(&[Key("usage")], PickRule::Fields(&FIELDS)),
     PickPath::new(&[Key("tool_usage")], PickRule::Tree),
     PickPath::new(&[Key("incomplete_details"), Key("reason")], PickRule::Scalar),
     PickPath::new(&[Key("output"), Each], PickRule::Count),
@@ -226,9 +231,7 @@ impl ResponsesState {
         self.created_at = read_number(picks, base + CREATED_AT).or(self.created_at);
         update_name(&mut self.service_tier, picks.text(base + SERVICE_TIER));
         if picks.raw(base + USAGE).is_some() {
-            self.report = picks
-                .fields(base + USAGE, &report::FIELDS)
-                .map(ResponsesReport::from_fields);
+            self.report = picks.fields(base + USAGE, &FIELDS).map(ResponsesReport::from_fields);
         }
         if let Some(tools) = picks.raw(base + TOOL_USAGE) {
             let [search] = ReportField::from_json(tools).fields(&["web_search"]);
@@ -345,4 +348,77 @@ pub(in crate::domain) fn error_type(status: u16) -> &'static str {
 
 pub(in crate::domain) fn error_body(kind: &str, message: &str, param: Option<&str>, code: &str) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+}
+
+/// The fields of a usage object.
+const FIELDS: [&str; 5] = [
+    "input_tokens",
+    "input_tokens_details",
+    "output_tokens",
+    "output_tokens_details",
+    "total_tokens",
+];
+
+/// The counts of a usage object.
+#[derive(Clone, Debug)]
+struct ResponsesReport {
+    /// The usage without the calls of tools.
+    tokens: Usage,
+    /// Both input and output are reported.
+    has_both: bool,
+}
+
+impl ResponsesReport {
+    /// `input_tokens` and `output_tokens` include cached, written and reasoning tokens; reasoning comes in addition if the total
+    /// shows so. Both include audio and image tokens, as do the cached tokens.
+    fn from_fields([input, input_details, output, output_details, total]: [ReportField<'_>; FIELDS.len()]) -> Self {
+        let (counted_input, counted_output) = (input.count(), output.count());
+        let input = counted_input.unwrap_or(0);
+        let [cached, cached_details, written, split, audio, image] = input_details.fields(&[
+            "cached_tokens",
+            "cached_tokens_details",
+            "cache_write_tokens",
+            "cache_write_tokens_details",
+            "audio_tokens",
+            "image_tokens",
+        ]);
+        let fresh = Modalities::from_counts(audio, image);
+        let [audio, image] = cached_details.fields(&["audio_tokens", "image_tokens"]);
+        let read = Modalities::from_counts(audio, image);
+        let [reasoning, audio, image] = output_details.fields(&["reasoning_tokens", "audio_tokens", "image_tokens"]);
+        let spoken = Modalities::from_counts(audio, image);
+        let cache_read = cached.count().unwrap_or(0).min(input);
+        let split = split.fields(&["ttl_30m_tokens", "ttl_12h_tokens"]);
+        let [short, long] = split.map(|count| count.count().unwrap_or(0));
+        let written = written.count().unwrap_or(short.saturating_add(long));
+        let written = written.min(input - cache_read);
+        let cache_write_long = long.min(written);
+        let said = counted_output.unwrap_or(0);
+        let reasoning = reasoning.count().unwrap_or(0);
+        let with_reasoning = said.saturating_add(reasoning);
+        let is_beside = total.count() == Some(input.saturating_add(with_reasoning));
+        let output = if is_beside { with_reasoning } else { said };
+        let reasoning = reasoning.min(output);
+        let uncached = input - cache_read - written;
+        let read = read.at_most(cache_read);
+        let fresh = fresh.minus(read).at_most(uncached);
+        let spoken = spoken.at_most(output - reasoning);
+        let tokens = Usage {
+            input_uncached: fresh.remaining(uncached),
+            input_audio: fresh.audio,
+            input_image: fresh.image,
+            cache_read: read.remaining(cache_read),
+            cache_read_audio: read.audio,
+            cache_read_image: read.image,
+            cache_write_short: written - cache_write_long,
+            cache_write_long,
+            output_text: spoken.remaining(output - reasoning),
+            output_audio: spoken.audio,
+            output_image: spoken.image,
+            output_reasoning: reasoning,
+            ..Usage::default()
+        };
+        let has_both = counted_input.is_some() && counted_output.is_some();
+        Self { tokens, has_both }
+    }
 }

@@ -30,7 +30,7 @@
 //! of models with hidden reasoning are read to their end when a client leaves (`on_client_gone` of the rules).
 
 use crate::domain::wire::{
-    tokens::factor::TokenFactor,
+    tokens::TokenFactor,
     usage::{Run, UnlimitedWork, Usage, UsageSource, total_usage},
 };
 

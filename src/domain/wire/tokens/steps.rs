@@ -4,7 +4,7 @@
 //! vocabulary. So a byte is worth more at the beginning of a piece, and a long piece is worth more than a short one: the places
 //! in a word, a number or a run are distinguished. A byte costs two lookups and no branches.
 
-use super::factors::O200K;
+use crate::domain::wire::tokens::O200K;
 
 /// The kind of bytes that are worth nothing: usually those after the first byte of a character.
 pub(super) const NOTHING: u8 = 0;

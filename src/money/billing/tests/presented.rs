@@ -8,7 +8,7 @@ use crate::{
         keys::change::KeyUpdate,
         ledger::{KeyTerms, KeyTermsChange, RateLimits},
     },
-    edges::limiter::client::ClientAddress,
+    edges::limiter::ClientAddress,
     store::contract::Changing,
 };
 

@@ -1,7 +1,7 @@
 //! What a start waits for before it serves.
 
 use super::*;
-use crate::money::settlement::first_balances::{BALANCES_WAIT, wait_for_balances, wait_until_settled};
+use crate::money::settlement::account::{BALANCES_WAIT, wait_for_balances, wait_until_settled};
 
 #[tokio::test]
 async fn a_start_has_waited_when_the_store_has_again_what_it_forgot() {

@@ -9,7 +9,7 @@ use super::{Fixture, text};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row, log_filter::LogFilter},
+        ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row, log_query::LogFilter},
         money::NanoUsd,
     },
     edges::clock,

@@ -12,10 +12,8 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{
-    error::BucketRequestError,
-    requests::{BucketClient, PART_BYTES_MAX},
-};
+use super::requests::{BucketClient, PART_BYTES_MAX};
+use crate::sinks::files::s3::BucketRequestError;
 
 /// The bytes at the end that are read first: they describe where everything else is.
 const TAIL_BYTES: u64 = 64 * 1024;

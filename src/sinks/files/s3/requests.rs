@@ -15,17 +15,11 @@ use rusty_s3::{
 };
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
-use super::{
-    answer::{ObjectPart, object_part},
-    call::BucketCall,
-    error::BucketRequestError,
-    settings::BucketSettings,
-};
 use crate::edges::{
     clock,
-    roots::RootsError,
-    web_client::{WebClient, WebLimits},
+    web_client::{RootsError, WebClient, WebLimits},
 };
+use crate::sinks::files::s3::{BucketCall, BucketRequestError, BucketSettings, ObjectPart, object_part};
 
 /// The lifetime of a signed URL, and so the maximum time by which this machine's clock may be behind.
 const SIGNED_FOR: Duration = Duration::from_secs(900);

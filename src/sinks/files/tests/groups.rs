@@ -3,7 +3,10 @@
 use super::*;
 use crate::{
     domain::ledger::tag::Tag,
-    sinks::files::{table::TableReader, table::TableWriter, wanted::RowFilter},
+    sinks::files::{
+        group::RowFilter,
+        table::{TableReader, TableWriter},
+    },
 };
 
 /// The first row of each group of [`grouped`] ends so much later than that of the one before.
@@ -13,7 +16,7 @@ const APART_MS: i64 = 60_000;
 fn grouped(folder: &Path) -> TableReader {
     let place = FileName {
         node: node(1),
-        day: place::day_of(BEGIN_MS),
+        day: staging::day_of(BEGIN_MS),
         after: 0,
         upto: 1000,
     };

@@ -4,9 +4,12 @@ use super::*;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{log_filter::LogFilter, log_place::LogPosition, tag::Tag},
+        ledger::{
+            log_query::{LogFilter, LogPosition},
+            tag::Tag,
+        },
     },
-    sinks::{asks::LogPageQuery, postgres::pages::LogQuery},
+    sinks::{asks::LogPageQuery, postgres::query::LogQuery},
 };
 
 /// The partition of 2 November alone is read, by its index from a condition on.

@@ -15,14 +15,13 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{LogDay, NodeId, Step, consumption::Row, log_place},
+        ledger::{LogDay, NodeId, Step, consumption::Row, log_query},
     },
     journal::NumberedRow,
     sinks::{
+        Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
-        batching::BatchLimits,
-        home::LogBackend,
-        sink::{Batch, Sink, SinkError},
+        batcher::BatchLimits,
     },
     store::{
         StoreError,
@@ -68,9 +67,9 @@ impl LogBackend for Shelf {
         let filter = ask.filter.within_day(ask.day);
         let mut rows = self.rows.lock().clone();
         rows.sort_by(|(_, one), (_, other)| {
-            log_place::row_sort_key(&one.row).cmp(&log_place::row_sort_key(&other.row))
+            log_query::row_sort_key(&one.row).cmp(&log_query::row_sort_key(&other.row))
         });
-        rows.retain(|(_, row)| filter.matches(&row.row) && log_place::row_sort_key(&row.row) > ask.after.sort_key());
+        rows.retain(|(_, row)| filter.matches(&row.row) && log_query::row_sort_key(&row.row) > ask.after.sort_key());
         rows.truncate(ask.limit);
         let page = RowPage::from_rows(rows, ask.limit);
         let happens = self.happens.lock().take();

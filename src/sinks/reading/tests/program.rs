@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::sinks::{
+    Batch,
     asks::{NewestRowsQuery, time_key},
-    sink::Batch,
 };
 
 const BATCHING: BatchLimits = BatchLimits {

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{NodeId, consumption::Row, log_place},
+        ledger::{NodeId, consumption::Row, log_query},
     },
     journal::NumberedRow,
     sinks::{
+        LogBackend,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
-        home::LogBackend,
     },
 };
 
@@ -41,7 +41,7 @@ impl HomeShelf {
 
     fn sorted(&self) -> Vec<Row> {
         let mut rows = self.rows.lock().clone();
-        rows.sort_by(|one, other| log_place::row_sort_key(one).cmp(&log_place::row_sort_key(other)));
+        rows.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
         rows
     }
 }
@@ -62,12 +62,12 @@ impl LogBackend for HomeShelf {
             return Err(LogBackendError::Unavailable("the shelf is away".to_owned()));
         }
         let filter = ask.filter.within_day(ask.day);
-        let is_wanted = |row: &Row| filter.matches(row) && log_place::row_sort_key(row) > ask.after.sort_key();
+        let is_wanted = |row: &Row| filter.matches(row) && log_query::row_sort_key(row) > ask.after.sort_key();
         let mut page = Vec::new();
         for row in self.sorted().into_iter().filter(is_wanted) {
             let is_tied = page
                 .last()
-                .is_some_and(|last| log_place::row_sort_key(last) == log_place::row_sort_key(&row));
+                .is_some_and(|last| log_query::row_sort_key(last) == log_query::row_sort_key(&row));
             if page.len() >= ask.limit && !is_tied {
                 break;
             }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 use super::measure::Measure;
-use super::strip::clock;
+use crate::stability::public::page::measure::clock;
 use crate::{
     domain::faults::stability::{Confidence, Hour, ModelWindow},
-    stability::public::look,
+    stability::public::page,
 };
 
 /// The width of the drawing in its own units, which are about pixels, so that its text is as large as the page's.
@@ -48,7 +48,7 @@ pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
                 h3 { (measure.name) " " b { (measure.markup(&model.total)) } }
                 p { (measure.meaning) }
             }
-            svg viewBox=(look::view_box(labels, LEFT - 8, (WIDTH, HEIGHT))) role="img" aria-label={ (measure.name) ": " (range(measure, &runs)) } {
+            svg viewBox=(page::view_box(labels, LEFT - 8, (WIDTH, HEIGHT))) role="img" aria-label={ (measure.name) ": " (range(measure, &runs)) } {
                 (axes(measure, model, &scale))
                 @for run in &runs {
                     path class="area" d=(area(run)) {}

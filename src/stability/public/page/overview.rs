@@ -2,10 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::strip::{legend, strip};
-use super::{address::address, measure, method};
+use super::measure;
 use crate::domain::faults::stability::{Health, ModelWindow, StabilityWindow};
-use crate::stability::public::look::label;
+use crate::stability::public::page;
+use crate::stability::public::page::measure::{legend, strip};
+use crate::stability::public::page::{address, model};
 
 /// The groups of rows in the order of interest: problems first, the worst at the top; then models that work, by name, so that a
 /// model keeps its place while its rate varies within good; then models without enough data.
@@ -30,7 +31,7 @@ pub(super) fn content(window: &StabilityWindow, updated: &Markup) -> Markup {
             (summary(window))
             @if models_with(window, |health| health != Health::NoData).next().is_some() { (table(window)) }
             (silent(window))
-            (method::section(method::SUMMARY))
+            (model::section(model::SUMMARY))
         }
     }
 }
@@ -59,13 +60,13 @@ fn summary(window: &StabilityWindow) -> Markup {
         _ => (Health::Unstable, format!("{unstable} models are unstable")),
     };
     html! {
-        section class={ "glance " (label::class(mood)) } aria-label="Summary" {
+        section class={ "glance " (page::class(mood)) } aria-label="Summary" {
             p class="verdict" { (sentence) }
             ul {
-                @for health in label::ALL {
+                @for health in page::ALL {
                     @let models = count(health);
                     @if models > 0 {
-                        li class=(label::class(health)) { b { (models) } " " (health.as_str()) }
+                        li class=(page::class(health)) { b { (models) } " " (health.as_str()) }
                     }
                 }
             }
@@ -108,8 +109,8 @@ fn row(model: &ModelWindow) -> Markup {
     html! {
         tr class=[(health == Health::NotEnoughData).then_some("unsure")] {
             th scope="row" { (link(model)) }
-            td { (label::pill(health)) }
-            td { (label::confidence(total)) }
+            td { (page::pill(health)) }
+            td { (page::confidence(total)) }
             @for measure in measure::ALL { td { (measure.markup(total)) } }
             td { (strip(model)) }
         }
@@ -131,7 +132,7 @@ fn silent(window: &StabilityWindow) -> Markup {
     }
     html! {
         details class="card" open[silent.len() == window.models.len()] {
-            summary { (label::pill(Health::NoData)) " No requests in the last 24 hours: " (silent.len()) " of " (window.models.len()) " models" }
+            summary { (page::pill(Health::NoData)) " No requests in the last 24 hours: " (silent.len()) " of " (window.models.len()) " models" }
             ul class="silent" {
                 @for model in silent { li { (link(model)) } }
             }

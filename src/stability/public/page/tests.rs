@@ -191,7 +191,7 @@ fn a_document_needs_nothing_from_outside_and_obeys_its_policy() {
     let pages = [overview(&mixed), detail(&mixed[0]), detail(&mixed[2])];
     for page in pages {
         tags::balanced(&page);
-        let page = page.replace(look::ICON, "");
+        let page = page.replace(ICON, "");
         for banned in [
             "<script", " style=", "http:", "https:", "url(", "@import", "<form", "<base", "<iframe", "<img", " src=",
         ] {

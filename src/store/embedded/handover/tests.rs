@@ -17,16 +17,11 @@ use crate::store::{
     KeyStore, StoreOpenError,
     contract::{digest, until},
     ledger::{
-        LedgerStore,
+        LedgerStore, StabilityStore,
         contract::{START_MS, TestClock, node, record},
+        stability_contract::{share, this_hour},
     },
-    sessions::SessionStore,
-    sign_ins::SignInStore,
-    stability::{
-        StabilityStore,
-        contract::{share, this_hour},
-    },
-    web_sessions::{SessionDigest, WebSessionStore},
+    sessions::{SessionDigest, SessionStore, SignInStore, WebSessionStore},
 };
 
 fn open(folder: &Path, carried: HandoverState) -> Result<EmbeddedFiles, StoreOpenError> {

@@ -3,35 +3,41 @@
 //! Every value has its own checksum: redb verifies the checksums of its pages only in a walk through the whole file, which
 //! takes too long for a start with the sums of half a year.
 
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod archive;
+mod daily_sums;
+pub(super) mod retention;
+mod stability;
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::domain::{
-    keys::key::KeyId,
-    ledger::{
-        Account,
-        account::{AccountSummary, key::AccountKey, notices::Notices, operations::RecordedOperation},
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            Account,
+            account::{AccountSummary, key::AccountKey, notices::Notices, operations::RecordedOperation},
+            daily_sums::Sums,
+        },
+    },
+    store::{
+        StoreError, StoreOpenError,
+        embedded::{
+            file::{self, META, unavailable},
+            ledger::file::daily_sums::{SUMS, put_sums},
+        },
     },
 };
-use crate::store::embedded::database::{self, META, unavailable};
-use crate::store::{StoreError, StoreOpenError};
 
-mod archive;
-mod begun;
-mod daily_sums;
-pub(super) mod retention;
-mod sealed;
-mod stability;
-mod sums_table;
-
-use self::sealed::{seal, unseal};
-pub(super) use self::sums_table::ChangedSum;
-use self::sums_table::{SUMS, put_sums};
+pub(super) use crate::store::embedded::ledger::file::daily_sums::ChangedSum;
 
 /// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
@@ -79,7 +85,7 @@ impl LedgerFile {
     pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         let opening = path.clone();
-        Self::open_by(&path, Box::new(move || database::open(&opening, PAGE_CACHE_BYTES)))
+        Self::open_by(&path, Box::new(move || file::open(&opening, PAGE_CACHE_BYTES)))
     }
 
     /// Opens the file at `path` by `opening`.
@@ -87,10 +93,10 @@ impl LedgerFile {
         path: &Path,
         opening: DatabaseOpener,
     ) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
-        database::catch_damage(path, || {
+        file::catch_damage(path, || {
             let database = opening()?;
-            settle_format(&database).map_err(|reason| database::corrupt(path, reason))?;
-            let accounts = read_accounts(&database).map_err(|reason| database::corrupt(path, reason))?;
+            settle_format(&database).map_err(|reason| file::corrupt(path, reason))?;
+            let accounts = read_accounts(&database).map_err(|reason| file::corrupt(path, reason))?;
             let this = Self {
                 opening,
                 database: RwLock::new(Some(database)),
@@ -195,7 +201,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
         transaction.open_table(SUMS)?;
         Ok(transaction)
     };
-    database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
+    file::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
 }
 
 /// All accounts. `Err` describes what cannot be read, and never the content.
@@ -246,4 +252,68 @@ fn read_operations(
         None => Some(Vec::new()),
         Some(sealed) => unseal(sealed.value()),
     })
+}
+
+const META_BEGUN: &str = "begun";
+
+impl LedgerFile {
+    /// Whether [`LedgerFile::begin`] was ever called on this file. A new file in the place of a lost one is not begun.
+    pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
+        self.with(|database| {
+            let meta = database.begin_read()?.open_table(META)?;
+            Ok(meta.get(META_BEGUN)?.is_some())
+        })
+    }
+
+    /// Marks the file as begun. The mark is on disk when it returns.
+    pub(in crate::store::embedded::ledger) fn begin(&self) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            transaction.open_table(META)?.insert(META_BEGUN, 1)?;
+            Ok(transaction.commit()?)
+        })
+    }
+}
+
+/// The size of the checksum before a value.
+const CHECKSUM_BYTES: usize = 4;
+
+/// A value as JSON, behind its checksum.
+fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
+    seal_with(|json| serde_json::to_writer(json, value))
+}
+
+/// Daily sums behind their checksum: as bytes, because a page reads hundreds of thousands of them.
+fn seal_sums(sums: &Sums) -> Result<Vec<u8>, redb::Error> {
+    seal_with(|bytes| {
+        sums.write_bytes(bytes);
+        Ok(())
+    })
+}
+
+fn seal_with(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<Vec<u8>, redb::Error> {
+    let mut sealed = vec![0; CHECKSUM_BYTES];
+    write(&mut sealed).map_err(|error| redb::Error::Io(error.into()))?;
+    let checksum = crc32fast::hash(sealed.get(CHECKSUM_BYTES..).unwrap_or_default());
+    if let Some(place) = sealed.first_chunk_mut::<CHECKSUM_BYTES>() {
+        *place = checksum.to_le_bytes();
+    }
+    Ok(sealed)
+}
+
+/// The value; `None` if it is not as it was sealed.
+fn unseal<T: DeserializeOwned>(sealed: &[u8]) -> Option<T> {
+    serde_json::from_slice(verified_bytes(sealed)?).ok()
+}
+
+/// The daily sums; `None` if they are not as they were sealed.
+fn unseal_sums(sealed: &[u8]) -> Option<Sums> {
+    Sums::read_bytes(verified_bytes(sealed)?)
+}
+
+/// The bytes behind a checksum, if it matches.
+fn verified_bytes(sealed: &[u8]) -> Option<&[u8]> {
+    let (checksum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
+    (crc32fast::hash(bytes) == u32::from_le_bytes(*checksum)).then_some(bytes)
 }

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{
-    AccountTable, EmbeddedLedger,
-    commits::{COMMIT_AFTER, HOUR_MS},
-    flush,
-};
+use super::{AccountTable, EmbeddedLedger, flush};
+use crate::store::embedded::ledger::{COMMIT_AFTER, HOUR_MS};
 use crate::store::embedded::{blocking, ownership::FilesOwner};
 
 impl EmbeddedLedger {

@@ -14,7 +14,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-pub(crate) use rates::{
+pub(crate) use crate::store::ledger::contract::leases::rates::{
     a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
     what_a_lease_has_of_a_rate_is_not_filled_up,
 };

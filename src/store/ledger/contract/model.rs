@@ -18,7 +18,7 @@ use crate::{
         },
         money::NanoUsd,
     },
-    store::ledger::limit_steps,
+    store::ledger::{APPLY_STEPS_MAX, limit_steps},
 };
 
 /// All accounts and all rows, as in a store that keeps the log. Unlike a store it gets the time as an argument.
@@ -52,7 +52,7 @@ impl Model {
     }
 
     pub(crate) fn apply(&mut self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> u64 {
-        let (steps, upto) = limit_steps(steps, upto);
+        let (steps, upto) = limit_steps(steps, upto, APPLY_STEPS_MAX);
         let (watermark, rows) = self.account_mut(account).apply(node, steps, upto);
         for row in rows {
             let day = daily_sums::day_of(&row);

@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use super::{Fixture, node};
 use crate::domain::{
-    keys::{
-        terms::{AccountTerms, ProviderState, RateLimits},
-        thresholds::Thresholds,
-    },
+    keys::terms::{AccountTerms, ProviderState, RateLimits, Thresholds},
     ledger::{AccountChange, AccountRecord, Step},
     money::NanoUsd,
 };

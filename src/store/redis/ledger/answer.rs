@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::vec::IntoIter;
 
 use crate::domain::keys::key::KeyId;
-use crate::domain::keys::thresholds::Thresholds;
+use crate::domain::keys::terms::Thresholds;
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{LeaseAllowance, LeaseGrant};
 use crate::domain::ledger::notice::{Notice, NoticeId, TakenNotices};

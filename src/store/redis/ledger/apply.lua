@@ -37,7 +37,7 @@ local function is_new(id, amount)
 end
 
 -- Adds a payment to the balance, and to the amounts paid in on the day and in the month of the latest payment
--- (src/domain/ledger/account/paid_in.rs): 'day|amount|month|amount'. `at` is in seconds.
+-- (src/domain/ledger/account/operations.rs): 'day|amount|month|amount'. `at` is in seconds.
 local PAID_END_S = 200000000000
 local function later(known, paid, period, amount)
   if period < known then

@@ -1,20 +1,33 @@
 //! The arguments of the ledger's scripts: all of them as text, `None` as an empty one, amounts and tokens no larger than a
 //! double counts exactly.
 
-use crate::domain::keys::key::{KeyId, KeyState};
-use crate::domain::keys::thresholds::Thresholds;
-use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::RecordedOperation, paid_in::PaidIn};
-use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::daily_sums::day_of;
-use crate::domain::ledger::lease::{LeaseCall, LeaseChange};
-use crate::domain::ledger::{
-    AccountChange, AccountRecord, AdmitCall, ProviderState, RateLimits, Settlement, Step, TopUp,
+use crate::{
+    domain::{
+        keys::{
+            key::{KeyId, KeyState},
+            terms::Thresholds,
+        },
+        ledger::{
+            AccountChange, AccountRecord, AdmitCall, ProviderState, RateLimits, Settlement, Step, TopUp,
+            account::{
+                AccountSummary,
+                key::AccountKey,
+                operations::{PaidIn, RecordedOperation},
+            },
+            consumption::Row,
+            daily_sums::day_of,
+            lease::{LeaseCall, LeaseChange},
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError,
+        redis::{
+            ledger::{ADMIN_BUDGET, CallPolicy, RedisLedger, answer, daily_sums},
+            scripts::ScriptCall,
+        },
+    },
 };
-use crate::domain::money::NanoUsd;
-use crate::store::StoreError;
-use crate::store::redis::script::ScriptCall;
-
-use super::daily_sums;
 
 /// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of these.
 const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
@@ -249,4 +262,43 @@ fn bounded(amount: NanoUsd) -> i64 {
 
 fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
+}
+
+impl RedisLedger {
+    /// See [`crate::store::ledger::LedgerStore::set_terms`].
+    pub(super) async fn replace_record(
+        &self,
+        account: &str,
+        from: &AccountRecord,
+        to: &AccountRecord,
+    ) -> Result<bool, StoreError> {
+        let mut status = self.call_set_terms(account, from, to, false).await?;
+        let is_new = status == "missing" && *from == AccountRecord::default();
+        if is_new {
+            // The account may be created: the Redis is the one that this node knows.
+            status = self.call_set_terms(account, from, to, true).await?;
+        }
+        match status.as_str() {
+            "ok" => self.enter(account, is_new).await.map(|()| true),
+            "changed" | "missing" => Ok(false),
+            _ => Err(answer::unknown_answer()),
+        }
+    }
+
+    async fn call_set_terms(
+        &self,
+        account: &str,
+        from: &AccountRecord,
+        to: &AccountRecord,
+        may_create: bool,
+    ) -> Result<String, StoreError> {
+        let mut call = self.prepare(&self.scripts().set_terms, account);
+        call.arg(u8::from(may_create));
+        for (_, value) in [from, to].into_iter().flat_map(record) {
+            call.arg(value);
+        }
+        // Replacing a record twice has one effect.
+        let (status, _) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        Ok(status)
+    }
 }

@@ -14,8 +14,7 @@ use crate::{
             account::{
                 AccountSummary,
                 key::{AccountKey, KeyMirror},
-                operations::RecordedOperation,
-                paid_in::PaidIn,
+                operations::{PaidIn, RecordedOperation},
             },
             daily_sums::{DailySums, SumSubject},
         },

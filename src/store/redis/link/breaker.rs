@@ -2,16 +2,27 @@
 //! although its connections are open. A dead server was asked and has answered nothing for a while. A call that waits in vain
 //! raises the suspicion; only time confirms it, however many calls wait.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use ::redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
-use super::lane::{LaneState, MasterLane};
-use super::verdict::RedisErrorMeaning;
-use crate::edges::clock;
+use crate::{
+    edges::clock,
+    store::{
+        StoreError,
+        redis::link::{
+            RedisErrorMeaning,
+            master::{LaneState, MasterLane},
+        },
+    },
+};
 
 /// How long a server may leave everything unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
@@ -58,4 +69,177 @@ impl MasterLane {
 async fn sign_of_life(mut connection: MultiplexedConnection) -> bool {
     let answer = ::redis::cmd("PING").exec_async(&mut connection).await;
     answer.err().map(|error| RedisErrorMeaning::of(&error)) != Some(RedisErrorMeaning::Broken)
+}
+
+/// How late a timer may fire. If it fires later, this process was held up, and has read no answers meanwhile.
+const LATE_MAX: Duration = Duration::from_millis(10);
+
+/// How long a call waits for its answer. Redis answers the calls of a connection in order, so a queued call is not stuck while
+/// earlier ones are answered. A wait ends by silence, or by its total limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallTimeout {
+    began: Instant,
+    /// The timeout without any answer.
+    silence: Duration,
+    /// The timeout in total.
+    total: Duration,
+    /// When the timeout is checked next.
+    next_check: Instant,
+    /// How long this process was held up before the last check.
+    late: Duration,
+}
+
+/// The result of checking a timeout.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TimeoutCheck {
+    /// Wait on for this long.
+    Wait(Duration),
+    /// Give up: nothing was answered since then.
+    Silent(Instant),
+    /// Give up: other calls are answered, but this one has taken too long.
+    TooLong,
+}
+
+impl CallTimeout {
+    pub(super) fn new(silence: Duration, total: Duration, now: Instant) -> Self {
+        Self {
+            began: now,
+            silence,
+            total: total.max(silence),
+            next_check: now + silence,
+            late: Duration::ZERO,
+        }
+    }
+
+    /// The time until the first check.
+    pub(super) fn first(&self) -> Duration {
+        self.silence
+    }
+
+    /// Checks the timeout. `last_answer` is that of the connection on which the answer is expected, if there is one.
+    pub(super) fn check(&mut self, last_answer: Option<&LastAnswer>, now: Instant) -> TimeoutCheck {
+        let late = now.saturating_duration_since(self.next_check);
+        // Once for each time that it was held up: answers that arrived meanwhile are read within less.
+        self.late = if late > LATE_MAX && self.late.is_zero() {
+            late.min(self.silence)
+        } else {
+            Duration::ZERO
+        };
+        let since = last_answer.map_or(self.began, |last_answer| last_answer.time().max(self.began));
+        let until = (since + self.silence).max(now + self.late);
+        let end = self.began + self.total;
+        if until <= now {
+            return TimeoutCheck::Silent(since);
+        }
+        if end <= now {
+            return TimeoutCheck::TooLong;
+        }
+        self.next_check = until.min(end);
+        TimeoutCheck::Wait(self.next_check.saturating_duration_since(now))
+    }
+
+    /// The error of a call that was given up.
+    pub(super) fn error(&self, check: &TimeoutCheck) -> StoreError {
+        StoreError::Unavailable(match check {
+            TimeoutCheck::TooLong => format!(
+                "redis is overloaded: a call has waited for {} ms behind others",
+                self.total.as_millis()
+            ),
+            TimeoutCheck::Silent(_) | TimeoutCheck::Wait(_) => {
+                format!("redis gave no answer within {} ms", self.silence.as_millis())
+            }
+        })
+    }
+}
+
+/// When a connection or a server last answered.
+pub(super) struct LastAnswer {
+    born: Instant,
+    /// Microseconds since then.
+    micros: AtomicU64,
+}
+
+impl LastAnswer {
+    /// For something created at `now`, which counts as an answer.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            born: now,
+            micros: AtomicU64::new(0),
+        }
+    }
+
+    /// Records an answer, even an error.
+    pub(super) fn record(&self, now: Instant) {
+        let micros = now.saturating_duration_since(self.born).as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        self.micros.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// The time of the last answer.
+    pub(super) fn time(&self) -> Instant {
+        self.born + Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::clock;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn begun() -> (CallTimeout, LastAnswer, Instant) {
+        let now = clock::instant();
+        (CallTimeout::new(100 * MS, 1_000 * MS, now), LastAnswer::new(now), now)
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_redis_is_silent() {
+        let (mut call_timeout, last_answer, start) = begun();
+        assert_eq!(call_timeout.first(), 100 * MS);
+        assert_eq!(
+            call_timeout.check(Some(&last_answer), start + 100 * MS),
+            TimeoutCheck::Silent(start)
+        );
+        let (mut call_timeout, _, start) = begun();
+        assert_eq!(call_timeout.check(None, start + 100 * MS), TimeoutCheck::Silent(start));
+    }
+
+    #[test]
+    fn while_others_are_answered_the_turn_comes_until_it_has_taken_too_long() {
+        let (mut call_timeout, last_answer, start) = begun();
+        for round in 1..10 {
+            let now = start + 100 * round * MS;
+            last_answer.record(now - 10 * MS);
+            assert_eq!(call_timeout.check(Some(&last_answer), now), TimeoutCheck::Wait(90 * MS));
+        }
+        let end = start + 1_000 * MS;
+        last_answer.record(end - MS);
+        assert_eq!(call_timeout.check(Some(&last_answer), end), TimeoutCheck::TooLong);
+    }
+
+    #[test]
+    fn what_came_before_the_call_says_nothing_of_it() {
+        let (mut call_timeout, _, start) = begun();
+        let old = LastAnswer::new(start - 50 * MS);
+        old.record(start - 20 * MS);
+        assert_eq!(
+            call_timeout.check(Some(&old), start + 100 * MS),
+            TimeoutCheck::Silent(start)
+        );
+    }
+
+    #[test]
+    fn a_process_that_was_held_up_listens_again_before_it_gives_up() {
+        let (mut call_timeout, last_answer, start) = begun();
+        let late = start + 160 * MS;
+        assert_eq!(
+            call_timeout.check(Some(&last_answer), late),
+            TimeoutCheck::Wait(60 * MS)
+        );
+        assert_eq!(
+            call_timeout.check(Some(&last_answer), late + 60 * MS),
+            TimeoutCheck::Silent(start)
+        );
+    }
 }

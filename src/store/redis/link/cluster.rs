@@ -14,15 +14,15 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::finder::MasterFinder;
-use super::lane::{MasterLane, wait_until};
-use super::live_connection::LiveConnection;
-use super::misplaced_keys::MisplacedKeys;
 use super::slots::{HashSlot, SlotMap};
 use crate::store::StoreError;
-use crate::store::redis::address::RedisAddress;
 use crate::store::redis::dialer::{RedisDialer, connect};
+use crate::store::redis::link::connection::LiveConnection;
+use crate::store::redis::link::master::{MasterLane, wait_until};
+use crate::store::redis::link::sentinel::MasterFinder;
+use crate::store::redis::link::slots::MisplacedKeys;
 use crate::store::redis::rights;
+use crate::store::redis::settings::RedisAddress;
 
 /// How often the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);

@@ -7,12 +7,12 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::runtime::Handle;
 
-use super::lane::{LaneState, MasterLane};
-use super::live_connection::{LiveConnection, Wire};
-use super::report::ServerReport;
 use crate::store::StoreWarning;
-use crate::store::redis::address::RedisAddress;
+use crate::store::redis::link::connection::ServerReport;
+use crate::store::redis::link::connection::{LiveConnection, Wire};
+use crate::store::redis::link::master::{LaneState, MasterLane};
 use crate::store::redis::rights::MissingUserRights;
+use crate::store::redis::settings::RedisAddress;
 
 /// A connection, and its server's report; `None` if the user may not ask for it.
 pub(super) struct DialedConnection {

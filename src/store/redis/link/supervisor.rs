@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::connecting::{CONNECT_WAIT_MAX, PAUSE_MIN, RetryPauses};
 use super::dial::{DialedConnection, fetch_report};
-use super::finder::MasterFinder;
-use super::lane::{LaneState, MasterLane};
 use crate::edges::clock;
-use crate::store::redis::address::RedisAddress;
+use crate::store::redis::link::connection::{CONNECT_WAIT_MAX, PAUSE_MIN, RetryPauses};
+use crate::store::redis::link::master::{LaneState, MasterLane};
+use crate::store::redis::link::sentinel::MasterFinder;
+use crate::store::redis::settings::RedisAddress;
 
 /// How often the server in use is inspected: its role, history and settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);

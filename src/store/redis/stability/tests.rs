@@ -7,8 +7,8 @@ use super::*;
 use crate::store::archive::Archive;
 use crate::store::contract::until;
 use crate::store::ledger::contract::node;
+use crate::store::ledger::stability_contract::{Fixture, counters, share, stability_suite, this_hour};
 use crate::store::redis::test_server::{Joined, TestServer};
-use crate::store::stability::contract::{Fixture, counters, share, stability_suite, this_hour};
 
 async fn open() -> Option<Fixture> {
     let server = TestServer::start().await?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::store::redis::link::{CallPolicy, KeyNaming};
-use crate::store::redis::script::RedisScript;
+use crate::store::redis::scripts::RedisScript;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 
@@ -19,7 +19,7 @@ async fn a_cluster_keeps_the_contract() {
     let join = async |namespace| cluster.join(namespace, AMPLE_BUDGET).await;
     suite!(in_turn join);
     // Behind the contract, as a cluster takes seconds to make.
-    crate::store::stability::contract::stability_suite!(in_turn join);
+    crate::store::ledger::stability_contract::stability_suite!(in_turn join);
     a_slot_moves_under_load(&cluster).await;
     a_frozen_master_does_not_stop_the_others(&cluster).await;
 }

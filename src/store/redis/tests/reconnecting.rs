@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::*;
 use crate::store::redis::RedisSettings;
 use crate::store::redis::link::{CallPolicy, KeyNaming};
-use crate::store::redis::script::RedisScript;
+use crate::store::redis::scripts::RedisScript;
 
 /// How long new connections are closed at once behind a cut: the first attempt to reconnect fails.
 const CLOSED: Duration = Duration::from_millis(30);

@@ -4,11 +4,11 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::domain::ledger::lease::node::tests::world::{BALANCE, NODES, TARGET, World, named, nanos};
 use crate::{
     domain::ledger::{AccountChange, AdmitReply, RateLimits, Step, lease::LeaseAllowance},
     edges::clock,
 };
-use world::{BALANCE, NODES, TARGET, World, named, nanos};
 
 mod world;
 

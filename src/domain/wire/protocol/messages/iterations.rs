@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use super::counts::{InputCounts, thinking_tokens};
+use crate::domain::wire::protocol::messages::{InputCounts, thinking_tokens};
 use crate::domain::wire::{
-    model_name,
+    operation,
     usage::{Run, RunKind, Usage, fields::ReportField, total_usage},
 };
 
@@ -82,7 +82,7 @@ fn read_run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &In
         },
         model: model
             .text()
-            .filter(|model| model_name::is_plausible(model))
+            .filter(|model| operation::is_plausible(model))
             .map(Cow::into_owned),
         usage: Usage {
             output_text: output - reasoning,

@@ -1,7 +1,19 @@
 //! How an answer's body is divided into messages: as its head announces, and as its first bytes show, because some providers send
 //! a wrong content type, or none.
 
-use crate::domain::wire::{operation::Operation, protocol::Protocol};
+use crate::domain::wire::{
+    json_array::ArrayFramer,
+    operation::Operation,
+    protocol::{
+        Break, Protocol,
+        observer::{
+            Observer,
+            sink::{AnswerProgress, AnswerReader, BodyProgress, DONE_MARKER, DoneMarkerMatch},
+            template::TextEventTemplate,
+        },
+    },
+    sse::SseFramer,
+};
 
 /// The field names of server-sent events, with their colons.
 const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b"retry:"];
@@ -106,11 +118,137 @@ impl FirstBytes {
     }
 }
 
+/// The state of reading an answer's messages, by its framing.
+#[derive(Debug)]
+pub(super) enum FramingState {
+    Sse(EventStreamState),
+    Json(BodyProgress),
+    JsonArray(ArrayFramer),
+    /// The number of bytes so far.
+    Opaque(u64),
+}
+
+/// The state of reading a stream of events.
+#[derive(Debug, Default)]
+pub(super) struct EventStreamState {
+    pub(super) framer: SseFramer,
+    pub(super) head: DoneMarkerMatch,
+    pub(super) template: TextEventTemplate,
+}
+
+impl FramingState {
+    pub(super) fn new(framing: AnswerFraming) -> Self {
+        match framing {
+            AnswerFraming::Sse => Self::Sse(EventStreamState::default()),
+            AnswerFraming::Json => Self::Json(BodyProgress::Open),
+            AnswerFraming::JsonArray => Self::JsonArray(ArrayFramer::new()),
+            AnswerFraming::Opaque => Self::Opaque(0),
+        }
+    }
+
+    /// Whether the bytes after the last complete message cannot belong to an error, whatever follows.
+    pub(super) fn is_open_part_harmless(&self, reading: &AnswerReader) -> bool {
+        match self {
+            Self::Sse(EventStreamState { framer, .. }) => {
+                let is_answers = || reading.answer.dialect.is_known_answer_event(&reading.picker);
+                framer.is_between_events() || framer.has_open_data() && is_answers()
+            }
+            Self::Json(body) => *body != BodyProgress::Open,
+            Self::JsonArray(framer) => framer.is_between_elements(),
+            Self::Opaque(_) => false,
+        }
+    }
+}
+
+/// The boundaries of messages in a piece of an answer: events of a stream, elements of an array, or a body that is not a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MessageBoundaries {
+    /// The offset of the first message that is an error, with everything after it; 0 if it began in an earlier piece.
+    pub error_from: Option<usize>,
+    /// The offset of the message in progress, if it may still be an error: 0 if it began in an earlier piece, the piece's end
+    /// without such a message.
+    pub open_from: usize,
+}
+
+impl MessageBoundaries {
+    /// The same boundaries, shifted by `bytes` of earlier pieces that were held back and in which no message ended.
+    pub(crate) fn shifted_by(self, bytes: usize) -> Self {
+        let moved = |at: usize| if at == 0 { 0 } else { at + bytes };
+        Self {
+            error_from: self.error_from.map(moved),
+            open_from: moved(self.open_from),
+        }
+    }
+
+    /// The boundaries at the start of a piece; `has_failed`: an earlier message was an error.
+    pub(super) fn at_piece_start(has_failed: bool) -> Self {
+        Self {
+            error_from: has_failed.then_some(0),
+            open_from: 0,
+        }
+    }
+
+    /// Records the end of a message at offset `at`.
+    pub(super) fn end_message(&mut self, at: usize, is_error: bool) {
+        if is_error && self.error_from.is_none() {
+            self.error_from = Some(self.open_from);
+        }
+        self.open_from = at;
+    }
+}
+
+impl Observer {
+    /// The bytes to append to a complete stream: the `[DONE]` marker, if the protocol has one and the provider did not send it.
+    ///
+    /// Providers of the Responses protocol do not send it, but weir promises it to clients (docs/interface.md, Streams).
+    pub fn done_marker_tail(&self) -> Option<Vec<u8>> {
+        let FramingState::Sse(EventStreamState { framer, head, .. }) = &self.frame else {
+            return None;
+        };
+        let AnswerProgress { dialect, facts } = &self.reading.answer;
+        if !dialect.ends_with_done() || facts.done_marker || !self.is_complete() {
+            return None;
+        }
+        if framer.has_open_data() && head.is_marker() {
+            // The marker has arrived without its blank line, which clients need.
+            return Some(b"\n\n".to_vec());
+        }
+        let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+        Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
+    }
+
+    /// The bytes to append so that the client sees the protocol's in-band error.
+    ///
+    /// `None` if the answer cannot contain it (a body that is not a stream, an opaque one, or a closed array): then the
+    /// connection must be closed.
+    pub fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
+        let AnswerReader { picker, answer } = &*self.reading;
+        let AnswerProgress { dialect, facts } = answer;
+        match &self.frame {
+            FramingState::Sse(EventStreamState { framer, .. }) => {
+                let event = dialect.failure_event(why, facts, self.last_number);
+                let is_inside_field = self
+                    .first_bytes
+                    .as_ref()
+                    .is_some_and(|first| !first.consumed().is_empty());
+                // Two line ends: the first may complete a CR before it, or end an incomplete line.
+                let before: &[u8] = if framer.is_between_events() && !is_inside_field {
+                    b""
+                } else {
+                    b"\n\n"
+                };
+                Some([before, event.as_slice()].concat())
+            }
+            FramingState::JsonArray(framer) => framer.failure_tail(picker, &dialect.failure_element(why)?),
+            FramingState::Json(_) | FramingState::Opaque(_) => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     const ALL: [AnswerFraming; 4] = [
         AnswerFraming::Sse,

@@ -5,8 +5,9 @@ use tokio::sync::mpsc;
 
 use super::{
     ACCOUNTS, ChangedSum, HOURS, KEYS, LedgerFile, OPERATIONS, SUMS, begin_write, put_sums, read_operations, seal,
-    sealed::unseal_sums, stability::put_share, unseal,
+    stability::put_share, unseal,
 };
+use crate::store::embedded::ledger::file::unseal_sums;
 use crate::{
     domain::{
         faults::stability::{Hour, NodeHourCounters},

@@ -10,7 +10,7 @@ use redb::backends::FileBackend;
 use redb::{BackendError, Database, StorageBackend};
 
 use super::*;
-use crate::store::embedded::ledger::commits::FAILING_MAX_MS;
+use crate::store::embedded::ledger::FAILING_MAX_MS;
 use crate::store::embedded::ledger::file::{DatabaseOpener, LedgerFile};
 
 /// A file on a disk that can be full.

@@ -4,10 +4,7 @@ use rand::RngExt;
 
 use super::{ACCOUNTS, Program};
 use crate::domain::{
-    keys::{
-        terms::{AccountTerms, ProviderState},
-        thresholds::Thresholds,
-    },
+    keys::terms::{AccountTerms, ProviderState, Thresholds},
     ledger::AccountRecord,
 };
 

@@ -9,12 +9,14 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    domain::keys::thresholds::Thresholds,
-    domain::ledger::{
-        AccountTerms, OperationId, ProviderState, QuotaReset,
-        daily_sums::{DailySum, SumSelector, SumSubject},
-        period::Period,
-        tag::Tag,
+    domain::{
+        keys::terms::Thresholds,
+        ledger::{
+            AccountTerms, OperationId, ProviderState, QuotaReset,
+            daily_sums::{DailySum, SumSelector, SumSubject},
+            period::Period,
+            tag::Tag,
+        },
     },
     store::{
         archive::{Archive, ArchiveItem, file},
