@@ -47,7 +47,7 @@ pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send
     }
 }
 
-/// Implements [`Question`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that differ from the
+/// Implements [`AdminQuestion`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that differ from the
 /// trait's defaults may follow.
 macro_rules! question {
     ($question:ty => $answer:ty: $method:ident $path:literal, $role:ident $(; $($more:tt)*)?) => {

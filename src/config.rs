@@ -32,7 +32,7 @@ use crate::{
         admin::{AdminConfig, OpsConfig},
         console::{ConsoleConfig, SignInConfig},
         gateway::{RetryConfig, UpstreamConfig},
-        limits::{ConnectionsConfig, HeadsConfig, KeyCacheConfig, OwnUsageConfig, StabilityConfig},
+        limits::{ConnectionsConfig, HeadsConfig, KeyCacheConfig, OwnUsageConfig},
         log::LogConfig,
         money::{LeasesConfig, MoneyConfig, NoticesConfig},
     },
@@ -46,7 +46,7 @@ use crate::{
 
 pub(crate) use self::{
     admin::AdminTcpConfig,
-    gateway::GatewayConfig,
+    gateway::{GatewayConfig, StabilityConfig},
     log::AccessTarget,
     store::{RedisConfig, RedisModeConfig, StoreConfig},
 };

@@ -84,7 +84,7 @@ struct PageContext<'a> {
 }
 
 impl PageContext<'_> {
-    /// Answers a read-only question; all sessions share the answer for a moment ([`Admin::look`]).
+    /// Answers a read-only question; all sessions share the answer for a moment ([`Admin::call_cached`]).
     async fn fetch<Q: AdminHandler>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
         self.api.call_cached(self.peer().into(), question).await
     }

@@ -1,7 +1,7 @@
 //! The front: accepts clients' connections, and reads and checks the heads of their requests.
 //!
 //! It runs before Pingora's parsers, at the gateway and at the public stability service. A connection needs a permit
-//! ([`Place`]) and becomes a stream of HTTP ([`Transport`]). Its requests are read head by head, within limits ([`Arrival`]);
+//! ([`ConnectionPermit`]) and becomes a stream of HTTP ([`Transport`]). Its requests are read head by head, within limits ([`Arrival`]);
 //! each head is checked (`domain/wire/http1/head.rs`) before anything else sees it. A [`Handler`] answers the requests.
 
 pub(crate) mod connection;

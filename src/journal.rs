@@ -4,7 +4,7 @@
 //! admission ([`Journal::reserve`]) and never at the end of an answer. A record is in the page cache when
 //! [`Journal::append`] returns, so the end of the process loses nothing. It is on disk at most
 //! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most that; only operators' changes wait for it
-//! ([`Journal::synced`]).
+//! ([`Journal::wait_until_synced`]).
 //!
 //! The journal numbers the steps of each account; their order in the file is the order of their numbers. In memory it keeps
 //! the positions of steps that the store has not acknowledged, which [`crate::money::settlement`] sends, and the counts of

@@ -8,7 +8,7 @@
 //! | [`Services`] | weir's services, built from a configuration and added to a `pingora::server::Server` |
 //! | [`Node`] | weir in that server: its addresses, metrics, reload and end |
 //! | [`StartError`] | why it cannot start |
-//! | [`parse`], [`run`], [`tell`] | the program itself, in its own process |
+//! | [`parse`], [`run`], [`print_error`] | the program itself, in its own process |
 //!
 //! Nothing else is public. The interfaces for clients, operators and billing systems (protocols, metrics, the admin API, files)
 //! are described in `docs/`.
@@ -68,7 +68,7 @@ mod telemetry;
 mod wiring;
 
 pub use crate::cli::parse;
-pub use crate::wiring::{Node, Services, StartError, run, tell};
+pub use crate::wiring::{Node, Services, StartError, print_error, run};
 
 /// The parts that benches, fuzz targets and the browser test call directly. Nothing else may rely on them.
 #[doc(hidden)]

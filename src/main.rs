@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match weir::run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            weir::tell(&error);
+            weir::print_error(&error);
             match error {
                 StartError::Configuration(_) => ExitCode::from(CONFIGURATION),
                 StartError::Listen(_) | StartError::Failed { .. } | StartError::Client(_) => ExitCode::FAILURE,

@@ -2,7 +2,7 @@
 //!
 //! It answers any path that ends like a provider's, accepts any credential, derives its text from the prompt, counts its own
 //! tokens and keeps a ledger of what it would bill. Its behaviour (pace, status, cuts, stalls, odd usage) is scripted by flags,
-//! by the model name and by a mark in the prompt: see [`Script`].
+//! by the model name and by a mark in the prompt: see [`SampleScript`].
 //!
 //! Reading order: [`script`] (the scripted behaviour, also by a mark in a prompt), `ask` (the request), `answer` (the content
 //! of the answer), `messages`, `responses`, `gemini` (its form in each protocol), `performance` (the steps of one response),

@@ -116,7 +116,7 @@ impl AgentSignIns {
     /// Makes a code for an agent that wants to sign in, valid for ten minutes.
     ///
     /// # Errors
-    /// [`NotIssued::TooMany`] if too many codes are waiting.
+    /// [`SignInError::TooMany`] if too many codes are waiting.
     pub(crate) async fn begin(&self) -> Result<DeviceCode, SignInError> {
         let (now, now_unix) = self.now();
         for _ in 0..CONFLICTS_MAX {
@@ -187,7 +187,7 @@ impl AgentSignIns {
     /// Issues the tokens for an approved code, once.
     ///
     /// # Errors
-    /// [`NotIssued`]; after [`NotIssued::Pending`] the agent polls again.
+    /// [`SignInError`]; after [`SignInError::Pending`] the agent polls again.
     pub(crate) async fn redeem(&self, code: &DeviceCode) -> Result<IssuedTokens, SignInError> {
         let (now, now_unix) = self.now();
         let found = self.request(code.user_code()).await?;
@@ -226,7 +226,7 @@ impl AgentSignIns {
     /// Issues new tokens for a refresh token, and replaces that token.
     ///
     /// # Errors
-    /// [`NotIssued::InvalidGrant`] if the sign-in has ended.
+    /// [`SignInError::InvalidGrant`] if the sign-in has ended.
     pub(crate) async fn refresh(&self, token: &RefreshToken) -> Result<IssuedTokens, SignInError> {
         let (_, now) = self.now();
         let Some(view) = self.working_key(token.key(), now).await? else {

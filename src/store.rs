@@ -50,7 +50,7 @@ pub trait KeyStore: KeyHealer {
     /// starting, or has lost its data returns [`StoreError::Unavailable`] (503): a wrong `None` rejects every customer as
     /// unauthorised, and clients do not retry that. A version higher than the record's lets a revoked key live on in a cache
     /// until its entry expires. A previous text of a key finds its record too, even after its time is over: the caller checks
-    /// that by [`KeyRecord::check`]. The digest of an access token belongs to no key; its grant is in [`Lookup::token`].
+    /// that by [`KeyRecord::check`]. The digest of an access token belongs to no key; its grant is in [`KeyLookup::token`].
     async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError>;
 
     /// Adds a key. On an error nothing has changed: [`StoreError::Duplicate`] if the digest or the id is taken,
@@ -68,7 +68,7 @@ pub trait KeyStore: KeyHealer {
     /// [`StoreError::NotFound`] if `after` no longer exists: the caller starts again instead of missing keys unknowingly.
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
 
-    /// Changes a key as [`KeyView::after`] decides on its current state, and returns the key after the change. If the key
+    /// Changes a key as [`KeyView::apply_change`] decides on its current state, and returns the key after the change. If the key
     /// already has that state, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if a new text
     /// belongs to another key, or once belonged to this one. The digests of all texts that the key had and has enter the
     /// feed: without an old one, the old text would keep working in caches; without the new one, a cached "unknown" would
@@ -121,7 +121,7 @@ pub trait KeyStore: KeyHealer {
 #[async_trait]
 pub trait KeyHealer: Send + Sync {
     /// Repeats to the store that a key had this form, in case it has lost that: a failover loses acknowledged writes.
-    /// [`KeyRecord::healed`] decides what holds; a missing key is restored, unless it was deleted. If this is not news to the
+    /// [`KeyRecord::merged_with`] decides what holds; a missing key is restored, unless it was deleted. If this is not news to the
     /// store, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to
     /// another key.
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;

@@ -110,7 +110,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
 }
 
 /// Writes to standard error why a command failed. Does not wait for a reader that is stuck.
-pub fn tell(error: &StartError) {
+pub fn print_error(error: &StartError) {
     diagnostics::print_last(&format!("weir: {error}"));
 }
 
@@ -197,7 +197,7 @@ fn start_serving(
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", demo::ready_text(&addresses, tls, &args.conf));
+    tracing::info!("{}", listeners::ready_text(&addresses, tls, &args.conf));
     Ok((running, diagnostics))
 }
 

@@ -89,7 +89,7 @@ impl AdminHandler for CreateKey {
     }
 }
 
-/// A key that this operation has already given its text. The text is shown again for [`TOLD_AGAIN_SECONDS`], because the first
+/// A key that this operation has already given its text. The text is shown again for [`REPEATED_TEXT_SECONDS`], because the first
 /// answer may have been lost.
 async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<KeyDetails, AdminError> {
     let record = &view.record;

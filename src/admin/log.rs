@@ -208,7 +208,7 @@ fn write_cursor(cursor: &LogCursor) -> String {
     format!("{}.{time_ms}.{request_id}.{account}", cursor.day)
 }
 
-/// Reads a cursor that [`text`] has written; `None` for any other text.
+/// Reads a cursor that [`write_cursor`] has written; `None` for any other text.
 fn read_cursor(text: &str) -> Option<LogCursor> {
     let mut parts = text.splitn(4, '.');
     let (day, time, id, account) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -269,7 +269,7 @@ fn write_newest_cursor(cursor: &NewestCursor) -> String {
     }
 }
 
-/// Reads a cursor that [`text`] has written; `None` for any other text.
+/// Reads a cursor that [`write_newest_cursor`] has written; `None` for any other text.
 fn read_newest_cursor(text: &str) -> Option<NewestCursor> {
     if let Some(of_home) = text.strip_prefix(HOME) {
         let mut parts = of_home.splitn(4, '*');

@@ -32,7 +32,7 @@ impl AdminCall {
     /// The request of a question.
     ///
     /// # Errors
-    /// The question is not a JSON object; every [`Question`] is one.
+    /// The question is not a JSON object; every [`AdminQuestion`] is one.
     pub(crate) fn from_question<Q: AdminQuestion>(question: &Q) -> Result<Self, AdminError> {
         let fields = serde_json::to_value(question).map_err(|error| AdminError::failed(error.to_string()))?;
         let Value::Object(mut fields) = fields else {

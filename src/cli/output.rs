@@ -205,7 +205,7 @@ impl Drop for CommandProgress {
     }
 }
 
-/// Writes lines while a [`Progress`] is shown: clears its line for each, and redraws it below.
+/// Writes lines while a [`CommandProgress`] is shown: clears its line for each, and redraws it below.
 #[derive(Debug)]
 pub(crate) struct LinesAbove<'a, W> {
     progress: &'a CommandProgress,

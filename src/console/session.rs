@@ -44,7 +44,7 @@ pub(super) struct BrowserSessions {
     most: usize,
 }
 
-/// Who a session belongs to, as stored. The admin API reads it too ([`Holder`](crate::admin::sessions::Holder)).
+/// Who a session belongs to, as stored. The admin API reads it too ([`SessionHolder`](crate::admin::sessions::SessionHolder)).
 #[derive(Serialize, Deserialize)]
 struct SessionPayload<W> {
     door: Box<str>,

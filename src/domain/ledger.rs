@@ -1,6 +1,6 @@
 //! Accounts, quotas, holds and leases: the calls, replies and changes that every ledger store implements.
 //!
-//! A request's money goes through three calls: [`Admit`] checks every limit and places a hold, [`TopUp`] enlarges the hold
+//! A request's money goes through three calls: [`AdmitCall`] checks every limit and places a hold, [`TopUp`] enlarges the hold
 //! while the answer runs, and a [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
 //! account and node; a store applies each exactly once, in order. Terms and state of an account are its [`AccountRecord`], which
 //! is replaced as a whole. [`account`] is the reference model that every store follows.

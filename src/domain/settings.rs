@@ -1,4 +1,4 @@
-//! Settings, each declared once: its key, type, kind, and the comment that explains it to operators. A [`Kind`] determines how a
+//! Settings, each declared once: its key, type, kind, and the comment that explains it to operators. A [`SettingKind`] determines how a
 //! value is read, its bounds, and its default.
 //!
 //! [`settings!`] turns a declaration into a struct, its reader, and its part of the shipped file. From this one:
@@ -31,11 +31,11 @@ use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Durati
 
 use toml::de::DeValue;
 
-use crate::domain::settings::kind::TableHeader;
+use crate::domain::settings::section::TableHeader;
 
 pub(crate) use self::{
-    kind::{KeyDescription, SettingKind},
-    section::{Section, SettingFault},
+    kind::SettingKind,
+    section::{KeyDescription, Section, SettingFault},
 };
 pub(crate) use crate::domain::settings::section::{SettingLines, Settings, parse_settings};
 

@@ -135,7 +135,7 @@ impl ConnectionSlot {
         self.change(|connection| connection.requests = connection.requests.saturating_sub(1));
     }
 
-    /// Like [`ConnectionSlot::has_request`], answered when the guard is dropped.
+    /// Like [`ConnectionSlot::on_request`], answered when the guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.on_request();
         RequestGuard(Arc::clone(self))

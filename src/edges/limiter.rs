@@ -137,7 +137,7 @@ impl ClientAddress {
         Self::from(forwarded_address(peer, headers, trusted))
     }
 
-    /// Like [`Client::of`], but `None` if the result is a trusted proxy, which many clients share.
+    /// Like [`ClientAddress::from_headers`], but `None` if the result is a trusted proxy, which many clients share.
     pub(crate) fn single_from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<Self> {
         let last = forwarded_address(peer, headers, trusted);
         (!is_trusted(&last, trusted)).then(|| Self::from(last))

@@ -84,7 +84,7 @@ pub(crate) enum Arrival {
 }
 
 /// Waits for the trailers of the last request and then for the next one. An error names the client's fault; the bytes received so
-/// far stay readable. `timer` and `over` (see [`Closing::over`]) belong to the connection: a request that arrives in time leaves
+/// far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection: a request that arrives in time leaves
 /// them as they are for the next one.
 pub(crate) async fn next_request(
     connection: &mut ClientConnection,

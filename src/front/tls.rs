@@ -361,7 +361,7 @@ impl TlsListener {
     /// Uses `identity` from the next handshake on. Running handshakes, connections and session tickets are not affected.
     ///
     /// # Errors
-    /// Those of [`Listener::new`].
+    /// Those of [`TlsListener::new`].
     pub(crate) fn set_identity(&self, identity: TlsIdentity) -> Result<(), Error> {
         self.version
             .store(Arc::new(snapshot(self.speaks, &self.tickets, identity)?));

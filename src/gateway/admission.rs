@@ -25,10 +25,10 @@ use crate::{
     gateway::{
         attempt::attempts::AttemptPlan,
         caller::Caller,
-        client::Client,
+        client::{Client, KeySlot},
         exchange::Exchange,
         forward::Forward,
-        parts::{Gateway, KeySlot},
+        parts::Gateway,
         provider_state,
         request::{
             self, Request,

@@ -14,7 +14,7 @@ use crate::{
 /// the delay of a busy machine.
 pub(crate) const STALE_WITHIN: Duration = Duration::from_secs(1);
 
-/// The state of the current attempt, one for each attempt. [`attempts::Attempts`] decides where it goes.
+/// The state of the current attempt, one for each attempt. [`attempts::AttemptPlan`] decides where it goes.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
     stage: AttemptStage,

@@ -23,7 +23,7 @@ use pingora::{
 /// Holds the head of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct HeldHead {
-    /// A [`Stage`], read at each poll of the client's connection.
+    /// A [`HeadStage`], read at each poll of the client's connection.
     stage: AtomicU8,
     held: Mutex<Option<WaitingHead>>,
 }

@@ -38,7 +38,7 @@ pub(crate) struct AnswerMeter {
     pub(super) response_bytes: u64,
     status: u16,
     ended: bool,
-    /// The number of names of state at the last call of [`Meter::takes_new_names`].
+    /// The number of names of state at the last call of [`AnswerMeter::take_new_names`].
     names: u16,
     /// The observation, once it is final.
     final_observation: OnceLock<Box<AnswerReport>>,
@@ -147,7 +147,7 @@ impl AnswerMeter {
         self.observer.as_ref().map(Observer::boundaries).unwrap_or_default()
     }
 
-    /// The bytes that a complete stream still lacks (see [`Observer::closing`]). `None` for a compressed one.
+    /// The bytes that a complete stream still lacks (see [`Observer::done_marker_tail`]). `None` for a compressed one.
     pub(crate) fn closing(&self) -> Option<Vec<u8>> {
         self.observer
             .as_ref()
@@ -201,7 +201,7 @@ impl AnswerMeter {
         self.is_final() || is_whole_body()
     }
 
-    /// Whether the answer has named more state since the last call (see [`Observer::names`]).
+    /// Whether the answer has named more state since the last call (see [`Observer::state_name_count`]).
     pub(crate) fn take_new_names(&mut self) -> bool {
         let names = self.observer.as_ref().map_or(0, Observer::state_name_count);
         std::mem::replace(&mut self.names, names) != names

@@ -2,7 +2,7 @@
 //!
 //! The client's connection notices a disconnect first ([`super::client_stream`] over HTTP/1.1, [`super::client_h2`] over HTTP/2).
 //! Pingora ends a request whose client it can no longer read from or write to, and closes the provider's connection with it. So
-//! the client's connection first calls [`Presence::leaves`]. If that detaches the answer, the connection closes the socket or
+//! the client's connection first calls [`Presence::on_disconnect`]. If that detaches the answer, the connection closes the socket or
 //! stream, discards later writes and hides the disconnect, and Pingora reads the answer to its end.
 //!
 //! The permit of a detached answer is acquired when the client disconnects, and returned with the end of the request.

@@ -184,7 +184,7 @@ impl FrameReader {
         self.end = end;
     }
 
-    /// Reads the next frame. [`Found::End`] and [`Found::Bad`] leave the offset unchanged.
+    /// Reads the next frame. [`FrameOutcome::End`] and [`FrameOutcome::Bad`] leave the offset unchanged.
     pub fn next_frame(&mut self) -> io::Result<FrameOutcome<'_>> {
         let left = self.end.saturating_sub(self.at);
         if left < HEAD as u64 {

@@ -415,7 +415,7 @@ impl ProcessJournals {
     }
 }
 
-/// The result of [`open_left`].
+/// The result of [`open_orphaned`].
 #[derive(Debug)]
 pub(crate) struct OrphanScan {
     /// The journals that were opened.

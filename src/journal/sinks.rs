@@ -215,7 +215,7 @@ impl Journal {
 
 impl Journal {
     /// The hours whose counters have grown since the last call, each in full, with the position of the last counted row. Pass
-    /// the position to [`Journal::synced`] before publishing them, and to [`Journal::shares_told`] after it. After a start every
+    /// the position to [`Journal::wait_until_synced`] before publishing them, and to [`Journal::mark_published`] after it. After a start every
     /// hour has grown. Publish them even after [`crate::journal::JournalError::NotDurable`]: settlements are sent then, too.
     pub(crate) fn take_changed_shares(&self) -> (Vec<NodeHourCounters>, Position) {
         let mut state = self.engine.lock();
@@ -228,12 +228,12 @@ impl Journal {
         self.engine.lock().contents.hourly_counts.shares()
     }
 
-    /// Marks hours as not published: [`Journal::shares_changed`] returns them again.
+    /// Marks hours as not published: [`Journal::take_changed_shares`] returns them again.
     pub(crate) fn mark_unpublished(&self, hours: &[Hour]) {
         self.engine.lock().contents.hourly_counts.mark_changed(hours);
     }
 
-    /// Marks everything up to a position from [`Journal::shares_changed`] as published, in every hour and including all earlier
+    /// Marks everything up to a position from [`Journal::take_changed_shares`] as published, in every hour and including all earlier
     /// calls. Segments with unpublished rows are kept: without them, hours would be incomplete after a start.
     pub(crate) fn mark_published(&self, position: Position) {
         let mut state = self.engine.lock();

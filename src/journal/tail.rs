@@ -179,7 +179,7 @@ impl JournalTail {
         Ok(true)
     }
 
-    /// Reserves `bytes` for frames of at most [`Tail::frame_max`] each.
+    /// Reserves `bytes` for frames of at most [`JournalTail::frame_max`] each.
     pub(super) fn reserve(&mut self, bytes: u64, folder: &JournalFolder) -> Result<(), JournalUnavailable> {
         if let Some(path) = &self.missing {
             return Err(JournalUnavailable::Gone(path.clone()));

@@ -95,7 +95,7 @@ impl Billing {
         }
     }
 
-    /// Admits a request by this record of its key: by [`Billing::try_now`], or else with one call to the ledger.
+    /// Admits a request by this record of its key: by [`Billing::try_admit_now`], or else with one call to the ledger.
     async fn try_admit(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> Result<Bill, NotAdmitted> {
         match self.try_admit_now(key, request) {
             FirstStep::Answered(answer) => answer,
@@ -123,7 +123,7 @@ impl Billing {
         }
     }
 
-    /// Asks the ledger, where [`Billing::try_now`] could not decide.
+    /// Asks the ledger, where [`Billing::try_admit_now`] could not decide.
     async fn ask_ledger(
         &self,
         question: PreparedAdmitCall,

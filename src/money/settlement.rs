@@ -104,7 +104,7 @@ impl Settler {
         Self { charged, ..self }
     }
 
-    /// Runs until `shutdown` turns true. Steps that are not sent by then stay in the journal. [`Journal::drained`] completes
+    /// Runs until `shutdown` turns true. Steps that are not sent by then stay in the journal. [`Journal::wait_until_acknowledged`] completes
     /// when all are sent.
     pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();

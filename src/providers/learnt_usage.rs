@@ -47,7 +47,7 @@ pub(crate) struct UsageHandle {
     of_key: u64,
     of_account: u64,
     model: u64,
-    /// See [`Turns::since_answer`].
+    /// See [`ConversationTurns::since_answer`].
     since_answer: Option<u64>,
 }
 

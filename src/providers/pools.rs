@@ -312,7 +312,7 @@ impl Breaker {
         self.0.lock().open_until(now)
     }
 
-    /// Opens the circuit for a time; see [`Circuit::rest`].
+    /// Opens the circuit for a time; see [`Circuit::cool_down`].
     pub(crate) fn open_for(&self, pause: Duration, now: Instant) {
         self.0.lock().cool_down(pause, now);
     }

@@ -155,7 +155,7 @@ impl StateRegistry {
     }
 }
 
-/// The result of [`Sessions::recall`].
+/// The result of [`StateRegistry::find`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundStates {
     /// The provider and credential that serve each state, in the order of the argument; `None` for an unknown state.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{domain::wire::protocol::Protocol, sample_provider::TokenCounting};
 
-/// Input tokens under [`Counting::Fixed`].
+/// Input tokens under [`TokenCounting::Fixed`].
 const INPUT_FIXED: u64 = 100;
 /// Maximum length of a text that is counted, in bytes; a longer one is estimated.
 const EXACT_TEXT_BYTES_MAX: usize = 256 << 10;

@@ -33,7 +33,7 @@ pub enum LogBackendError {
     TooManyAccounts(usize),
 }
 
-/// A query for a page of a day's rows, in the order of [`LogPlace`].
+/// A query for a page of a day's rows, in the order of [`LogPosition`].
 #[derive(Clone, Debug)]
 pub struct LogPageQuery {
     /// The filter of the rows.
@@ -53,7 +53,7 @@ pub struct LogPageQuery {
 /// A page of a day's rows.
 #[derive(Clone, Debug, Default)]
 pub struct RowPage {
-    /// The rows in the order of [`LogPlace`]. A row that exists twice is returned twice, on one page.
+    /// The rows in the order of [`LogPosition`]. A row that exists twice is returned twice, on one page.
     pub rows: Vec<Row>,
     /// The lane and number of each row; empty if the log backend is the store.
     pub numbers: Vec<(NodeId, u64)>,
@@ -187,7 +187,7 @@ impl SliceCursor {
         }
     }
 
-    /// Its sort key: rows after it have smaller ones ([`by_time`]).
+    /// Its sort key: rows after it have smaller ones ([`time_key`]).
     pub(super) fn sort_key(&self) -> (i64, &str, &str) {
         (self.time_ms, &self.account, &self.request_id)
     }

@@ -177,7 +177,7 @@ impl LogFiles {
         }
     }
 
-    /// Waits until this process has written enough files of today to merge some ([`LogFiles::keep_house`]).
+    /// Waits until this process has written enough files of today to merge some ([`LogFiles::housekeep`]).
     pub async fn wait_for_many_files(&self) {
         self.merger.wait_for_many().await;
     }

@@ -341,7 +341,7 @@ impl TailState {
 
 /// The timeout of a reader that waits until the rows on disk have been read.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long a batch waits for rows after [`Tails::hurry`].
+/// How long a batch waits for rows after [`LogTails::hurry`].
 const HURRIED: Duration = Duration::from_secs(1);
 
 /// The rows on their way to the log backend, of each lane as long as it is fed.

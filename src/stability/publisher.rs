@@ -41,7 +41,7 @@ pub(crate) trait ShareSource: Send + Sync {
     /// The hours of all known shares.
     fn hours(&self) -> Vec<Hour>;
 
-    /// Makes [`Counted::changed`] return the shares of these hours again.
+    /// Makes [`ShareSource::changed`] return the shares of these hours again.
     fn mark_unsent(&self, hours: &[Hour]);
 
     /// The store has every share up to this position.

@@ -85,7 +85,7 @@ pub trait LedgerStore: Send + Sync {
     /// enter the log if it is kept in the store ([`LogLists`]). An account that does not exist is created without a balance.
     ///
     /// `upto` is the number of the last row among the steps in the node's journal, or 0 if none of them has a row
-    /// ([`LedgerStore::summed`]).
+    /// ([`LedgerStore::summed_up_to`]).
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError>;
 
     /// The maximum number of settlements of leases per call of [`LedgerStore::apply`].
@@ -161,7 +161,7 @@ pub trait LedgerStore: Send + Sync {
 
     /// Takes the due notices of an account: quota thresholds that were reached and low balances, at most
     /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. A notice that was taken is given to nobody for `pause_ms`,
-    /// twice as long each further time, and then again, until [`LedgerStore::told`] acknowledges it.
+    /// twice as long each further time, and then again, until [`LedgerStore::acknowledge_notices`] acknowledges it.
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError>;
 
     /// Removes notices that were delivered.
@@ -211,7 +211,7 @@ pub(crate) const HOURS_MAX: i64 = 256;
 /// the greatest one once. Dropping a future leaves the store consistent.
 #[async_trait]
 pub(crate) trait StabilityStore: Send + Sync {
-    /// Replaces the node's share of an hour, if the new one's [`Share::watermark`] is greater; otherwise nothing changes.
+    /// Replaces the node's share of an hour, if the new one's [`NodeHourCounters::watermark`] is greater; otherwise nothing changes.
     /// Each hour changes as a whole. At most [`SHARES_MAX`]. Shares of hours that ended
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
     async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;

@@ -149,7 +149,7 @@ impl Metrics {
         self.exposition.samplers.lock().push(Box::new(sampler));
     }
 
-    /// Updates all values for `read`, which must neither wait nor call this method or [`Metrics::sample`].
+    /// Updates all values for `read`, which must neither wait nor call this method or [`Metrics::add_sampler`].
     pub(crate) fn read_sampled<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
         // Locked to the end: samplers read, compare and add, which two concurrent readers would do twice.
         let samplers = self.exposition.samplers.lock();

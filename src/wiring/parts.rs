@@ -15,9 +15,9 @@ use crate::{
     gateway::{
         Gateway, GatewayLimits, LocalServices,
         attempt::deadline::Deadlines,
+        client::KeySlots,
         drain::Drain,
         log_entry::RequestReporters,
-        parts::KeySlots,
         reply::{
             SignedInAgents,
             own_usage::{LastRows, OwnUsage},

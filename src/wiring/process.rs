@@ -98,7 +98,7 @@ pub(super) fn notify_ready() {
     notify_manager(&[NotifyState::Ready]);
 }
 
-/// Reports that a reload begins; [`ready`] ends it.
+/// Reports that a reload begins; [`notify_ready`] ends it.
 pub(super) fn reloading() {
     // Type=notify-reload needs the time.
     match NotifyState::monotonic_usec_now() {

@@ -23,7 +23,7 @@ use crate::wiring::{
     upgrade::handover::Predecessor,
 };
 
-/// A running weir; [`Running::until_stopped`] waits for its end.
+/// A running weir; [`RunningWeir::until_stopped`] waits for its end.
 pub(crate) struct RunningWeir {
     /// Its parts.
     pub parts: NodeParts,

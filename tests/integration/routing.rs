@@ -90,7 +90,7 @@ fn a_limited_credential_rests_and_the_other_serves() {
     assert_eq!(limited, 1, "it is not asked again while it rests");
     let listed = weir.cli(&["provider", "list"], &[]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains("a (rests ") && listed.contains("on "), "{listed}");
+    assert!(listed.contains("a (cools down ") && listed.contains("on "), "{listed}");
     assert!(
         weir.metrics()
             .contains("weir_provider_credentials_cooling_down{provider=\"one\"} 1")

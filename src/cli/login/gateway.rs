@@ -70,7 +70,7 @@ pub(crate) enum TokenError {
     #[error("cannot sign in there: it is not a weir, or [sign_in] enabled is not true")]
     Closed,
     /// The sign-in was refused, in OAuth's words.
-    #[error("{}", told(.0))]
+    #[error("{}", error_text(.0))]
     Refused(String),
     /// The code was not approved in time.
     #[error("the code was not approved in time: sign in again")]
@@ -83,7 +83,7 @@ pub(crate) enum TokenError {
     Web(#[from] WebError),
 }
 
-fn told(word: &str) -> &str {
+fn error_text(word: &str) -> &str {
     match word {
         "access_denied" => "the sign-in was refused",
         "expired_token" => "the code was not approved in time: sign in again",

@@ -44,7 +44,7 @@ impl Portal {
     ) -> PageResponse {
         let typed = request.query();
         let Some(typed) = typed.non_empty("user_code") else {
-            return shown(StatusCode::OK, session, &code_page(None));
+            return page_response(StatusCode::OK, session, &code_page(None));
         };
         if let Err(answer) = self.try_code(session, request) {
             return *answer;
@@ -57,7 +57,7 @@ impl Portal {
             Err(error) => unavailable(&error),
             Ok(None) => {
                 let why = "No agent is waiting with this code: it has expired, was used, or was mistyped.";
-                shown(StatusCode::NOT_FOUND, session, &code_page(Some(why)))
+                page_response(StatusCode::NOT_FOUND, session, &code_page(Some(why)))
             }
             Ok(Some((code, waiting))) => match self.key(session).await {
                 Ok(key) => {
@@ -67,7 +67,7 @@ impl Portal {
                         name: &key.name,
                         hint: &key.hint,
                     };
-                    shown(StatusCode::OK, session, &asked.page(&Forms::new(session, None)))
+                    page_response(StatusCode::OK, session, &asked.page(&Forms::new(session, None)))
                 }
                 Err(refused) => page::refusal(refused.status(), &refused.to_string()),
             },
@@ -102,7 +102,7 @@ impl Portal {
                 approve: is_approved,
             };
             self.request_change(session, question).await?;
-            Ok::<_, AdminError>(shown(StatusCode::OK, session, &decision_page(is_approved)))
+            Ok::<_, AdminError>(page_response(StatusCode::OK, session, &decision_page(is_approved)))
         };
         match work.await {
             Ok(answer) => answer,
@@ -111,7 +111,7 @@ impl Portal {
     }
 }
 
-fn shown(status: StatusCode, session: &BrowserSession<KeyOwner>, page: &HtmlPage) -> PageResponse {
+fn page_response(status: StatusCode, session: &BrowserSession<KeyOwner>, page: &HtmlPage) -> PageResponse {
     PageResponse::page(status, page::framed(Some(session), page))
 }
 

@@ -46,7 +46,7 @@ impl Portal {
         let content = html! {
             p class="card" { "You are being sent to " a href=(begun.to) { (people.openid.name()) } "." }
         };
-        let page = shown(StatusCode::OK, "Sign in", content);
+        let page = page_response(StatusCode::OK, "Sign in", content);
         page.with_refresh(refresh)
             .with_cookie(session::PORTAL_OPENID.set(&text, request.connection_security()))
     }
@@ -54,7 +54,7 @@ impl Portal {
     /// The page that the provider sends the browser back to.
     pub(super) fn return_page(request: &PageRequest) -> PageResponse {
         let content = openid::return_form(&request.query(), RETURN, "Open the portal");
-        shown(StatusCode::OK, "Sign in", content)
+        page_response(StatusCode::OK, "Sign in", content)
     }
 
     /// Finishes the sign-in and opens a session.
@@ -92,7 +92,11 @@ impl Portal {
                     p { "Ask whoever manages these groups to add you to one, and sign in again." }
                 }
             };
-            return Err(Box::new(shown(StatusCode::FORBIDDEN, "Nobody was signed in", content)));
+            return Err(Box::new(page_response(
+                StatusCode::FORBIDDEN,
+                "Nobody was signed in",
+                content,
+            )));
         }
         let known = OidcIdentity {
             issuer: people.openid.issuer(),
@@ -119,11 +123,11 @@ impl Portal {
             div class="card" role="alert" { (failure.markup()) }
             p class="pages" { a href=(ROOT) { "To the portal" } }
         };
-        shown(failure.status(), "Nobody was signed in", content)
+        page_response(failure.status(), "Nobody was signed in", content)
     }
 }
 
-fn shown(status: StatusCode, title: &str, content: Markup) -> PageResponse {
+fn page_response(status: StatusCode, title: &str, content: Markup) -> PageResponse {
     let page = HtmlPage {
         title: title.to_owned(),
         content,

@@ -1,8 +1,8 @@
 //! The stability of each model: hourly counters of billed requests, and the statistics published from them (docs/interface.md,
 //! The public record).
 //!
-//! A billed request is one [`Row`] of the consumption log. Unless its client left, it counts in the [`Bucket`] of the hour in
-//! which it ended, for the catalogue model that served it. Each node adds up its own rows. Its [`Share`] of an hour only grows,
+//! A billed request is one [`Row`] of the consumption log. Unless its client left, it counts in the [`ModelCounters`] of the hour in
+//! which it ended, for the catalogue model that served it. Each node adds up its own rows. Its [`NodeHourCounters`] of an hour only grows,
 //! so it is always stored whole, and storing it again does no harm. Only means over a window are published, never counts.
 
 #[cfg(test)]

@@ -189,7 +189,7 @@ impl KeyView {
         std::iter::once(self.digest).chain(self.record.former_digest())
     }
 
-    /// The key to store after it was seen as `told` with this digest elsewhere, by the rules of [`KeyRecord::healed`]; `None`:
+    /// The key to store after it was seen as `told` with this digest elsewhere, by the rules of [`KeyRecord::merged_with`]; `None`:
     /// this one stays. The text is that of the higher revision.
     pub(crate) fn merged_with(&self, digest: &KeyDigest, told: &KeyRecord) -> Option<Self> {
         let is_newer = told.revision > self.record.revision;

@@ -218,7 +218,7 @@ pub struct AccountTerms {
     pub rates: RateLimits,
 }
 
-/// A change of [`Rates`]. `None` keeps a limit, `Some(None)` removes it.
+/// A change of [`RateLimits`]. `None` keeps a limit, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitsChange {
     /// Changes the requests per minute.

@@ -5,7 +5,7 @@
 //! as zero.
 //!
 //! **Existence.** An account is created by the first step applied to it, or by its first [`AccountRecord`]. Until then it has no
-//! keys and no holds. `created_at` is the time of the first [`Change::Open`] that arrives, 0 before.
+//! keys and no holds. `created_at` is the time of the first [`AccountChange::Open`] that arrives, 0 before.
 //!
 //! **Keys** are mirrored: revision, revocation, expiry, terms. [`Account::admit`] works in this order: (1) it drops the nodes
 //! whose lease has lapsed; (2) for a request that has a hold it returns that hold, and neither checks nor changes anything else;

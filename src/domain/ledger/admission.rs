@@ -35,7 +35,7 @@ pub struct AdmitCall {
     pub ended_account: u64,
 }
 
-/// The answer to [`Admit`].
+/// The answer to [`AdmitCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdmitReply {
     /// Admitted, with a hold.

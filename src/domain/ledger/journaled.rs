@@ -219,7 +219,7 @@ impl RecordWriter<'_> {
     }
 }
 
-/// Reads the output of a [`Writer`]. Its methods return `None` for other bytes.
+/// Reads the output of a [`RecordWriter`]. Its methods return `None` for other bytes.
 struct RecordReader<'a>(&'a [u8]);
 
 impl RecordReader<'_> {

@@ -133,7 +133,7 @@ pub enum LeaseChange {
     End,
 }
 
-/// The answer to [`AskLease`].
+/// The answer to [`LeaseCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseReply {
     /// It exists, whether or not it has grown.

@@ -155,7 +155,7 @@ fn parse_lenient(name: &str) -> Option<Period> {
     }
 }
 
-/// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].
+/// The first second of the next period, since the Unix epoch; `None` for [`QuotaReset::None`].
 pub(crate) fn resets_at(reset: QuotaReset, unix_ms: i64) -> Option<i64> {
     let days = Period::of(reset, unix_ms).days()?;
     Some((days.end() + 1) * DAY_S)

@@ -1,7 +1,7 @@
 //! Decides what may be removed after its retention period, without trusting the clock blindly.
 //!
 //! A clock that jumps ahead makes everything look old. So the last removal is remembered, and each run removes at most one day
-//! more than the run before, whatever the clock says. Two runs are at least [`EVERY_MS`] apart, so retention catches up day by
+//! more than the run before, whatever the clock says. Two runs are at least [`RUN_INTERVAL_MS`] apart, so retention catches up day by
 //! day after days without a run. Removing more takes an operator: a shorter period, or an explicit day.
 
 use serde::{Deserialize, Serialize};

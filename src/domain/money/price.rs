@@ -248,7 +248,7 @@ impl PricedCounts {
         ExactSum(tokens.saturating_mul(self.factor()).saturating_add(calls))
     }
 
-    /// The sum in whole pico-USD, for the usual case that no factor applies and it does not overflow. [`Counted::sum`] handles
+    /// The sum in whole pico-USD, for the usual case that no factor applies and it does not overflow. [`PricedCounts::sum`] handles
     /// all cases.
     fn whole_pico_usd(&self) -> Option<u64> {
         if self.factors != [PriceFactor::ONE; 3] {
@@ -260,7 +260,7 @@ impl PricedCounts {
         counted.try_fold(0_u64, |sum, (count, price)| sum.checked_add(count.checked_mul(price)?))
     }
 
-    /// A line for each nonzero count. The lines add up to [`Counted::sum`].
+    /// A line for each nonzero count. The lines add up to [`PricedCounts::sum`].
     fn lines(&self) -> Vec<PriceLine> {
         let factor = self.factor();
         let tokens = self.tokens.iter().filter(|(_, count, _)| *count > 0);

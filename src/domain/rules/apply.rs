@@ -177,7 +177,7 @@ fn refuse_matching(
         message: fill_placeholders(
             message,
             &[
-                ("{value}", shown(value)),
+                ("{value}", printable_value(value)),
                 ("{path}", path(&edit.path)),
                 ("{holder}", path(edit.holder())),
             ],
@@ -208,7 +208,7 @@ fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
 }
 
 /// A client's value, shortened and without control characters.
-fn shown(value: &[u8]) -> String {
+fn printable_value(value: &[u8]) -> String {
     // An escaped character takes up to 12 bytes. A longer value is shown as it is written, without unescaping.
     let short = (value.len() <= VALUE_CHARS_MAX * 12)
         .then(|| unescaped(value))

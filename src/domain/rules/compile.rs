@@ -36,7 +36,7 @@ pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 /// A compiled provider file: the provider without its secrets, and what the catalogue needs to complete it.
 #[derive(Debug)]
 pub struct CompiledProvider {
-    /// The provider; without credentials until [`Compiled::authorize`].
+    /// The provider; without credentials until [`CompiledProvider::authorize`].
     pub provider: Provider,
     /// Where its secrets are; never empty.
     pub secrets: Vec<CredentialSource>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::{Value, de::DeValue};
 
-use super::section::{Section, SettingFault, ValueReader, join};
+use super::section::{DescribedValue, KeyDescription, Section, SettingFault, TableHeader, ValueReader, join};
 
 /// The kind of a setting: how it is read, its default, and how the shipped file shows it.
 pub(crate) struct SettingKind<T> {
@@ -50,53 +50,6 @@ struct ShippedText {
 
 type DescribeKeysFn = fn() -> Vec<KeyDescription>;
 
-/// The header of a table in the shipped file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableHeader {
-    /// `[name]`
-    Table,
-    /// `#[name]`
-    Optional,
-    /// `#[[name]]`
-    Element,
-    /// `#[name.example]`
-    Named(&'static str),
-    /// No header: the keys belong to the surrounding table.
-    Flat,
-}
-
-/// A key as the shipped file shows it.
-#[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
-pub(crate) struct KeyDescription {
-    pub key: &'static str,
-    /// The lines of its comment.
-    pub comment: &'static [&'static str],
-    /// The value or table below the comment.
-    pub line: DescribedValue,
-    /// Whether it takes effect only at the next start.
-    pub at_start: bool,
-}
-
-/// The value or table below a comment.
-#[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
-pub(crate) enum DescribedValue {
-    /// `key = value`
-    Value {
-        /// The range of numbers.
-        bounds: Option<String>,
-        /// The default, or else an example.
-        value: String,
-        /// Whether the value is the default.
-        is_default: bool,
-        /// The value that the shipped file sets for trying weir out.
-        trying_out: Option<String>,
-    },
-    /// A table with its keys.
-    Table(TableHeader, Vec<KeyDescription>),
-}
-
 impl<T: PartialEq + 'static> SettingKind<T> {
     /// A required key that is read with `read`.
     pub(crate) fn of(read: impl Fn(&ValueReader<'_>) -> Result<T, SettingFault> + 'static) -> Self {
@@ -122,7 +75,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// As [`Kind::then`], for a conversion that cannot fail.
+    /// As [`SettingKind::then`], for a conversion that cannot fail.
     pub(crate) fn map<U: PartialEq + 'static>(self, f: impl Fn(T) -> U + 'static) -> SettingKind<U> {
         self.then(move |value| Ok(f(value)))
     }

@@ -1,8 +1,8 @@
 //! Makes the shipped file from the declarations: each key with its comment, its bounds, and its default or an example.
 
 use super::{
-    kind::{DescribedValue, KeyDescription, TableHeader},
     section::join,
+    section::{DescribedValue, KeyDescription, TableHeader},
 };
 
 /// The maximum width of a comment line, in characters.

@@ -8,10 +8,54 @@ use std::{
 
 use toml::de::{DeTable, DeValue};
 
-use crate::domain::{
-    settings::kind::KeyDescription,
-    strict_toml::{self, FileError, lines, nearest, syntax_faults},
-};
+use crate::domain::strict_toml::{self, FileError, lines, nearest, syntax_faults};
+
+/// The header of a table in the shipped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableHeader {
+    /// `[name]`
+    Table,
+    /// `#[name]`
+    Optional,
+    /// `#[[name]]`
+    Element,
+    /// `#[name.example]`
+    Named(&'static str),
+    /// No header: the keys belong to the surrounding table.
+    Flat,
+}
+
+/// A key as the shipped file shows it.
+#[derive(Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
+pub(crate) struct KeyDescription {
+    pub key: &'static str,
+    /// The lines of its comment.
+    pub comment: &'static [&'static str],
+    /// The value or table below the comment.
+    pub line: DescribedValue,
+    /// Whether it takes effect only at the next start.
+    pub at_start: bool,
+}
+
+/// The value or table below a comment.
+#[derive(Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
+pub(crate) enum DescribedValue {
+    /// `key = value`
+    Value {
+        /// The range of numbers.
+        bounds: Option<String>,
+        /// The default, or else an example.
+        value: String,
+        /// Whether the value is the default.
+        is_default: bool,
+        /// The value that the shipped file sets for trying weir out.
+        trying_out: Option<String>,
+    },
+    /// A table with its keys.
+    Table(TableHeader, Vec<KeyDescription>),
+}
 
 /// A file being read, with the faults found so far.
 pub(super) struct FileReadState<'a> {

@@ -50,7 +50,7 @@ pub(crate) struct Picker {
     active_from: usize,
     /// Whether the value being buffered is longer than its limit.
     overflow: bool,
-    /// The paths of [`Take::Presence`] to a container that has just opened: the next token shows whether it is empty.
+    /// The paths of [`PickRule::Presence`] to a container that has just opened: the next token shows whether it is empty.
     opened: PathBits,
     scratch: Vec<u8>,
     /// The text counted since the picker was made; a reset keeps it.

@@ -32,7 +32,7 @@ pub enum ProxyHeaderProgress {
 pub struct ProxyHeaderInvalid;
 
 /// Reads the beginning of a connection. `bytes` must not contain anything after the header, so the caller adds at most the
-/// number of bytes in [`Progress::Needs`] before the next call; more are refused.
+/// number of bytes in [`ProxyHeaderProgress::Needs`] before the next call; more are refused.
 ///
 /// # Errors
 /// The bytes cannot become a header, or not one of at most [`HEADER_BYTES_MAX`].

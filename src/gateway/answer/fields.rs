@@ -99,7 +99,7 @@ pub(crate) fn suppress_interim_heads(session: &mut Session) {
     session.set_ignore_info_resp(true);
 }
 
-/// An empty interim head that replaces a head which the client must not get yet (see [`keep_from_client`]). Not 100, which would
+/// An empty interim head that replaces a head which the client must not get yet (see [`suppress_interim_heads`]). Not 100, which would
 /// reach a client that expects one.
 pub(crate) fn interim_head() -> Result<ResponseHeader> {
     ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))

@@ -4,9 +4,9 @@
 //! total; an error answer has a limit of its own from its head on. Every upstream connection therefore keeps a second handle on
 //! its socket. When a limit has passed the socket is shut down, which ends the attempt with an error that [`Deadline::fate`]
 //! explains. The same happens to a detached answer that has run for too long ([`Presence::due`]), and to all attempts when the
-//! drain ends ([`Drain::out_of_time`]).
+//! drain ends ([`Drain::expired`]).
 //!
-//! One task checks the deadlines of all attempts ([`Deadlines::keep`]). It wakes up at the earliest time at which a limit can
+//! One task checks the deadlines of all attempts ([`Deadlines::run`]). It wakes up at the earliest time at which a limit can
 //! have passed, not when an attempt begins, gets a byte or ends, so it costs a request next to nothing.
 
 use std::{

@@ -177,7 +177,7 @@ impl KeyWork {
     /// Runs `work` offloaded, in a turn of the key, and charges the key for it.
     ///
     /// # Errors
-    /// Those of [`Self::turn`] and [`Self::apart`].
+    /// Those of [`Self::acquire_turn`] and [`Self::run_offloaded`].
     pub(crate) async fn run_in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -183,7 +183,7 @@ pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 ///
 /// The address family that the system prefers goes first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other one
 /// is tried at the same time, and the first established connection is used. The winner is remembered for the backend
-/// ([`Places::answered`]), so that later requests do not wait again. One attempt runs at most two connects, within one connect
+/// ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two connects, within one connect
 /// timeout.
 #[derive(Debug)]
 pub(crate) struct Connector {

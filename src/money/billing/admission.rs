@@ -26,7 +26,7 @@ use crate::{
 pub(crate) enum AdmissionStart<'a> {
     /// It is decided.
     Decided(Result<Admission<'a>, Refusal>),
-    /// A store must be called: [`PendingAdmission::decided`].
+    /// A store must be called: [`PendingAdmission::decide`].
     Pending(PendingAdmission<'a>),
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct NextSample {
     not_before: Instant,
     /// This time has come: a checkpoint is due.
     checkpoint: Instant,
-    /// Whether the answer must end (see [`Bill::is_cut`]).
+    /// Whether the answer must end (see [`Bill::must_stop`]).
     must_stop: bool,
 }
 

@@ -112,7 +112,7 @@ impl BillingEngine {
         Refusal::from_denial(denial, key.terms.reset, self.time.now_seconds(clock::instant()))
     }
 
-    /// The hold from a ledger that can answer at once; `None` if [`Self::hold`] must ask it.
+    /// The hold from a ledger that can answer at once; `None` if [`Self::obtain_hold`] must ask it.
     pub(super) fn obtain_hold_now(&self, ask: &AdmitCall) -> Option<Result<GrantedHold, NotAdmitted>> {
         let asked = clock::instant();
         let answer = self.ledger.admit_now(ask)?;

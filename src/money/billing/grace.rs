@@ -82,7 +82,7 @@ impl Grace {
     }
 
     /// Admits a request without the store if its grace allows, and holds its estimate or what is left. The error is that of
-    /// [`LastSeen::admit_alone`].
+    /// [`LastSeen::admit_by_grace`].
     pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
         self.lock_shard(&ask.key.account)
@@ -161,7 +161,7 @@ pub(super) struct UnconfirmedHold {
     request: SmolStr,
 }
 
-/// A running admission at the ledger. If this is dropped before [`Asking::settled`], its hold is unconfirmed.
+/// A running admission at the ledger. If this is dropped before [`AdmitCallGuard::disarm`], its hold is unconfirmed.
 pub(super) struct AdmitCallGuard<'a> {
     all: &'a UnconfirmedHolds,
     ask: Option<&'a AdmitCall>,

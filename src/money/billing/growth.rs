@@ -96,7 +96,7 @@ impl HoldGrowth {
     }
 
     /// The top-up to request now that `cost` is used; `None` if the hold suffices, a request is running already, or it is too
-    /// early to ask again. The caller asks the store and reports the result by [`Growth::answered`].
+    /// early to ask again. The caller asks the store and reports the result by [`HoldGrowth::on_answer`].
     pub(super) fn next_top_up(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
             Some(TopUpAnswer::Refused) => ASK_AGAIN,
@@ -112,7 +112,7 @@ impl HoldGrowth {
         Some(missing.saturating_add(self.increment))
     }
 
-    /// Applies the answer to the top-up from [`Growth::wants`]. After a success, the next increment is twice as large: a long
+    /// Applies the answer to the top-up from [`HoldGrowth::next_top_up`]. After a success, the next increment is twice as large: a long
     /// answer needs few top-ups, and a short one holds little too much.
     pub(super) fn on_answer(&mut self, answer: TopUpAnswer) {
         self.is_asking = false;

@@ -157,7 +157,7 @@ impl Leases {
     }
 
     /// Gives a running request up to `more` of the lease's free amount. If nothing is free, returns zero and counts `more` as
-    /// requested from the store; the caller then reports the result by [`Leases::got`].
+    /// requested from the store; the caller then reports the result by [`Leases::on_top_up`].
     pub(super) fn enlarge(&self, part: AllocationId, more: NanoUsd, now: Instant) -> NanoUsd {
         let mut state = self.state.lock();
         let Some(entry) = state.leases.get_mut(&part.lease) else {
@@ -196,7 +196,7 @@ impl Leases {
         self.wake.notify_one();
     }
 
-    /// The calls to the store that are due; the caller reports each result by [`Leases::answered`].
+    /// The calls to the store that are due; the caller reports each result by [`Leases::on_reply`].
     pub(super) fn due_calls(&self, node: &NodeId, now: Instant) -> Vec<LeaseCall> {
         let Some(limits) = self.limits else { return Vec::new() };
         let mut state = self.state.lock();

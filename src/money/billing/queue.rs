@@ -153,7 +153,7 @@ impl WaitingRequests {
 }
 
 impl QueuePosition {
-    /// Waits until this request may ask the store. After a denial, call [`QueuePosition::refused`] and then this again.
+    /// Waits until this request may ask the store. After a denial, call [`QueuePosition::on_denied`] and then this again.
     pub(super) async fn wait_for_turn(&mut self) {
         let pause = loop {
             match self.pause_if_first() {

@@ -102,7 +102,7 @@ impl ProviderBackends {
         self.resolver.addresses(&origin.host, origin.port).is_some()
     }
 
-    /// Backends without addresses. [`Places::update`] adds them.
+    /// Backends without addresses. [`ProviderBackends::update`] adds them.
     pub(crate) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
         let shared: Vec<(Arc<Origin>, u16)> = origins
             .iter()

@@ -35,7 +35,7 @@ pub(crate) struct ChosenCredential {
 }
 
 impl CredentialState {
-    /// Cools the credential down for `pause`, at most [`REST_MAX`], unless its cooldown is longer already. Afterwards one request
+    /// Cools the credential down for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is longer already. Afterwards one request
     /// probes it before the others use it.
     pub(crate) fn cool_down(&self, pause: Duration, now: Instant) {
         self.breaker.open_for(pause.min(COOLDOWN_MAX), now);
@@ -76,7 +76,7 @@ impl Credentials {
         self.0.iter().find(|one| one.credential.name == name)
     }
 
-    /// Whether [`Credentials::choose_awake`] would find a credential.
+    /// Whether [`Credentials::choose_available`] would find a credential.
     pub(crate) fn has_available(&self, probing: Probing, now: Instant) -> bool {
         self.0.iter().any(|one| one.breaker.admits(probing, now))
     }

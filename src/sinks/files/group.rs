@@ -265,7 +265,7 @@ impl RowFilter {
             && (row.account.as_str(), row.time_ms) >= (self.from.account.as_str(), self.from.time_ms)
     }
 
-    /// Whether [`Wanted::takes`] needs a column.
+    /// Whether [`RowFilter::matches`] needs a column.
     pub(super) fn is_decided_by(&self, column: &str) -> bool {
         let filter = &self.filter;
         match column {

@@ -39,7 +39,7 @@ const STAYS_MS: i64 = 60 * 1000;
 pub(super) struct FileMerger {
     /// The number of files that become one.
     count: usize,
-    /// The lanes that this process writes, with the number of files written since [`Merger::has_many`] was last notified. No
+    /// The lanes that this process writes, with the number of files written since [`FileMerger::wait_for_many`] was last notified. No
     /// other process merges their files of today.
     own: Mutex<BTreeMap<NodeId, usize>>,
     /// The files that were merged into another one, and when that was first seen.

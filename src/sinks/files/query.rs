@@ -98,7 +98,7 @@ struct DayReader {
     day: i64,
     /// The last row that was read.
     at: LogPosition,
-    /// The value of [`Pages::added`] when the files were opened.
+    /// The value of `added` of the reader of pages when the files were opened.
     added: u64,
     rows: OrderedRows,
 }

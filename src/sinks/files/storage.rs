@@ -53,7 +53,7 @@ pub(super) trait FileStorage: Send + Sync {
     /// Adds a complete file atomically; if it exists, that is fine. Durable when it returns.
     fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()>;
 
-    /// Makes files durable whose [`Storage::put`] was interrupted before it could.
+    /// Makes files durable whose [`FileStorage::put`] was interrupted before it could.
     fn sync_files(&self) -> io::Result<()>;
 
     /// Removes a file, if it exists.

@@ -249,7 +249,7 @@ impl ParquetExport {
     /// Completes the file; returns its last bytes.
     ///
     /// # Errors
-    /// As for [`Export::row`].
+    /// As for [`ParquetExport::add_row`].
     pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
         if !self.rows.is_empty() {
             self.out.write_group(&self.rows)?;

@@ -136,7 +136,7 @@ async fn drive<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection
     }
 }
 
-/// The result of `work`; [`PostgresError::Late`] after `limit`.
+/// The result of `work`; [`PostgresError::Timeout`] after `limit`.
 pub(super) async fn with_timeout<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, PostgresError>>,

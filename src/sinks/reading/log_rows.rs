@@ -40,7 +40,7 @@ impl LogCursor {
     }
 }
 
-/// Reads rows by day, and within a day in the order of [`LogPlace`]. Up to [`PAGE_ROWS_MAX`] rows of each log backend are in
+/// Reads rows by day, and within a day in the order of [`LogPosition`]. Up to [`PAGE_ROWS_MAX`] rows of each log backend are in
 /// memory, in addition to what finds them and to the rows on their way there.
 ///
 /// Finds all rows that were on disk when the reading of their day began. A row that moves meanwhile is not missed, because each

@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl EmbeddedStore {
-    /// Marks the store as being restored: until [`EmbeddedStore::restored`] it cannot be opened again.
+    /// Marks the store as being restored: until [`EmbeddedStore::finish_restore`] it cannot be opened again.
     ///
     /// # Errors
     /// When the file system refuses.

@@ -1,7 +1,7 @@
 //! The embedded store of a process that may hand it over to its successor while its own requests still run.
 //!
 //! To hand the files over, the process waits for running calls to end, makes later ones wait, writes all pending changes and
-//! closes the files. The successor opens them and receives the state that no file keeps ([`Carried`]). From then on the
+//! closes the files. The successor opens them and receives the state that no file keeps ([`HandoverState`]). From then on the
 //! process calls the successor for what its last requests need. If the successor does not come up, the process opens the
 //! files again: it reads what the successor may have changed, and [`LedgerStore::epochs`] advances.
 //!

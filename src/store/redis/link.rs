@@ -3,7 +3,7 @@
 //! A call is one script whose keys share one slot. It is sent once. It is repeated only if it is known not to have run
 //! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within its
 //! [`CallTimeout`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own connection and
-//! breaker ([`Lane`]).
+//! breaker ([`MasterLane`]).
 //!
 //! The crate's own clients for sentinels and clusters are not used: they split accounts, hang, and do not leave a silent
 //! master (docs/redis.md, "Why weir has a link of its own").

@@ -85,7 +85,7 @@ pub(super) trait MetricKind: Sized {
 /// The values of a metric at one moment.
 #[derive(Debug)]
 pub(crate) struct MetricReading {
-    /// The metric's name, with the label that [`Reading::only`] has selected.
+    /// The metric's name, with the label that [`MetricReading::with_label`] has selected.
     pub(crate) metric: String,
     pub(crate) series: Vec<MetricSeries>,
 }

@@ -3,12 +3,12 @@
 //!
 //! | predecessor | successor |
 //! |---|---|
-//! | [`Offer`], with the listening sockets | |
-//! | | [`Word::Prepared`]: everything but the store is read and bound |
-//! | [`Take`]: the store's files are closed | |
-//! | | [`Word::Serving`]: it serves |
+//! | [`UpgradeOffer`], with the listening sockets | |
+//! | | [`SuccessorMessage::Prepared`]: everything but the store is read and bound |
+//! | [`StoreHandover`]: the store's files are closed | |
+//! | | [`SuccessorMessage::Serving`]: it serves |
 //!
-//! In place of each message, the successor may send [`Word::Failed`], or end. After [`Word::Serving`], the predecessor calls the
+//! In place of each message, the successor may send [`SuccessorMessage::Failed`], or end. After [`SuccessorMessage::Serving`], the predecessor calls the
 //! successor's store ([`crate::store::embedded::handover`]) until it ends.
 
 use std::{
@@ -227,7 +227,7 @@ pub(super) fn send(to: &UnixStream, message: &impl Serialize) -> io::Result<()> 
     send_line(to, &message_line(message)?)
 }
 
-/// Sends a line from [`text`].
+/// Sends a line from [`message_line`].
 pub(super) fn send_line(mut to: &UnixStream, line: &[u8]) -> io::Result<()> {
     to.write_all(line)
 }

@@ -170,7 +170,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
         key.contains("a:tests}:log:") || key.contains("a:tests}:sums:")
     });
     weir.kill_and_restart();
-    let evicted = "evicted_keys 3: redis has evicted keys, perhaps of weir's";
+    let evicted = "evicted_keys 3: redis has evicted keys, possibly weir's";
     let ready = || weir.ops_get("/readyz");
     wait_until("it to be said", || {
         let answer = ready();

@@ -150,8 +150,8 @@ fn a_gateway_that_signs_nobody_in_and_an_address_in_the_clear_are_told() {
     let weir = WeirBuilder::new().start();
     let machine = Machine::new();
     let base = format!("http://{}", weir.gateway);
-    refused(&machine.run(&["login", &base]), "[sign_in] enabled = true");
-    refused(&machine.run(&["login", "http://weir.example"]), "give https://HOST");
+    refused(&machine.run(&["login", &base]), "[sign_in] enabled is not true");
+    refused(&machine.run(&["login", "http://weir.example"]), "use https://HOST");
     refused(&machine.run(&["login", "http://127.0.0.1:9"]), "no connection");
 }
 

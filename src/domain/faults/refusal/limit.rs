@@ -91,7 +91,7 @@ impl LimitRefusal {
     }
 
     /// `error.type` of the Responses protocol. Codex stops at `usage_limit_reached` and shows the text of a header
-    /// ([`Limit::headers`]); it would also stop at the code `insufficient_quota`, but show its own text
+    /// ([`LimitRefusal::headers`]); it would also stop at the code `insufficient_quota`, but show its own text
     /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
     pub(super) fn responses_type(&self) -> &'static str {
         if self.is_temporary() {

@@ -2,7 +2,7 @@
 //!
 //! A bucket is a level and the time of that level. Its unit is 1/60000 of a request or a token, so that a limit of `n` per
 //! minute refills by `n` per millisecond. Its capacity is `limit * 60000`, and it starts full with the first request admitted
-//! under the limit. Limits are capped at [`Rates::MAX`], so that every figure stays below 2^53.
+//! under the limit. Limits are capped at [`RateLimits::MAX`], so that every figure stays below 2^53.
 //!
 //! - The level at `now` is `level + limit * dt`, clamped to `-capacity` and `capacity` of the present limit, where `dt` is
 //!   `now - at`, clamped to 0 and 120,000 ms (the time from the lowest level to full).

@@ -22,7 +22,7 @@
 //! top-up was granted, and counts once for balance and quota each until a lease grows: the nearness of the balance, or of the
 //! key's quota, with its time.
 //!
-//! **Top-ups** for which nothing remains are [`ToppedUp::Recalling`] instead of refused as long as the limit counts any leases,
+//! **Top-ups** for which nothing remains are [`TopUpReply::Recalling`] instead of refused as long as the limit counts any leases,
 //! until [`RECALL_MS`] after its nearness began (which the top-up itself may begin).
 
 use crate::domain::{

@@ -23,7 +23,7 @@ pub(crate) const TAKEN_MAX: usize = 8;
 /// How many times the pause doubles at most.
 pub(crate) const DOUBLINGS_MAX: u32 = 6;
 
-/// The notices of one account, by [`NoticeOf::text`].
+/// The notices of one account, by [`NoticeId::store_name`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Notices {
     kept: BTreeMap<String, StoredNotice>,

@@ -89,7 +89,7 @@ impl Account {
         near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// Computes a lease's rates and slots after a question; [`Account::keep_pace`] stores the buckets.
+    /// Computes a lease's rates and slots after a question; [`Account::store_rates`] stores the buckets.
     pub(super) fn plan_rates(&self, ask: &LeaseCall, before: LeaseHold, may_grow: bool, now_ms: i64) -> LeasedRates {
         let terms = self.keys.get(&ask.key).map(AccountKey::terms).unwrap_or_default();
         let [mut key, mut account] = self.rate_states(&ask.key, &terms.rates, now_ms);
@@ -135,7 +135,7 @@ impl Account {
         }
     }
 
-    /// Stores the buckets that [`Account::paced`] has computed.
+    /// Stores the buckets that [`Account::plan_rates`] has computed.
     pub(super) fn store_rates(&mut self, key: &KeyId, paced: &LeasedRates) {
         self.buckets = paced.account.clone();
         if let Some(key) = self.keys.get_mut(key) {

@@ -285,7 +285,7 @@ impl RecordWriter<'_> {
     }
 }
 
-/// The flags of the fields that [`Writer::consumed`] writes.
+/// The flags of the fields that [`RecordWriter::optional_row_fields`] writes.
 fn flags_of(modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64>) -> u64 {
     flag(modifiers.service_tier.is_some(), has::SERVICE_TIER)
         | flag(modifiers.speed.is_some(), has::SPEED)

@@ -28,7 +28,7 @@ use crate::domain::{
 
 /// How long after a question that the store has answered requests are admitted from the lease.
 pub(crate) const CONFIRMED_FOR: Duration = Duration::from_secs(1);
-/// The interval of questions about a lease in use: a quarter of [`USED_FOR`].
+/// The interval of questions about a lease in use: a quarter of [`CONFIRMED_FOR`].
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(250);
 /// The interval of questions about a lease in which requests only end: a third of the node's own lease.
 pub(crate) const KEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(crate) struct LeaseTarget {
     pub(crate) rated: RateUse,
 }
 
-/// The next question to the store about a lease: those fields of [`super::AskLease`] that change.
+/// The next question to the store about a lease: those fields of [`super::LeaseCall`] that change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     pub(crate) turn: u64,
@@ -163,7 +163,7 @@ impl NodeLease {
         self.add(number, more)
     }
 
-    /// A running request asks the store for `more`; [`NodeLease::got`] follows.
+    /// A running request asks the store for `more`; [`NodeLease::end_top_up`] follows.
     pub(crate) fn begin_top_up(&mut self, more: NanoUsd) {
         self.asked_for = self.asked_for.saturating_add(more);
     }
@@ -207,7 +207,7 @@ impl NodeLease {
         self.is_over = true;
     }
 
-    /// The question to ask the store now, if any; [`NodeLease::answered`] follows. `target` is what should be free.
+    /// The question to ask the store now, if any; [`NodeLease::on_store_reply`] follows. `target` is what should be free.
     pub(crate) fn next_request(&mut self, target: LeaseTarget, now: Instant) -> Option<LeaseRequest> {
         // While the store is unreachable, each lease asks at most four times a second.
         let was_in_vain = self.failed_at.is_some_and(|at| now < at + ASK_INTERVAL);

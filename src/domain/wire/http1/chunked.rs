@@ -18,7 +18,7 @@ pub struct ChunkFault;
 /// Finds the end of a chunked body's content, which arrives in pieces, and checks that its framing can be read in one way only
 /// (RFC 9112 section 7.1).
 ///
-/// The content ends with the line of the last chunk. [`Trailers`] follow; a body without trailer fields is as complete as one
+/// The content ends with the line of the last chunk. [`ChunkedTrailers`] follow; a body without trailer fields is as complete as one
 /// with them (RFC 9112 sections 7.1.2 and 8).
 #[derive(Debug, Default)]
 pub struct ChunkedContent {

@@ -37,7 +37,7 @@ pub(crate) enum PickRule {
     /// Keep the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`]; paths that lead into it are not followed.
     /// The last one wins.
     Tree,
-    /// Like [`Take::Tree`]; of an object that is complete in memory, also read the fields with these names (see
+    /// Like [`PickRule::Tree`]; of an object that is complete in memory, also read the fields with these names (see
     /// [`super::Picks::fields`]).
     Fields(&'static [&'static str]),
     /// Record that a value was there other than `null`, `false`, zero, or an empty string, object or array.
@@ -53,7 +53,7 @@ pub(crate) enum PickRule {
         /// The bits of any other string.
         other: u8,
     },
-    /// Like [`Take::Presence`], and mark the object around the value with these bits.
+    /// Like [`PickRule::Presence`], and mark the object around the value with these bits.
     MarkPresence {
         /// The bits to set, which tell later which members of the object were present.
         bits: u8,
@@ -71,7 +71,7 @@ pub(crate) enum PickRule {
         /// The bits that must not be set.
         none: u8,
     },
-    /// Count the text of a string, with its escapes resolved, or of an object or array as it is written: see [`super::Heard`].
+    /// Count the text of a string, with its escapes resolved, or of an object or array as it is written: see [`super::TextCounter`].
     /// Nothing of it is kept.
     Text,
 }
@@ -120,7 +120,7 @@ pub(super) const ROOT: PickNodeId = 0;
 #[derive(Debug, Default)]
 struct PickNode {
     keys: Vec<(&'static str, PickNodeId)>,
-    /// The bits of all these keys (see [`bit_of`]), by which most other keys are ruled out.
+    /// The bits of all these keys (see [`key_bit`]), by which most other keys are ruled out.
     key_bits: u64,
     each: Option<PickNodeId>,
     leaves: PickLeaves,
@@ -447,7 +447,7 @@ pub(super) fn scalar_text(raw: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether the [`text`] of a JSON text is this one.
+/// Whether the [`scalar_text`] of a JSON scalar_text is this one.
 pub(super) fn has_scalar_text(raw: &[u8], text: &str) -> bool {
     match raw {
         b"null" => false,

@@ -35,7 +35,7 @@ pub(crate) struct Picks<'b> {
     touched: PathBits,
     /// The marks of the current object.
     marks: ObjectMarks,
-    /// The fields of the last object of a [`Take::Fields`], and that object's JSON text.
+    /// The fields of the last object of a [`PickRule::Fields`], and that object's JSON text.
     fields: Vec<ReportField<'b>>,
     fields_json: &'b [u8],
 }
@@ -194,7 +194,7 @@ impl<'b> Picks<'b> {
         (slot.state == PickSlotState::Taken).then_some(&*slot.raw)
     }
 
-    /// The fields of the object kept at this path, if they were read when it was found (see [`Take::Fields`]). `None` if it
+    /// The fields of the object kept at this path, if they were read when it was found (see [`PickRule::Fields`]). `None` if it
     /// arrived in pieces or is missing.
     pub(in crate::domain) fn parsed_fields<const N: usize>(&self, path: usize) -> Option<[ReportField<'_>; N]> {
         // Empty slices may share an address, and are not objects.
@@ -217,12 +217,12 @@ impl<'b> Picks<'b> {
         path::scalar_text(self.raw(path)?)
     }
 
-    /// Like [`Self::text`], all texts kept at this path: several for a [`Take::List`].
+    /// Like [`Self::text`], all texts kept at this path: several for a [`PickRule::List`].
     pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
         path::list_texts(self.raw(path).unwrap_or_default())
     }
 
-    /// The marks of all objects at this path (see [`Take::ListMarked`]).
+    /// The marks of all objects at this path (see [`PickRule::ListMarked`]).
     pub(crate) fn each_marks(&self, path: usize) -> impl Iterator<Item = ObjectMarks> {
         path::list_marks(self.raw(path).unwrap_or_default())
     }
@@ -232,13 +232,13 @@ impl<'b> Picks<'b> {
         self.raw(path).is_some_and(|raw| path::has_scalar_text(raw, text))
     }
 
-    /// Whether a value is present at this path (see [`Take::Presence`]); for others, whether one was kept, counted or too long.
+    /// Whether a value is present at this path (see [`PickRule::Presence`]); for others, whether one was kept, counted or too long.
     pub(crate) fn is_present(&self, path: usize) -> bool {
         self.slot(path)
             .is_some_and(|slot| slot.state != PickSlotState::Empty || slot.count > 0)
     }
 
-    /// Whether values were found at no other paths than these, those of [`Take::Text`] aside.
+    /// Whether values were found at no other paths than these, those of [`PickRule::Text`] aside.
     pub(crate) fn has_only(&self, paths: &[usize]) -> bool {
         let allowed = paths.iter().fold(0, |bits, path| bits | (1 << path));
         self.touched & !allowed == 0

@@ -8,7 +8,7 @@ use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 use crate::domain::wire::provider_state::StateId;
 
-/// The maximum number of identifiers recorded of one answer, in each list of [`Made`].
+/// The maximum number of identifiers recorded of one answer, in each list of [`CreatedState`].
 pub(super) const MADE_MAX: usize = 256;
 
 /// The paths in a stream's events, and in a complete body.

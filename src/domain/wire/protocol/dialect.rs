@@ -66,8 +66,8 @@ impl AnswerDialect {
     }
 
     /// For an event that adds only text to an answer with content, its members that may differ in the next such event. Another
-    /// event that differs only in its text and these members changes nothing else, except for the number (see [`Self::numbered`])
-    /// and the usage (see [`Self::used`]). `None` for any other event.
+    /// event that differs only in its text and these members changes nothing else, except for the number (see [`Self::set_number`])
+    /// and the usage (see [`Self::set_usage`]). `None` for any other event.
     pub(super) fn text_delta(&self, picks: &Picks<'_>) -> Option<TextDelta> {
         let varying = match self {
             Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,

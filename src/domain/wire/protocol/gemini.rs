@@ -139,7 +139,7 @@ struct GeminiReport {
 
 impl GeminiReport {
     /// The prompt's count includes the cached tokens. Thoughts and tool prompts are counted in addition to candidates and prompt,
-    /// unless the total shows that the candidates include the thoughts (see [`are_among`]). Each count with details includes its
+    /// unless the total shows that the candidates include the thoughts (see [`are_thoughts_included`]). Each count with details includes its
     /// audio and image tokens; those of the prompt also include cached ones.
     /// One of the two services reports the tier as `serviceTier`, the other as `trafficType`.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
@@ -239,7 +239,7 @@ impl GeminiState {
         !picks.has_only(&[])
     }
 
-    /// See [`super::dialect::Dialect::can_be_taken_back`].
+    /// See [`super::dialect::AnswerDialect::is_revocable`].
     pub(super) fn is_revocable(picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         let names_another = picks
             .text(MODEL)
@@ -248,7 +248,7 @@ impl GeminiState {
         names_another || ends || last_reason(picks, BLOCK_REASON).is_some()
     }
 
-    /// See [`super::dialect::Dialect::only_speaks`]. Most chunks only add text, with counts that grow with it.
+    /// See [`super::dialect::AnswerDialect::text_delta`]. Most chunks only add text, with counts that grow with it.
     pub(super) fn text_delta(picks: &Picks<'_>) -> Option<TextDelta> {
         let (each, index) = (CANDIDATES + candidates::EACH, CANDIDATES + candidates::INDEX);
         if !(picks.is_present(FIRST_CONTENT) && picks.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {

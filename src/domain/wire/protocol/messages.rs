@@ -168,7 +168,7 @@ impl MessagesState {
         name == b"error" || kind.ends_with(b"error\"") || Self::is_failure(picks)
     }
 
-    /// See [`super::dialect::Dialect::only_speaks`].
+    /// See [`super::dialect::AnswerDialect::text_delta`].
     pub(super) fn is_text_delta(picks: &Picks<'_>) -> bool {
         picks.raw(TYPE) == Some(br#""content_block_delta""#)
     }

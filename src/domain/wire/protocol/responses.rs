@@ -196,7 +196,7 @@ impl ResponsesState {
         picks.raw(TYPE).is_some() || !name.is_empty()
     }
 
-    /// See [`super::dialect::Dialect::only_speaks`]. A delta has a number and, to hide its length, padding
+    /// See [`super::dialect::AnswerDialect::text_delta`]. A delta has a number and, to hide its length, padding
     /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
     pub(super) fn varying_members(picks: &Picks<'_>) -> Option<&'static [VaryingMember]> {
         let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));

@@ -12,13 +12,13 @@
 //! | no answer (connection failed, silent, closed before the head), and the client had not left | nothing | `estimated` |
 //! | a report above the accepted maximum | the accepted maximum | `bounded` |
 //!
-//! A report is accepted as follows ([`Report::hold`]):
+//! A report is accepted as follows ([`ReportedRuns::cap`]):
 //!
 //! - Output up to the requested limit, and up to the model's limit. Both apply to each run of the model. The number of runs is
 //!   that of a list in the report ([`crate::domain::wire::usage::Run`]), or else the calls of the provider's own tools plus one,
 //!   at most [`RUNS_BY_TOOLS_MAX`]. An image adds [`IMAGE_TOKENS_MAX`], for up to [`IMAGES_MAX`] images.
 //! - Input up to the model's context, in each run.
-//! - More of either if weir has seen it: up to [`SEEN_TIMES`] times the estimate of the text. The provider has then exceeded the
+//! - More of either if weir has seen it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. The provider has then exceeded the
 //!   limit, but the client has the text.
 //! - For a model without known limits, [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; for each tool, [`CALLS_PLAUSIBLE`] calls.
 //!

@@ -9,10 +9,10 @@ use crate::domain::wire::tokens::O200K;
 /// The kind of bytes that are worth nothing: usually those after the first byte of a character.
 pub(super) const NOTHING: u8 = 0;
 
-/// The length of a row of [`TURNS`]: at least the number of classes.
+/// The length of a row of [`PACKED_STEPS`]: at least the number of classes.
 const CLASSES: usize = ROW_CLASSES as usize;
 const ROW_CLASSES: u32 = 32;
-/// The number of rows of [`TURNS`]: at least the number of places.
+/// The number of rows of [`PACKED_STEPS`]: at least the number of places.
 const PLACES: usize = 64;
 
 // Classes of bytes.
@@ -130,7 +130,7 @@ struct PlaceStep {
     place: u8,
 }
 
-/// A [`Step`] prepared for reading: the byte's worth in millionths of a token, and the index in [`TURNS`] of the next place's
+/// A [`PlaceStep`] prepared for reading: the byte's worth in millionths of a token, and the index in [`PACKED_STEPS`] of the next place's
 /// row. Each lookup depends on the one before, so nothing is computed between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedStep {

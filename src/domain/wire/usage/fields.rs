@@ -62,7 +62,7 @@ impl<'a> ReportField<'a> {
         elements.filter_map(|element| element.object(names))
     }
 
-    /// The count; `None` if it is missing or not a count (see [`count`]).
+    /// The read_count; `None` if it is missing or not a read_count (see [`read_count`]).
     pub(in crate::domain) fn count(self) -> Option<u64> {
         read_count(self.0)
     }

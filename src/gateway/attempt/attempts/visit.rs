@@ -25,7 +25,7 @@ pub(super) struct RoutingHints {
     pub(super) probing: Probing,
 }
 
-/// A [`Wish`] with the time and a random number in 0..1.
+/// A [`RoutingHints`] with the time and a random number in 0..1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoutingContext<'a> {
     pub(super) hints: &'a RoutingHints,
@@ -114,7 +114,7 @@ impl ProviderAccess {
         Some(Self { model, credential })
     }
 
-    /// Whether [`Access::to`] would succeed.
+    /// Whether [`ProviderAccess::acquire`] would succeed.
     pub(super) fn is_open(endpoint: &Endpoint, asking: RoutingContext<'_>) -> bool {
         let (probing, now) = (asking.hints.probing, asking.now);
         endpoint.pool.credentials.has_available(probing, now) && endpoint.breaker.admits(probing, now)

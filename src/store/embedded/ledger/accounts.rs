@@ -69,7 +69,7 @@ pub(super) struct AccountSlot {
 
 pub(super) enum ApplyOutcome {
     To(u64),
-    /// Nothing was applied: this day must be opened first ([`Books::open_day`]).
+    /// Nothing was applied: this day must be opened first ([`AccountTable::open_day`]).
     NeedsDay(i64),
 }
 
@@ -322,7 +322,7 @@ impl AccountTable {
         of.filter(|(_, transient)| !transient.is_empty()).collect()
     }
 
-    /// Takes over the state that another process has read by [`Self::transient`], for accounts that exist.
+    /// Takes over the state that another process has read by [`Self::handover_state`], for accounts that exist.
     pub(in crate::store::embedded::ledger) fn take_over(&self, carried: HandoverState, now_ms: i64) {
         for (account, transient) in carried {
             if let Some(slot) = self.slot(&account) {

@@ -43,7 +43,7 @@ pub(super) use crate::store::embedded::ledger::file::daily_sums::ChangedSum;
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Account and key to a sealed [`AccountKey`].
 const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
-/// Account to its remembered operations, a sealed list of [`Recorded`], oldest first.
+/// Account to its remembered operations, a sealed list of [`RecordedOperation`], oldest first.
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
 /// Account to its sealed waiting [`Notices`]. Backups do not include them.
 const NOTICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notices");

@@ -3,10 +3,7 @@
 //! raises the suspicion; only time confirms it, however many calls wait.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -19,6 +16,7 @@ use crate::{
         StoreError,
         redis::link::{
             RedisErrorMeaning,
+            connection::LastAnswer,
             master::{LaneState, MasterLane},
         },
     },
@@ -149,35 +147,6 @@ impl CallTimeout {
                 format!("redis gave no answer within {} ms", self.silence.as_millis())
             }
         })
-    }
-}
-
-/// When a connection or a server last answered.
-pub(super) struct LastAnswer {
-    born: Instant,
-    /// Microseconds since then.
-    micros: AtomicU64,
-}
-
-impl LastAnswer {
-    /// For something created at `now`, which counts as an answer.
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            born: now,
-            micros: AtomicU64::new(0),
-        }
-    }
-
-    /// Records an answer, even an error.
-    pub(super) fn record(&self, now: Instant) {
-        let micros = now.saturating_duration_since(self.born).as_micros();
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        self.micros.fetch_max(micros, Ordering::Relaxed);
-    }
-
-    /// The time of the last answer.
-    pub(super) fn time(&self) -> Instant {
-        self.born + Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }
 }
 

@@ -5,9 +5,9 @@ use std::{
     collections::{BTreeSet, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ::redis::{Client, PushKind, RedisResult, aio::MultiplexedConnection};
@@ -21,7 +21,7 @@ use crate::{
     edges::clock,
     store::{
         StoreMemory, StoreWarning,
-        redis::{dialer::connect, link::breaker::LastAnswer, settings::RedisAddress},
+        redis::{dialer::connect, settings::RedisAddress},
     },
 };
 
@@ -300,6 +300,35 @@ impl RuntimeConnection {
 
     fn is_closed(&self) -> bool {
         matches!(&self.state, DialState::Ready(wire) if wire.is_closed())
+    }
+}
+
+/// When a connection or a server last answered.
+pub(super) struct LastAnswer {
+    born: Instant,
+    /// Microseconds since then.
+    micros: AtomicU64,
+}
+
+impl LastAnswer {
+    /// For something created at `now`, which counts as an answer.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            born: now,
+            micros: AtomicU64::new(0),
+        }
+    }
+
+    /// Records an answer, even an error.
+    pub(super) fn record(&self, now: Instant) {
+        let micros = now.saturating_duration_since(self.born).as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        self.micros.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// The time of the last answer.
+    pub(super) fn time(&self) -> Instant {
+        self.born + Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }
 }
 

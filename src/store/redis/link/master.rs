@@ -16,10 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch
 use crate::edges::clock;
 use crate::store::redis::dialer::{CALLS_MAX, RedisDialer};
 use crate::store::redis::link::RedisErrorMeaning;
-use crate::store::redis::link::breaker::LastAnswer;
-use crate::store::redis::link::connection::DataIdentity;
-use crate::store::redis::link::connection::RuntimeConnections;
-use crate::store::redis::link::connection::{LiveConnection, Wire};
+use crate::store::redis::link::connection::{DataIdentity, LastAnswer, LiveConnection, RuntimeConnections, Wire};
 use crate::store::redis::scripts::ScriptCall;
 use crate::store::redis::settings::RedisAddress;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};

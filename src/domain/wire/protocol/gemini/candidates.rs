@@ -34,7 +34,7 @@ pub(super) const CANDIDATE_PATHS: [PickPath; 3] = [
         },
     ),
 ];
-/// The indexes of the first two in [`PATHS`].
+/// The indexes of the first two in [`CANDIDATE_PATHS`].
 pub(super) const EACH: usize = 0;
 pub(super) const INDEX: usize = 1;
 
@@ -116,7 +116,7 @@ pub(super) struct ProviderToolCounts {
 }
 
 impl ProviderToolCounts {
-    /// Adds the counts of a chunk; [`PATHS`] begin at index `base`.
+    /// Adds the counts of a chunk; [`TOOL_PATHS`] begin at index `base`.
     pub(super) fn on_chunk(&mut self, picks: &Picks<'_>, base: usize) {
         let count = |at: usize| picks.count(base + at);
         self.calls = self.calls.saturating_add(count(0) + count(1));

@@ -97,7 +97,7 @@ impl FirstBytes {
         None
     }
 
-    /// The bytes that [`FirstBytes::take`] has taken and not dropped.
+    /// The bytes that [`FirstBytes::consume`] has taken and not dropped.
     pub(super) fn consumed(&self) -> &[u8] {
         self.seen.get(..usize::from(self.count)).unwrap_or_default()
     }

@@ -71,7 +71,7 @@ impl<'a> AnswerEventSink<'a> {
     }
 
     /// Whether the event has ended, and an event that only adds text would revoke what it says (see
-    /// [`crate::domain::wire::protocol::dialect::Dialect::can_be_taken_back`]).
+    /// [`crate::domain::wire::protocol::dialect::AnswerDialect::is_revocable`]).
     pub(super) fn is_revocable(&self) -> bool {
         self.is_revocable
     }

@@ -1,7 +1,7 @@
 //! Keeps the last event that only added text, as a template: most events of an answer differ only in their text.
 //!
 //! Such an event is recognised by comparison with the template, without a parser. In addition to the text, it may differ in the
-//! members that its protocol changes in every event ([`Varying`]): its number, padding, and the usage so far. An event that
+//! members that its protocol changes in every event ([`VaryingMember`]): its number, padding, and the usage so far. An event that
 //! differs in anything else, is split between two pieces, or has an escape in its text is parsed like any other.
 
 use std::ops::Range;
